@@ -168,10 +168,10 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.installed-test
-	$(BIN)/python -m config.docs
-	$(BIN)/python -m broker.handlers.docs
-	$(BIN)/python -m broker.metrics.docs
-	$(BIN)/python -m broker.dashboards
+	$(BIN)/python -m ottla.config.docs
+	$(BIN)/python -m ottla.broker.handlers.docs
+	$(BIN)/python -m ottla.broker.metrics.docs
+	$(BIN)/python -m ottla.dashboards
 
 bench: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)

@@ -54,7 +54,7 @@ DIRECTIVES = {
 
 def packages() -> dict[str, str]:
     """The packages of a distribution, each with its folder."""
-    patterns = ("broker*", "protocol*", "storage*", "replication*", "controller*", "config*", "benchmarks", "benchmarks.pipeline*")
+    patterns = ("broker*", "protocol*", "storage*", "replication*", "controller*", "config*", "benchmarks", "ottla.validate*")
     floors = find_packages(include=patterns)
     return {"ottla": "ottla"} | {f"{FLOORS}.{name}".lstrip("."): name.replace(".", "/") for name in floors}
 

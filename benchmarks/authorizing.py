@@ -8,13 +8,13 @@ from functools import partial
 from itertools import count
 
 from benchmarks.validation import microseconds
-from broker.security.access import Access
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
-from broker.security.audit_log import AuditLog
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.client import Client
-from broker.security.principals import Principal
+from ottla.broker.security.access import Access
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.audit_log import AuditLog
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.client import Client
+from ottla.broker.security.principals import Principal
 
 COUNTS = (0, 100, 10_000)
 ALICE = Principal("User", "alice")

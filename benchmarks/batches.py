@@ -7,10 +7,10 @@ from typing import Literal
 
 import crc32c
 
-from protocol.records.batch import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK
-from protocol.records.builder import build_batch
-from protocol.records.compression import CODEC_BY_NAME
-from protocol.records.reader import Record
+from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.reader import Record
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CRC_AT = 17

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.metadata_store import WatchedEvent
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.metadata_store import WatchedEvent
 
 PATH = "/changed"
 PAUSE_S = 0.03

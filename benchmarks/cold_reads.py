@@ -24,9 +24,9 @@ from rich.table import Table
 from benchmarks.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.batches import batch_of_size
 from benchmarks.brokers import COMMON_CONFIG, COMPARED, KINDS, Broker
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 MIB = 1 << 20
 SEGMENT_BYTES = 16 * MIB

@@ -25,19 +25,19 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.present_memory import free_memory_present
-from broker.loop.background import LoopBackground
-from config.broker import BrokerConfig
-from config.topic import TopicConfig
-from protocol.records.builder import build_batch
-from protocol.records.reader import Record
-from storage.cleaner.job import CleaningJob
-from storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker
-from storage.cleaner.run import CleanerPorts, clean
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.log.origins import REPLICATION
-from storage.manager.log_manager import LogManager
-from storage.validation.run import BatchRun
+from ottla.broker.loop.background import LoopBackground
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
+from ottla.storage.cleaner.job import CleaningJob
+from ottla.storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker
+from ottla.storage.cleaner.run import CleanerPorts, clean
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.origins import REPLICATION
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.validation.run import BatchRun
 
 TOPIC = TopicPartition("compacted", 0)
 OVERRIDES = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "min.cleanable.dirty.ratio": "0.01"}

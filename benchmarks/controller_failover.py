@@ -15,16 +15,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from config.broker import BrokerConfig
-from controller.admin.metadata_waits import MetadataWaits
-from controller.controller import Controller
-from controller.events.isr_changes import IsrChange
-from controller.registration import prepare_store
-from controller.state.channels import InProcessChannel
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.metadata_store import Create, MetadataStore
-from controller.znodes.layout import BrokerRegistration, Endpoint, ReplicaAssignment, TopicAssignment, config_path, encode_topic, topic_path
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.controller import Controller
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.registration import prepare_store
+from ottla.controller.state.channels import InProcessChannel
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.metadata_store import Create, MetadataStore
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, ReplicaAssignment, TopicAssignment, config_path, encode_topic, topic_path
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import FixedRandom, RecordingBroker
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from benchmarks.batches import values_like_text
 from benchmarks.brokers import OTHER_CHECKOUT
-from protocol.conversion.down_converter import DownConverter
-from protocol.conversion.message_sets import down_convert, up_convert
-from protocol.records.builder import build_batch
-from protocol.records.compression import CODEC_BY_NAME
-from protocol.records.reader import Record
-from storage.disk.yielding import no_yield
+from ottla.protocol.conversion.down_converter import DownConverter
+from ottla.protocol.conversion.message_sets import down_convert, up_convert
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.reader import Record
+from ottla.storage.disk.yielding import no_yield
 from tests.support.old_messages import Old, messages, wrapped
 
 _SHAPES = {

@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from broker.network.request_channel import Pending
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from storage.log.origins import CLIENT
+from ottla.broker.network.request_channel import Pending
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.storage.log.origins import CLIENT
 from tests.support.batches import a_batch, a_run
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench

@@ -6,8 +6,8 @@ By default the version is that of Apache Kafka's own 3.9 clients. The correlatio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -15,8 +15,8 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.messages.produce import (
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -24,9 +24,9 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.schema.framing import frame
-from protocol.schema.message import Message
-from protocol.schema.registry import api
+from ottla.protocol.schema.framing import frame
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 
 VERSIONS = {
     ApiKey.PRODUCE: 11,

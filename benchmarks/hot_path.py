@@ -30,14 +30,14 @@ from benchmarks.groups import TOPIC as COMMITTED
 from benchmarks.groups import commit_frame
 from benchmarks.sizes import Pace
 from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from broker.server import Broker
-from broker.serving.dispatch import Dispatcher
-from config.broker import BrokerConfig
-from controller.admin.topic_admin import NewTopic
-from protocol.records.batch import ATTRIBUTES_OFFSET
-from storage.log.partition_log import PartitionLog
-from storage.segment.file_region import FileRegion
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.broker.server import Broker
+from ottla.broker.serving.dispatch import Dispatcher
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.records.batch import ATTRIBUTES_OFFSET
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.connections import ClientConnection
 
 ROUNDS = 12

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from benchmarks.brokers import OttlaBroker
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 from tests.support.huge_requests import huge_requests
 
 _PING = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1)

@@ -21,16 +21,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from broker.network.peer_connection import PeerConnections
-from broker.server import Broker
-from config.broker import BrokerConfig
-from controller.znodes.layout import CONTROLLER
-from protocol.api_keys import ApiKey
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema.message import Message
-from replication.ports.peer import PeerAddress
+from ottla.broker.network.peer_connection import PeerConnections
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig
+from ottla.controller.znodes.layout import CONTROLLER
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import PeerAddress
 
 BROKERS: Final = 3
 PARTITIONS_PER_TOPIC: Final = 100

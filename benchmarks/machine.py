@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from protocol.compiled import describe
+from ottla.protocol.compiled import describe
 from tests.support.apache_kafka import KAFKA_VERSION
 
 _PACKAGES = ("ottla", "uvloop", "crc32c", "lz4", "confluent-kafka")

@@ -21,16 +21,16 @@ from typing import Any
 import uvloop
 
 from benchmarks import frames
-from broker.metrics.request_metrics import RequestMetrics
-from broker.network.connection import Connection
-from broker.network.request_channel import Answer
-from broker.network.timings import on_sent, on_write
-from broker.server import Broker
-from broker.serving.dispatch import Dispatcher
-from config.broker import BrokerConfig
-from controller.admin.topic_admin import NewTopic
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersionsRequest
+from ottla.broker.metrics.request_metrics import RequestMetrics
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.network.timings import on_sent, on_write
+from ottla.broker.server import Broker
+from ottla.broker.serving.dispatch import Dispatcher
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.batches import a_batch
 from tests.support.connections import ClientConnection
 

@@ -23,14 +23,14 @@ import uvloop
 
 from benchmarks.loadgen.runner import Load, run_load
 from benchmarks.process import cpu_s, resident_bytes
-from broker.network.connection import Connection
-from broker.network.handler import RequestHandler
-from broker.network.limits import NetworkLimits
-from broker.network.request_channel import Answer
-from broker.network.socket_server import SocketServer
-from config.listeners import EndPoint, SecurityProtocol
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.network.socket_server import SocketServer
+from ottla.config.listeners import EndPoint, SecurityProtocol
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.apache_kafka import pinned_to
 
 CONNECTIONS = 8

@@ -21,8 +21,8 @@ from benchmarks.loadgen.transactional import TransactionLoad, run_transactions
 from benchmarks.shapes import ONE_LARGE, produced
 from benchmarks.stage import Stage
 from benchmarks.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CONNECTIONS, RECORDS_OF_16_KIB
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 HELD_BACK: Final = 10
 PRODUCE: Final = {

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from config.broker import BrokerConfig
-from config.topic import TopicConfig
-from protocol.records.builder import build_batch
-from protocol.records.reader import Record
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.log.context import LogContext
-from storage.log.origins import CLIENT
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.validation.batch import judge
-from storage.validation.run import BatchRun
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.origins import CLIENT
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.validation.batch import judge
+from ottla.storage.validation.run import BatchRun
 
 NOW_MS = 1_700_000_000_000
 REPEAT = 5

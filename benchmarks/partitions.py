@@ -22,8 +22,8 @@ from rich.table import Table
 from benchmarks.admin import Admin, Topic
 from benchmarks.batches import batch_of_size
 from benchmarks.process import resident_bytes
-from protocol.api_keys import ApiKey
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 PER_TOPIC = 500
 PER_REQUEST = 100

@@ -2,7 +2,7 @@
 
 The controller is the real one, with its channels, connections and codecs, on uvloop. Only the machines around it are simulated:
 
-- The metadata store is in memory (`controller.store.memory_store`). Its time is measured apart.
+- The metadata store is in memory (`ottla.controller.store.memory_store`). Its time is measured apart.
 - Another broker is a registration in the store and the far end of a connection (`FarBroker`). It decodes the requests and answers them.
   Three of them also apply UpdateMetadata to a metadata cache. The brokers of a cluster work at the same time, so the time of the slowest
   one counts, apart from the controller's.
@@ -29,20 +29,20 @@ import uvloop
 
 from benchmarks.process import peak_resident_bytes
 from benchmarks.scale_parts import FarBroker, Meter, MeteredStore, NearBroker, bytes_of
-from broker.cluster.broker_channels import BrokerChannels, control_versions
-from broker.loop.collector import collector_paused
-from broker.network.peer_connection import MAX_RESPONSE_BYTES, PeerConnection
-from broker.request.turns import Turns
-from broker.security.client_security import PLAINTEXT
-from config.broker import BrokerConfig
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from controller.admin.placement import assign_replicas
-from controller.controller import Controller
-from controller.events.isr_changes import IsrChange
-from controller.registration import prepare_store
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.metadata_store import Create, Delete, Request
-from controller.znodes.layout import (
+from ottla.broker.cluster.broker_channels import BrokerChannels, control_versions
+from ottla.broker.loop.collector import collector_paused
+from ottla.broker.network.peer_connection import MAX_RESPONSE_BYTES, PeerConnection
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.client_security import PLAINTEXT
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.controller.admin.placement import assign_replicas
+from ottla.controller.controller import Controller
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.registration import prepare_store
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.metadata_store import Create, Delete, Request
+from ottla.controller.znodes.layout import (
     BrokerRegistration,
     Endpoint,
     ReplicaAssignment,
@@ -53,8 +53,8 @@ from controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
-from replication.ports.peer import Peer, Resolve
-from storage.disk.topic_partition import TopicPartition
+from ottla.replication.ports.peer import Peer, Resolve
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import FixedRandom
 

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from time import thread_time
 from typing import TypeVar
 
-from controller.errors import SessionExpired, StoreError
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Request, Result
-from protocol.api_keys import ApiKey
-from protocol.messages.leader_and_isr import (
+from ottla.controller.errors import SessionExpired, StoreError
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.store.metadata_store import Request, Result
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.schema.message import Message
-from protocol.schema.wire import ANY_ELEMENTS
-from replication.ports.cluster import MetadataCache
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.wire import ANY_ELEMENTS
+from ottla.replication.ports.cluster import MetadataCache
 
 _M = TypeVar("_M", bound=Message)
 
@@ -107,7 +107,7 @@ class NearBroker:
 
 
 class FarBroker:
-    """The far end of the connection to another broker, in the place of `broker.network.peer_wire.Wire`."""
+    """The far end of the connection to another broker, in the place of `ottla.broker.network.peer_wire.Wire`."""
 
     is_lost = False
 

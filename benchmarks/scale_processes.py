@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.process import cpu_s, resident_bytes
-from broker.client.cluster import Cluster as Client
-from broker.client.errors import ClientError
-from broker.client.topic_admin import NewTopic, all_topics, create_topics
-from protocol.messages.metadata import MetadataResponsePartition
+from ottla.client.cluster import Cluster as Client
+from ottla.client.errors import ClientError
+from ottla.client.topic_admin import NewTopic, all_topics, create_topics
+from ottla.protocol.messages.metadata import MetadataResponsePartition
 from tests.support.cluster import Cluster, a_cluster
 
 PARTITIONS_PER_TOPIC: Final = 100

@@ -13,17 +13,17 @@ from benchmarks.admin import GROUP, TRANSACTION, Admin, Topic
 from benchmarks.batches import COVERED_AT, CRC_AT, SEQUENCE_AT, of_producer
 from benchmarks.frames import Asked as FetchAsked
 from benchmarks.loadgen.transactional import Asked, Step, To
-from protocol.api_keys import ApiKey
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.txn_offset_commit import (
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -31,7 +31,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.schema.message import Message
+from ottla.protocol.schema.message import Message
 
 _MARKS = 0x7B00  # error codes that stand nowhere else in an answer
 

@@ -18,14 +18,14 @@ import uvloop
 from benchmarks import transaction_frames
 from benchmarks.batches import batch_of_values, values_like_text
 from benchmarks.loadgen.transactional import Step
-from broker.network.request_channel import Pending
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.server import Broker
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.stats import TransactionStats
-from config.broker import BrokerConfig
-from controller.admin.topic_admin import NewTopic
-from protocol.compiled import describe
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.server import Broker
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.stats import TransactionStats
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.compiled import describe
 from tests.support.connections import ClientConnection
 
 ROUNDS: Final = 8

@@ -25,15 +25,15 @@ from typing import Final, TypeAlias
 
 from benchmarks.long_turns import Turns
 from benchmarks.process import resident_bytes
-from broker.coordination.record_encoding import encode_pairs
-from broker.coordination.topic_log import TopicLog
-from broker.loop.collector import collector_paused
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.log_records import transaction_key, transaction_value
-from broker.transactions.metadata import TransactionState, TransitMetadata
-from broker.transactions.partitions import Partitions
-from protocol.compiled import describe
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.loop.collector import collector_paused
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.log_records import transaction_key, transaction_value
+from ottla.broker.transactions.metadata import TransactionState, TransitMetadata
+from ottla.broker.transactions.partitions import Partitions
+from ottla.protocol.compiled import describe
+from ottla.protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
 from tests.support.log_manager import Disks
 from tests.support.replicas import at_once

@@ -9,15 +9,15 @@ import timeit
 from collections.abc import Callable
 from functools import partial
 
-from protocol.records.batch import crc_is_valid, parse_header
-from protocol.records.builder import build_batch
-from protocol.records.compression import CODEC_BY_NAME
-from protocol.records.reader import Record, parse_records, record_data, walk_records
-from storage.disk.topic_partition import TopicPartition
-from storage.validation.batch import judge, read_only_batch
-from storage.validation.limits import FIRST_VERSION_WITH_ZSTD
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import crc_is_valid, parse_header
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.reader import Record, parse_records, record_data, walk_records
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.validation.batch import judge, read_only_batch
+from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 REPEAT = 7

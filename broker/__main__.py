@@ -1,6 +1,6 @@
 """Runs the command line: `python -m broker` is the same as `ottla`."""
 
-from broker.cli.main import main
+from ottla.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="ottla")

@@ -1,6 +1,6 @@
 """Provides what a broker uses outside of its own code: clock, random numbers, disk, threads, sockets, metadata store.
 
-`broker.server` reaches them only here. The simulation replaces them, and runs the same broker on a virtual clock without a socket or a
+`ottla.broker.server` reaches them only here. The simulation replaces them, and runs the same broker on a virtual clock without a socket or a
 thread.
 """
 
@@ -14,22 +14,22 @@ from concurrent.futures import Executor
 from random import Random, SystemRandom
 from typing import Any
 
-from broker.loop.clock import SystemClock
-from broker.loop.worker_threads import WorkerThreads
-from broker.metadata_store import is_listening
-from broker.metrics.request_metrics import RequestMetrics
-from broker.network.acceptor import check_addresses
-from broker.network.host_names import known_hosts
-from broker.network.limits import NetworkLimits, limits_of
-from broker.network.peer_connection import PeerConnections
-from broker.network.socket_server import SocketServer
-from broker.security.client_security import ClientSecurity
-from config.broker import BrokerConfig
-from controller.registration import RandomBytes
-from controller.store.metadata_store import MetadataStore
-from replication.ports.peer import Connect
-from storage.disk.clock import Clock
-from storage.disk.filesystem import FileSystem, RealFileSystem
+from ottla.broker.loop.clock import SystemClock
+from ottla.broker.loop.worker_threads import WorkerThreads
+from ottla.broker.metadata_store import is_listening
+from ottla.broker.metrics.request_metrics import RequestMetrics
+from ottla.broker.network.acceptor import check_addresses
+from ottla.broker.network.host_names import known_hosts
+from ottla.broker.network.limits import NetworkLimits, limits_of
+from ottla.broker.network.peer_connection import PeerConnections
+from ottla.broker.network.socket_server import SocketServer
+from ottla.broker.security.client_security import ClientSecurity
+from ottla.config.broker import BrokerConfig
+from ottla.controller.registration import RandomBytes
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.replication.ports.peer import Connect
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.filesystem import FileSystem, RealFileSystem
 
 
 class Environment:

@@ -1,6 +1,6 @@
 """Opens the broker's metadata store: ZooKeeper where `zookeeper.connect` is set, otherwise the embedded file.
 
-`broker.server` calls this once. kazoo and SQLite are imported only for a broker that needs them.
+`ottla.broker.server` calls this once. kazoo and SQLite are imported only for a broker that needs them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.jaas import KERBEROS_MODULE
-from config.kerberos import kerberos_identity
-from config.keys.authorizer_zookeeper import AuthorizerReading
-from config.keys.log import LOG_DIRS
-from config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
-from config.keys.zookeeper import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import KERBEROS_MODULE
+from ottla.config.kerberos import kerberos_identity
+from ottla.config.keys.authorizer_zookeeper import AuthorizerReading
+from ottla.config.keys.log import LOG_DIRS
+from ottla.config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
+from ottla.config.keys.zookeeper import (
     ZOOKEEPER_CONNECT,
     ZOOKEEPER_CONNECTION_TIMEOUT_MS,
     ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS,
@@ -26,18 +26,18 @@ from config.keys.zookeeper import (
     ZOOKEEPER_SSL_CLIENT_ENABLE,
     ZOOKEEPER_SSL_KEYSTORE_LOCATION,
 )
-from config.sasl import ZOOKEEPER_CLIENT, zookeeper_login
-from config.schema.key import Reading
-from config.validation import log_dirs
-from controller.errors import StoreUnavailable
-from controller.store.metadata_store import MetadataStore
-from storage.disk.clock import Clock
-from storage.manager.log_directories import LogDirectory
+from ottla.config.sasl import ZOOKEEPER_CLIENT, zookeeper_login
+from ottla.config.schema.key import Reading
+from ottla.config.validation import log_dirs
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.storage.disk.clock import Clock
+from ottla.storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
     import ssl
 
-    from controller.store.sasl_exchange import SaslExchange
+    from ottla.controller.store.sasl_exchange import SaslExchange
 
 METADATA_FILE = "ottla-metadata.sqlite3"
 """Name of the embedded store's file in the first log directory, next to Kafka's own files. Apache Kafka leaves the file alone: beside its
@@ -52,7 +52,7 @@ def open_metadata_store(config: BrokerConfig, clock: Clock, directories: Sequenc
     """The store, which has no session yet. Raises StoreUnavailable when the configuration or the directories forbid it."""
     if not config.standalone:
         return _zookeeper(config)
-    from controller.store.embedded_store import EmbeddedStore
+    from ottla.controller.store.embedded_store import EmbeddedStore
 
     return EmbeddedStore(metadata_file(config, directories), clock, config[ZOOKEEPER_SESSION_TIMEOUT_MS])
 
@@ -131,7 +131,7 @@ def _check_protection(config: Reading) -> None:
 
 
 def _zookeeper(config: Reading) -> MetadataStore:
-    from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+    from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 
     _check_protection(config)
     credentials = config[OTTLA_ZOOKEEPER_AUTH]
@@ -151,7 +151,7 @@ def _zookeeper(config: Reading) -> MetadataStore:
 
 def _tls_context(config: Reading) -> ssl.SSLContext:
     """Raises StoreUnavailable."""
-    from broker.security.tls.zookeeper import zookeeper_context
+    from ottla.broker.security.tls.zookeeper import zookeeper_context
 
     try:
         return zookeeper_context(config)
@@ -165,10 +165,10 @@ def _begin_login(config: Reading) -> Callable[[str], SaslExchange] | None:
     if found is None:
         return None
     if found.name == KERBEROS_MODULE:
-        from broker.security.sasl.zookeeper_login import kerberos_login
+        from ottla.broker.security.sasl.zookeeper_login import kerberos_login
 
         return kerberos_login(kerberos_identity(found))
-    from controller.store.digest_md5 import DigestLogin, DigestMd5
+    from ottla.controller.store.digest_md5 import DigestLogin, DigestMd5
 
     login = DigestLogin(found.options["username"], found.options["password"])
     return lambda host: DigestMd5(login, os.urandom(CNONCE_BYTES).hex())

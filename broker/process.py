@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from typing import Any, Final
 
-from protocol.compiled import compiled
+from ottla.protocol.compiled import compiled
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def map_tls_buffers() -> None:
 @cache
 def _native() -> Any:
     """The module with the system calls; None without it. To import it again for each TLS connection would cost 15 µs."""
-    return compiled("broker.network.native")
+    return compiled("ottla.broker.network.native")
 
 
 def _allocate(mapped_from: int) -> None:

@@ -22,41 +22,41 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.cluster.auto_topics import AutoTopics
-from broker.cluster.cluster_wiring import ClusterWiring
-from broker.cluster.control_requests import ControlRequests
-from broker.cluster.log_dir_failures import LogDirFailures
-from broker.cluster.producer_ids import ProducerIds
-from broker.configuration.certificate_renewal import CertificateRenewal
-from broker.configuration.client_quotas import StoredQuotas
-from broker.configuration.dynamic_config import DynamicConfig
-from broker.configuration.ip_quotas import IpQuotas
-from broker.configuration.reconfiguration import Reconfiguration
-from broker.configuration.scram_credentials import ScramCredentials
-from broker.coordination.stored_partitions import StoredPartitions
-from broker.environment import Environment
-from broker.fetching.fetch_sessions import FetchSessionCache
-from broker.groups.coordinator import GroupCoordinator
-from broker.handlers.transactions.marker_writer import MarkerWriter
-from broker.loop.background import LoopBackground, in_thread
-from broker.loop.collector import collector_paused, collector_resting
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import may_have_metadata, open_metadata_store
-from broker.metrics.request_log import RequestLog
-from broker.network.acceptor import BindFailed
-from broker.network.host_names import known_hosts
-from broker.network.limits import limits_of
-from broker.quotas.client_quotas import ClientQuotas, Windows
-from broker.request.refused_records import RefusedRecords
-from broker.request.services import Services
-from broker.request.turns import Turns
-from broker.security.authorizer import AllowAll
-from broker.security.sasl.key_sets import KeySets
-from broker.serving.access_control import AccessControl
-from broker.serving.dispatch import Dispatcher
-from broker.serving.listener_security import ListenerSecurity
-from broker.start_checks import (
+from ottla.broker.cluster.auto_topics import AutoTopics
+from ottla.broker.cluster.cluster_wiring import ClusterWiring
+from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.cluster.log_dir_failures import LogDirFailures
+from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.configuration.certificate_renewal import CertificateRenewal
+from ottla.broker.configuration.client_quotas import StoredQuotas
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.configuration.ip_quotas import IpQuotas
+from ottla.broker.configuration.reconfiguration import Reconfiguration
+from ottla.broker.configuration.scram_credentials import ScramCredentials
+from ottla.broker.coordination.stored_partitions import StoredPartitions
+from ottla.broker.environment import Environment
+from ottla.broker.fetching.fetch_sessions import FetchSessionCache
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
+from ottla.broker.loop.background import LoopBackground, in_thread
+from ottla.broker.loop.collector import collector_paused, collector_resting
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.metadata_store import may_have_metadata, open_metadata_store
+from ottla.broker.metrics.request_log import RequestLog
+from ottla.broker.network.acceptor import BindFailed
+from ottla.broker.network.host_names import known_hosts
+from ottla.broker.network.limits import limits_of
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.request.refused_records import RefusedRecords
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.authorizer import AllowAll
+from ottla.broker.security.sasl.key_sets import KeySets
+from ottla.broker.serving.access_control import AccessControl
+from ottla.broker.serving.dispatch import Dispatcher
+from ottla.broker.serving.listener_security import ListenerSecurity
+from ottla.broker.start_checks import (
     Unsupported,
     check_belongings,
     check_broker_id,
@@ -64,11 +64,11 @@ from broker.start_checks import (
     check_znodes,
     refuse_unsupported,
 )
-from broker.transactions.coordinator import TransactionCoordinator
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
-from config.keys.metrics import (
+from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
+from ottla.config.keys.metrics import (
     CONTROLLER_QUOTA_WINDOW_NUM,
     CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     METRICS_NUM_SAMPLES,
@@ -76,48 +76,48 @@ from config.keys.metrics import (
     QUOTA_WINDOW_NUM,
     QUOTA_WINDOW_SIZE_SECONDS,
 )
-from config.keys.network import (
+from ottla.config.keys.network import (
     DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS,
     FETCH_MAX_BYTES,
     FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from config.keys.own import OTTLA_METRICS_LISTENER, OTTLA_SLOW_REQUEST_MS
-from config.keys.replication import (
+from ottla.config.keys.own import OTTLA_METRICS_LISTENER, OTTLA_SLOW_REQUEST_MS
+from ottla.config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SELECTOR_CLASS,
 )
-from config.keys.security import (
+from ottla.config.keys.security import (
     DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
 )
-from config.listeners import EndPoint
-from config.passwords import encoder_of, old_encoder_of
-from config.sasl import offers_scram, sasl_listener
-from config.schema.metadata_version import is_at_least
-from config.topic import TopicConfig
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.metadata_waits import MetadataWaits
-from controller.admin.partition_growth import PartitionGrowth
-from controller.admin.topic_admin import TopicAdmin
-from controller.controller import Controller
-from controller.errors import ControllerError, NoNode, StoreError
-from controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
-from controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
-from controller.znodes.znode_json import MalformedZNode
-from replication.control.replica_manager import ReplicaManager
-from replication.ports.cluster import MetadataCache
-from replication.ports.replica_selector import selector_of
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import StorageError
-from storage.manager.log_loading import Progress
-from storage.manager.log_manager import LogManager
+from ottla.config.listeners import EndPoint
+from ottla.config.passwords import encoder_of, old_encoder_of
+from ottla.config.sasl import offers_scram, sasl_listener
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.config.topic import TopicConfig
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.admin.partition_growth import PartitionGrowth
+from ottla.controller.admin.topic_admin import TopicAdmin
+from ottla.controller.controller import Controller
+from ottla.controller.errors import ControllerError, NoNode, StoreError
+from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.replica_selector import selector_of
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import StorageError
+from ottla.storage.manager.log_loading import Progress
+from ottla.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from broker.metrics.endpoint import MetricsEndpoint
-    from broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.metrics.endpoint import MetricsEndpoint
+    from ottla.broker.metrics.request_metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -259,7 +259,7 @@ class Broker:
     async def _open_metrics(self) -> None:
         listener = self.config[OTTLA_METRICS_LISTENER]
         if listener is not None:
-            from broker.metrics.endpoint import MetricsEndpoint
+            from ottla.broker.metrics.endpoint import MetricsEndpoint
 
             self.metrics = MetricsEndpoint(listener)
             self._held.push_async_callback(self.metrics.close)

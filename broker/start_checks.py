@@ -1,6 +1,6 @@
 """Checks the inputs of a start: the settings, the log directories, the metadata store and the broker id.
 
-`broker.server` calls `refuse_unsupported` first. It calls the other checks when the directories are locked and the store has a session,
+`ottla.broker.server` calls `refuse_unsupported` first. It calls the other checks when the directories are locked and the store has a session,
 before it writes to the directories. So a mistake of the operator ends the start with one line, and leaves nothing to clean up: the
 ZooKeeper or the path of another cluster, an id that is in use, a directory that was moved.
 """
@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.metadata_store import check_zookeeper_login, zookeeper_login_settings
-from broker.security.acl_authorizer import parse_super_users
-from broker.security.principals import Principal
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.authorizer_zookeeper import AuthorizerReading
-from config.keys.general import ALTER_CONFIG_POLICY_CLASS_NAME, BROKER_ID, CREATE_TOPIC_POLICY_CLASS_NAME
-from config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
-from config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
-from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
-from config.listeners import EndPoint, check_principal_builder
-from config.schema.key import Reading
-from controller.controller import SESSION_PATIENCE
-from controller.errors import SAME_IDENTITY, NoAuth, NoNode
-from controller.registration import IsListening, check_id_is_free, startup_paths, stored_cluster_id
-from controller.store.metadata_store import Children, MetadataStore, names
-from controller.znodes.layout import BROKER_IDS, CLUSTER_ID, CONSUMERS, SECURE_ROOTS, config_path
-from controller.znodes.security import ACL, ACL_CHANGES, EXTENDED_ACL_CHANGES, PREFIXED_ACL, TOKENS
-from storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
-from storage.disk.start_errors import InconsistentClusterId
-from storage.manager.log_directories import LogDirectory
+from ottla.broker.metadata_store import check_zookeeper_login, zookeeper_login_settings
+from ottla.broker.security.acl_authorizer import parse_super_users
+from ottla.broker.security.principals import Principal
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.authorizer_zookeeper import AuthorizerReading
+from ottla.config.keys.general import ALTER_CONFIG_POLICY_CLASS_NAME, BROKER_ID, CREATE_TOPIC_POLICY_CLASS_NAME
+from ottla.config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
+from ottla.config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
+from ottla.config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from ottla.config.listeners import EndPoint, check_principal_builder
+from ottla.config.schema.key import Reading
+from ottla.controller.controller import SESSION_PATIENCE
+from ottla.controller.errors import SAME_IDENTITY, NoAuth, NoNode
+from ottla.controller.registration import IsListening, check_id_is_free, startup_paths, stored_cluster_id
+from ottla.controller.store.metadata_store import Children, MetadataStore, names
+from ottla.controller.znodes.layout import BROKER_IDS, CLUSTER_ID, CONSUMERS, SECURE_ROOTS, config_path
+from ottla.controller.znodes.security import ACL, ACL_CHANGES, EXTENDED_ACL_CHANGES, PREFIXED_ACL, TOKENS
+from ottla.storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
+from ottla.storage.disk.start_errors import InconsistentClusterId
+from ottla.storage.manager.log_directories import LogDirectory
 
 _NO_CLUSTER = "missing: no cluster has used this metadata store yet"
 _LOCAL = "127.0.0.1"

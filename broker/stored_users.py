@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from broker.loop.clock import SystemClock
-from broker.metadata_store import open_metadata_store
-from config.broker import BrokerConfig
-from config.keys.log import LOG_DIRS
-from config.validation import log_dirs
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.scram_credentials import Deletion, Outcome, Upsertion, alter_scram_credentials
-from controller.registration import in_session, prepare_store
-from controller.znodes.layout import desanitize
-from storage.disk.filesystem import RealFileSystem
-from storage.manager.log_directories import LogDirectories, LogDirectory
+from ottla.broker.loop.clock import SystemClock
+from ottla.broker.metadata_store import open_metadata_store
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.log import LOG_DIRS
+from ottla.config.validation import log_dirs
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.scram_credentials import Deletion, Outcome, Upsertion, alter_scram_credentials
+from ottla.controller.registration import in_session, prepare_store
+from ottla.controller.znodes.layout import desanitize
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.manager.log_directories import LogDirectories, LogDirectory
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 A value comes from the first of these sources that has one: the dynamic configuration of this broker, the dynamic
 default of the cluster, the static properties from startup, the default in the declaration. The server builds one
-`BrokerConfig` from the result of `config.loader` and passes it to all floors. `update_dynamic` changes it when
+`BrokerConfig` from the result of `ottla.config.loader` and passes it to all floors. `update_dynamic` changes it when
 /config/brokers changed in the metadata store. Reading a value (`config[KEY]`) is one dict lookup.
 """
 
@@ -10,16 +10,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
-from config.broker_properties import BrokerProperties, ListenerConfig, with_broker_id
-from config.dynamic import check_change, check_dynamic, overridden, without_invalid
-from config.errors import ConfigError
-from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
-from config.listeners import BrokerListeners
-from config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
-from config.schema.key import Key
-from config.schema.types import ConfigKind
-from config.validation import validate
+from ottla.config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
+from ottla.config.broker_properties import BrokerProperties, ListenerConfig, with_broker_id
+from ottla.config.dynamic import check_change, check_dynamic, overridden, without_invalid
+from ottla.config.errors import ConfigError
+from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
+from ottla.config.listeners import BrokerListeners
+from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
+from ottla.config.schema.key import Key
+from ottla.config.schema.types import ConfigKind
+from ottla.config.validation import validate
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class BrokerConfig:
         return cast(T, self._values[key])
 
     def quota(self, key: Key[int]) -> int:
-        """The value of a key of `config.keys.quotas`, which only the dynamic configuration of this broker can set."""
+        """The value of a key of `ottla.config.keys.quotas`, which only the dynamic configuration of this broker can set."""
         text = self._dynamic_broker.get(key.name)
         return cast(int, key.default) if text is None else key.parse(text)
 

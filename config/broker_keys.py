@@ -8,24 +8,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from config.keys import authorizer_zookeeper as broker_authorizer_zookeeper
-from config.keys import cleaner as broker_cleaner
-from config.keys import general as broker_general
-from config.keys import groups as broker_groups
-from config.keys import groups_next as broker_groups_next
-from config.keys import kraft as broker_kraft
-from config.keys import log as broker_log
-from config.keys import metrics as broker_metrics
-from config.keys import network as broker_network
-from config.keys import own as broker_own
-from config.keys import quotas as broker_quotas
-from config.keys import replication as broker_replication
-from config.keys import security as broker_security
-from config.keys import tiered as broker_tiered
-from config.keys import tls as broker_tls
-from config.keys import transactions as broker_transactions
-from config.keys import zookeeper as broker_zookeeper
-from config.schema.key import Key
+from ottla.config.keys import authorizer_zookeeper as broker_authorizer_zookeeper
+from ottla.config.keys import cleaner as broker_cleaner
+from ottla.config.keys import general as broker_general
+from ottla.config.keys import groups as broker_groups
+from ottla.config.keys import groups_next as broker_groups_next
+from ottla.config.keys import kraft as broker_kraft
+from ottla.config.keys import log as broker_log
+from ottla.config.keys import metrics as broker_metrics
+from ottla.config.keys import network as broker_network
+from ottla.config.keys import own as broker_own
+from ottla.config.keys import quotas as broker_quotas
+from ottla.config.keys import replication as broker_replication
+from ottla.config.keys import security as broker_security
+from ottla.config.keys import tiered as broker_tiered
+from ottla.config.keys import tls as broker_tls
+from ottla.config.keys import transactions as broker_transactions
+from ottla.config.keys import zookeeper as broker_zookeeper
+from ottla.config.schema.key import Key
 
 SUBJECTS = (
     broker_general,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from config.broker_keys import BROKER_KEYS, LISTENER_PREFIX
-from config.keys.general import BROKER_ID
-from config.keys.kraft import NODE_ID
-from config.keys.zookeeper import ZOOKEEPER_CONNECT
-from config.schema.key import Key, Reading
+from ottla.config.broker_keys import BROKER_KEYS, LISTENER_PREFIX
+from ottla.config.keys.general import BROKER_ID
+from ottla.config.keys.kraft import NODE_ID
+from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT
+from ottla.config.schema.key import Key, Reading
 
 T = TypeVar("T")
 

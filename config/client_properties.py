@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from config.errors import ConfigError
-from config.jaas import LoginModule, parse_jaas
-from config.kerberos import with_service_name
-from config.keys import tls
-from config.keys.security import SASL_JAAS_CONFIG, SASL_KERBEROS_SERVICE_NAME, SECURITY_PROVIDERS
-from config.listeners import SecurityProtocol
-from config.loader import decode, parse_properties
-from config.sasl import GSSAPI, LOGIN_MODULES, MECHANISMS, OAUTHBEARER, login_module
-from config.schema.key import Key
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import LoginModule, parse_jaas
+from ottla.config.kerberos import with_service_name
+from ottla.config.keys import tls
+from ottla.config.keys.security import SASL_JAAS_CONFIG, SASL_KERBEROS_SERVICE_NAME, SECURITY_PROVIDERS
+from ottla.config.listeners import SecurityProtocol
+from ottla.config.loader import decode, parse_properties
+from ottla.config.sasl import GSSAPI, LOGIN_MODULES, MECHANISMS, OAUTHBEARER, login_module
+from ottla.config.schema.key import Key
 
 T = TypeVar("T")
 

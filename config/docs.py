@@ -1,4 +1,4 @@
-"""Writes the reference page docs/configuration.md from the declarations: `python -m config.docs [FILE]`. A test
+"""Writes the reference page docs/configuration.md from the declarations: `python -m ottla.config.docs [FILE]`. A test
 compares the two."""
 
 import re
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
-from config.schema.key import DynamicScope, Key
-from config.schema.metadata_version import MetadataVersion
-from config.topic import BROKER_KEY_OF, TOPIC_KEYS
+from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
+from ottla.config.schema.key import DynamicScope, Key
+from ottla.config.schema.metadata_version import MetadataVersion
+from ottla.config.topic import BROKER_KEY_OF, TOPIC_KEYS
 
 PAGE = Path("docs/configuration.md")
 
 _HEAD = """\
 # Configuration
 
-This page is written by `python -m config.docs` from the declarations in `config/`; change those, not the page.
+This page is written by `python -m ottla.config.docs` from the declarations in `config/`; change those, not the page.
 
 The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A broker takes them from a `server.properties` file, from
 environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from

@@ -7,17 +7,17 @@ Two levels are stored under /config/brokers: one for each broker, and the defaul
 import logging
 from collections.abc import Iterable, Mapping
 
-from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, broker_synonyms, key_of, listener_base_name
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError, ConfigValueError, DynamicConfigError
-from config.keys.cleaner import LOG_CLEANER_THREADS
-from config.keys.general import BACKGROUND_THREADS
-from config.keys.log import LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
-from config.keys.network import MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
-from config.keys.replication import NUM_REPLICA_FETCHERS
-from config.keys.tiered import LOG_LOCAL_RETENTION_BYTES, LOG_LOCAL_RETENTION_MS
-from config.listeners import BrokerListeners
-from config.schema.key import DynamicScope, Key
+from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, broker_synonyms, key_of, listener_base_name
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError, ConfigValueError, DynamicConfigError
+from ottla.config.keys.cleaner import LOG_CLEANER_THREADS
+from ottla.config.keys.general import BACKGROUND_THREADS
+from ottla.config.keys.log import LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
+from ottla.config.keys.network import MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
+from ottla.config.keys.replication import NUM_REPLICA_FETCHERS
+from ottla.config.keys.tiered import LOG_LOCAL_RETENTION_BYTES, LOG_LOCAL_RETENTION_MS
+from ottla.config.listeners import BrokerListeners
+from ottla.config.schema.key import DynamicScope, Key
 
 log = logging.getLogger(__name__)
 

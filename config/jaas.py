@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from config.errors import JaasError
+from ottla.config.errors import JaasError
 
 FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"

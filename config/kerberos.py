@@ -1,6 +1,6 @@
 """Reads a Kerberos identity from the JAAS entry of Krb5LoginModule: principal, keytab or ticket cache, and service name.
 
-`config.sasl` reads the identities of listeners and of logins at other brokers, `config.client_properties` that of a client.
+`ottla.config.sasl` reads the identities of listeners and of logins at other brokers, `ottla.config.client_properties` that of a client.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
-from config.errors import ConfigError
-from config.jaas import LoginModule
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import LoginModule
 
 PACKAGE: Final = "gssapi"
 """The package that calls the Kerberos library of the host."""

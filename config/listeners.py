@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from config.broker_keys import LISTENER_PREFIX
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigConflictError, ConfigError, ConfigValueError
-from config.keys.kraft import CONTROLLER_LISTENER_NAMES
-from config.keys.network import (
+from ottla.config.broker_keys import LISTENER_PREFIX
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigConflictError, ConfigError, ConfigValueError
+from ottla.config.keys.kraft import CONTROLLER_LISTENER_NAMES
+from ottla.config.keys.network import (
     ADVERTISED_LISTENERS,
     CONTROL_PLANE_LISTENER_NAME,
     INTER_BROKER_LISTENER_NAME,
@@ -23,8 +23,8 @@ from config.keys.network import (
     LISTENERS,
     SECURITY_INTER_BROKER_PROTOCOL,
 )
-from config.keys.security import PRINCIPAL_BUILDER_CLASS
-from config.schema.types import COMMA
+from ottla.config.keys.security import PRINCIPAL_BUILDER_CLASS
+from ottla.config.schema.types import COMMA
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,20})")  # Python reads no number of thousands of digits
 

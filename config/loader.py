@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.network import ADVERTISED_LISTENERS, LISTENERS
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.network import ADVERTISED_LISTENERS, LISTENERS
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 NOT_CONFIGURATION = frozenset(

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from config.errors import ConfigError
-from config.keys.security import (
+from ottla.config.errors import ConfigError
+from ottla.config.keys.security import (
     PASSWORD_ENCODER_CIPHER_ALGORITHM,
     PASSWORD_ENCODER_ITERATIONS,
     PASSWORD_ENCODER_KEY_LENGTH,
@@ -23,10 +23,10 @@ from config.keys.security import (
     PASSWORD_ENCODER_OLD_SECRET,
     PASSWORD_ENCODER_SECRET,
 )
-from config.schema.types import Password
+from ottla.config.schema.types import Password
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
+    from ottla.config.broker import BrokerConfig
 
 CBC: Final = "AES/CBC/PKCS5Padding"
 GCM: Final = "AES/GCM/NoPadding"

@@ -1,6 +1,6 @@
 """Reads how clients of a SASL listener authenticate: its mechanisms, their JAAS entries, and how long a session lasts.
 
-`config.validation` calls it for every SASL listener, so that a configuration that cannot be honoured stops the start.
+`ottla.config.validation` calls it for every SASL listener, so that a configuration that cannot be honoured stops the start.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from config.broker_keys import LISTENER_PREFIX
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError, ConfigValueError
-from config.jaas import (
+from ottla.config.broker_keys import LISTENER_PREFIX
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError, ConfigValueError
+from ottla.config.jaas import (
     KERBEROS_MODULE,
     OAUTHBEARER_MODULE,
     PLAIN_MODULE,
@@ -24,9 +24,9 @@ from config.jaas import (
     parse_jaas,
     parse_jaas_file,
 )
-from config.kerberos import INSTALLATION, SERVICE_NAME, KerberosListener, is_installed, kerberos_identity, with_service_name
-from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
-from config.keys.security import (
+from ottla.config.kerberos import INSTALLATION, SERVICE_NAME, KerberosListener, is_installed, kerberos_identity, with_service_name
+from ottla.config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
+from ottla.config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
     SASL_CLIENT_CALLBACK_HANDLER_CLASS,
     SASL_ENABLED_MECHANISMS,
@@ -48,8 +48,8 @@ from config.keys.security import (
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
     SASL_SERVER_MAX_RECEIVE_SIZE,
 )
-from config.listeners import check_principal_builder
-from config.schema.key import Key
+from ottla.config.listeners import check_principal_builder
+from ottla.config.schema.key import Key
 
 T = TypeVar("T")
 

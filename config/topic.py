@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from config.broker import BrokerConfig
-from config.broker_keys import BROKER_KEYS
-from config.errors import ConfigError, ConfigValueError, TopicConfigError
-from config.keys import cleaner as broker_cleaner
-from config.keys import general as broker_general
-from config.keys import log as broker_log
-from config.keys import replication as broker_replication
-from config.keys import tiered as broker_tiered
-from config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
-from config.schema.key import CLUSTER, DAY, LONG_MAX, LOW, MEDIUM, Importance, Key, key
-from config.schema.metadata_version import is_at_least
-from config.schema.topic_checks import check_throttled_replicas
-from config.schema.types import Bool, ConfigKind, List, Long, ValueType
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_keys import BROKER_KEYS
+from ottla.config.errors import ConfigError, ConfigValueError, TopicConfigError
+from ottla.config.keys import cleaner as broker_cleaner
+from ottla.config.keys import general as broker_general
+from ottla.config.keys import log as broker_log
+from ottla.config.keys import replication as broker_replication
+from ottla.config.keys import tiered as broker_tiered
+from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
+from ottla.config.schema.key import CLUSTER, DAY, LONG_MAX, LOW, MEDIUM, Importance, Key, key
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.config.schema.topic_checks import check_throttled_replicas
+from ottla.config.schema.types import Bool, ConfigKind, List, Long, ValueType
 
 T = TypeVar("T")
 

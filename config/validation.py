@@ -6,17 +6,17 @@ Called for the static properties at startup, and for every dynamic change before
 import logging
 import re
 
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigConflictError, ConfigError
-from config.keys.cleaner import (
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigConflictError, ConfigError
+from ottla.config.keys.cleaner import (
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_MAX_COMPACTION_LAG_MS,
     LOG_CLEANER_MIN_COMPACTION_LAG_MS,
     LOG_CLEANER_THREADS,
 )
-from config.keys.general import BROKER_ID, BROKER_ID_GENERATION_ENABLE, RESERVED_BROKER_MAX_ID
-from config.keys.groups import OFFSETS_COMMIT_REQUIRED_ACKS, OFFSETS_TOPIC_COMPRESSION_CODEC, OFFSETS_TOPIC_REPLICATION_FACTOR
-from config.keys.groups_next import (
+from ottla.config.keys.general import BROKER_ID, BROKER_ID_GENERATION_ENABLE, RESERVED_BROKER_MAX_ID
+from ottla.config.keys.groups import OFFSETS_COMMIT_REQUIRED_ACKS, OFFSETS_TOPIC_COMPRESSION_CODEC, OFFSETS_TOPIC_REPLICATION_FACTOR
+from ottla.config.keys.groups_next import (
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
@@ -34,31 +34,31 @@ from config.keys.groups_next import (
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_SESSION_TIMEOUT_MS,
 )
-from config.keys.kraft import NODE_ID, PROCESS_ROLES
-from config.keys.log import LOG_DIRS, LOG_MESSAGE_FORMAT_VERSION, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
-from config.keys.network import (
+from ottla.config.keys.kraft import NODE_ID, PROCESS_ROLES
+from ottla.config.keys.log import LOG_DIRS, LOG_MESSAGE_FORMAT_VERSION, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
+from ottla.config.keys.network import (
     CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     QUEUED_MAX_REQUEST_BYTES,
     SOCKET_REQUEST_MAX_BYTES,
 )
-from config.keys.replication import (
+from ottla.config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SOCKET_TIMEOUT_MS,
 )
-from config.keys.security import (
+from ottla.config.keys.security import (
     CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
     SASL_ENABLED_MECHANISMS,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,
 )
-from config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_METADATA_MIGRATION_ENABLE
-from config.listeners import BrokerListeners, SecurityProtocol, broker_listeners, parse_pairs
-from config.schema.key import Key, MiB
-from config.schema.metadata_version import is_at_least
-from config.zookeeper_connect import parse_zookeeper_connect
+from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_METADATA_MIGRATION_ENABLE
+from ottla.config.listeners import BrokerListeners, SecurityProtocol, broker_listeners, parse_pairs
+from ottla.config.schema.key import Key, MiB
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.config.zookeeper_connect import parse_zookeeper_connect
 
 log = logging.getLogger(__name__)
 

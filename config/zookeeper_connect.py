@@ -2,8 +2,8 @@
 
 import re
 
-from config.errors import ConfigValueError
-from config.keys.zookeeper import ZOOKEEPER_CONNECT
+from ottla.config.errors import ConfigValueError
+from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT
 
 _SERVER = re.compile(r"(\[[^\]\s]+\](?!:$)|[^:\[\]\s]*)(?::(\d*))?")
 NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")

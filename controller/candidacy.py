@@ -7,9 +7,9 @@ Kafka's KafkaController.elect with KafkaZkClient.registerControllerAndIncrementC
 import logging
 from typing import NamedTuple
 
-from controller.errors import BadVersion, NodeExists, NoNode
-from controller.store.metadata_store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, Watch, data_and_stat
-from controller.znodes.layout import (
+from ottla.controller.errors import BadVersion, NodeExists, NoNode
+from ottla.controller.store.metadata_store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, Watch, data_and_stat
+from ottla.controller.znodes.layout import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     ControllerNode,
@@ -18,7 +18,7 @@ from controller.znodes.layout import (
     encode_controller,
     encode_controller_epoch,
 )
-from storage.disk.clock import Clock
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
-from config.broker import BrokerConfig
-from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
-from controller.admin.producer_ids import allocate_block
-from controller.candidacy import Won, run_for_election
-from controller.errors import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from ottla.controller.admin.producer_ids import allocate_block
+from ottla.controller.candidacy import Won, run_for_election
+from ottla.controller.errors import (
     BrokerIdNotRegistered,
     ControllerError,
     ControllerMoved,
@@ -25,32 +25,32 @@ from controller.errors import (
     StaleBrokerEpoch,
     StoreError,
 )
-from controller.events.broker_changes import BrokerChanges
-from controller.events.broker_responses import BrokerResponses
-from controller.events.failover import Failover
-from controller.events.isr_changes import IsrChange, IsrChanges, IsrResult
-from controller.events.leader_elections import ElectionResult, LeaderElections
-from controller.events.leader_rebalance import LeaderRebalance
-from controller.events.reassignment import Reassignments, Targets
-from controller.events.refused_writes import RefusedWrites
-from controller.events.topic_changes import TopicChanges
-from controller.registration import IsListening, RandomBytes, never_listening, register_broker
-from controller.state.channels import BrokerSenders, ChannelFactory
-from controller.state.context import ControllerContext
-from controller.state.core import ControllerCore, WhileLarge
-from controller.state.event_queue import EventQueue, OnEventDone
-from controller.store.metadata_store import Delete, Exists, Get, MetadataStore, data_and_stat
-from controller.znodes.changes import ProducerIdBlock
-from controller.znodes.layout import (
+from ottla.controller.events.broker_changes import BrokerChanges
+from ottla.controller.events.broker_responses import BrokerResponses
+from ottla.controller.events.failover import Failover
+from ottla.controller.events.isr_changes import IsrChange, IsrChanges, IsrResult
+from ottla.controller.events.leader_elections import ElectionResult, LeaderElections
+from ottla.controller.events.leader_rebalance import LeaderRebalance
+from ottla.controller.events.reassignment import Reassignments, Targets
+from ottla.controller.events.refused_writes import RefusedWrites
+from ottla.controller.events.topic_changes import TopicChanges
+from ottla.controller.registration import IsListening, RandomBytes, never_listening, register_broker
+from ottla.controller.state.channels import BrokerSenders, ChannelFactory
+from ottla.controller.state.context import ControllerContext
+from ottla.controller.state.core import ControllerCore, WhileLarge
+from ottla.controller.state.event_queue import EventQueue, OnEventDone
+from ottla.controller.store.metadata_store import Delete, Exists, Get, MetadataStore, data_and_stat
+from ottla.controller.znodes.changes import ProducerIdBlock
+from ottla.controller.znodes.layout import (
     CONTROLLER,
     BrokerRegistration,
     decode_controller,
 )
-from controller.znodes.pauses import Pause, clear_in_slices, no_pause
-from controller.znodes.znode_json import MalformedZNode
-from replication.ports.senders import OnSent, Senders
-from storage.disk.clock import Clock
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.znodes.pauses import Pause, clear_in_slices, no_pause
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.replication.ports.senders import OnSent, Senders
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from config.schema.metadata_version import is_at_least
-from controller.errors import BrokerIdInUse, NodeExists, NoNode, SessionExpired, StoreError
-from controller.store.metadata_store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
-from controller.znodes.layout import (
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.errors import BrokerIdInUse, NodeExists, NoNode, SessionExpired, StoreError
+from ottla.controller.store.metadata_store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
+from ottla.controller.znodes.layout import (
     BROKER_SEQUENCE_ID,
     CLUSTER_ID,
     PERSISTENT_PATHS,
@@ -22,9 +22,9 @@ from controller.znodes.layout import (
     encode_broker,
     encode_cluster_id,
 )
-from controller.znodes.topic_ids import random_uuid
-from controller.znodes.znode_json import MalformedZNode
-from protocol.uuid import to_text
+from ottla.controller.znodes.topic_ids import random_uuid
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.uuid import to_text
 
 logger = logging.getLogger(__name__)
 

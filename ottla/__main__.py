@@ -10,7 +10,7 @@ def main() -> None:
     from ottla.launcher import use_floors
 
     use_floors()
-    from broker.cli.main import main as ottla
+    from ottla.cli.main import main as ottla
 
     ottla(prog_name="ottla")
 

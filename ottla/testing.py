@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.launcher import NameTaken, share_floors
 
 if TYPE_CHECKING:
-    from broker.ephemeral.in_process import InProcessBroker
+    from ottla.ephemeral.in_process import InProcessBroker
 
 _POLL_SECONDS = 0.02
 
@@ -56,7 +56,7 @@ class Broker:
             share_floors()
         except NameTaken as error:
             raise BrokerError(f"{error}: start a process with pytest_ottla.async_broker, or rename the package") from None
-        from broker.ephemeral.in_process import InProcessBroker, Refused
+        from ottla.ephemeral.in_process import InProcessBroker, Refused
 
         self._inner = InProcessBroker(self._settings)
         try:
@@ -73,7 +73,7 @@ class Broker:
 
     async def restart(self) -> None:
         """Stop the broker, also one that has ended by itself, and start it again at the same address with the same data."""
-        from broker.ephemeral.in_process import Refused
+        from ottla.ephemeral.in_process import Refused
 
         if self._inner is None:
             raise BrokerError("the broker runs only inside `async with`")
@@ -149,7 +149,7 @@ class Broker:
     async def _ask(self, do: str, **arguments: Any) -> Any:
         if self._inner is None:
             raise BrokerError("the broker runs only inside `async with`")
-        from broker.ephemeral.in_process import Refused
+        from ottla.ephemeral.in_process import Refused
 
         try:
             return await self._inner.ask(do, **arguments)

@@ -13,7 +13,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.hot_modules import HOT, NATIVE, binaries, digest, record
+from ottla.protocol.hot_modules import HOT, NATIVE, binaries, digest, record
 
 ROOT: Final = Path(__file__).parent.parent
 MODULES: Final = NATIVE

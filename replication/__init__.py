@@ -1,3 +1,3 @@
 """Replicates partitions: roles, epochs, in-sync replicas, high watermarks."""
 
-from protocol import compiled as compiled  # decides what the imports after it find
+from ottla.protocol import compiled as compiled  # decides what the imports after it find

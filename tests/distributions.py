@@ -138,7 +138,7 @@ def run_tests(wheel: Path, python: str, tests: list[str]) -> None:
         without_compiler = {**os.environ, "PATH": str(environment / "bin"), "CC": "false"}
         pip = [installed, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
         subprocess.run([*pip, wheel, *REQUIREMENTS], env=without_compiler, check=True)
-        code = "import ottla.launcher as l; l.use_floors(); import protocol.compiled as c; print(l.FLOORS); print(c.describe())"
+        code = "import ottla.launcher as l; l.use_floors(); import ottla.protocol.compiled as c; print(l.FLOORS); print(c.describe())"
         told = subprocess.run([installed, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
         print(f"{wheel.name}: {told[1]}", flush=True)
         if (told[1] == "compiled") == wheel.name.endswith("-none-any.whl"):

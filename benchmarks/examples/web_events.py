@@ -122,8 +122,8 @@ def draw(views: DataFrame, picture: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Send, count, draw."""
-    from benchmarks.pipeline.scratch import scratch_folder
-    from benchmarks.pipeline.session import close_session, open_session
+    from ottla.validate.scratch import scratch_folder
+    from ottla.validate.session import close_session, open_session
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.examples.web_events", description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from benchmarks.loadgen.prepared import Prepared
-from protocol.api_keys import ApiKey
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.records.batch import parse_header
-from protocol.schema.message import Struct
-from protocol.schema.registry import api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.records.batch import parse_header
+from ottla.protocol.schema.message import Struct
+from ottla.protocol.schema.registry import api
 
 _PREFIX = struct.Struct(">II")
 _KEY_AND_VERSION = struct.Struct(">hh")

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.histogram import Histogram
 from benchmarks.loadgen.runner import LoadFailedError, Measured
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 from tests.support.apache_kafka import pinned_to
 
 PATIENCE_S: Final = 60.0

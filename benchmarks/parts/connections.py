@@ -17,8 +17,8 @@ from benchmarks.loadgen.runner import Load
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 
 _PARTITIONS = 64
 _RATE = 4000

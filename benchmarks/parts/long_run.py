@@ -20,9 +20,9 @@ from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
 from benchmarks.sizes import Size
 from benchmarks.turns import FAILURES, Bench, Plan, Turn
 from benchmarks.withheld import Withheld
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.offset_commit import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -16,15 +16,15 @@ from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.parts.single import prepare_fetches
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn
-from protocol.api_keys import ApiKey
-from protocol.messages.alter_client_quotas import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
     AlterClientQuotasRequestEntryData,
     AlterClientQuotasResponse,
     OpData,
 )
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
 UNREACHED_QUOTAS = {"producer_byte_rate": 1e15, "consumer_byte_rate": 1e15, "request_percentage": 1e9}
 """Quotas of the default user that no client reaches."""

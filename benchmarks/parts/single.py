@@ -17,7 +17,7 @@ from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn
 from benchmarks.workloads import LOADS, STEADY_RATE
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 
 LIBRDKAFKA = "librdkafka"
 MESSAGE_BYTES = 100  # as loadgen/rdkafka_load.c sends them

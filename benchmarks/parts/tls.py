@@ -26,8 +26,8 @@ from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.parts.single import prepare_fetches
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn
-from protocol.api_keys import ApiKey
-from protocol.messages.incremental_alter_configs import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -9,23 +9,23 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.request.error_map import error_code
-from broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from config.broker import BrokerConfig
-from config.keys.general import AUTO_CREATE_TOPICS_ENABLE
-from config.keys.groups import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR, OFFSETS_TOPIC_SEGMENT_BYTES
-from config.keys.transactions import (
+from ottla.broker.request.error_map import error_code
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.general import AUTO_CREATE_TOPICS_ENABLE
+from ottla.config.keys.groups import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR, OFFSETS_TOPIC_SEGMENT_BYTES
+from ottla.config.keys.transactions import (
     TRANSACTION_STATE_LOG_MIN_ISR,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     TRANSACTION_STATE_LOG_SEGMENT_BYTES,
 )
-from config.topic import CLEANUP_POLICY, COMPRESSION_TYPE, MIN_INSYNC_REPLICAS, SEGMENT_BYTES, UNCLEAN_LEADER_ELECTION_ENABLE
-from controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
-from controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
-from controller.znodes.pauses import Pause, no_pause
-from controller.znodes.topic_names import validate_topic_name
-from protocol.errors import ErrorCode
+from ottla.config.topic import CLEANUP_POLICY, COMPRESSION_TYPE, MIN_INSYNC_REPLICAS, SEGMENT_BYTES, UNCLEAN_LEADER_ELECTION_ENABLE
+from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
+from ottla.controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
+from ottla.controller.znodes.pauses import Pause, no_pause
+from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Connects this broker's controller with other brokers, each over its own connection, in the versions that
 `inter.broker.protocol.version` selects.
 
-Made by `broker.cluster.cluster_wiring` for `replication.ports.senders.Senders`, which sends one request at a
+Made by `ottla.broker.cluster.cluster_wiring` for `ottla.replication.ports.senders.Senders`, which sends one request at a
 time, in order, and repeats requests that could not be delivered (ConnectionError). As in Apache Kafka's
 ControllerChannelManager, the client id is the controller's broker id, and ApiVersions is not sent. The broker of this
 process is called without a socket.
@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from config.listeners import SecurityProtocol
-from config.schema.metadata_version import is_at_least
-from controller.state.channels import BrokerChannel, ControlRequest, ControlResponse, InProcessChannel, Receiver
-from controller.state.context import LiveBroker
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicError
-from protocol.messages.stop_replica import StopReplicaPartitionV0, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicV1
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from replication.ports.peer import Connect, Peer, PeerAddress
+from ottla.config.listeners import SecurityProtocol
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.state.channels import BrokerChannel, ControlRequest, ControlResponse, InProcessChannel, Receiver
+from ottla.controller.state.context import LiveBroker
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicError
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionV0, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicV1
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.replication.ports.peer import Connect, Peer, PeerAddress
 
 _LEADER_AND_ISR = ((7, "3.4-IV0"), (6, "3.2-IV0"), (5, "2.8-IV1"), (4, "2.4-IV1"), (3, "2.4-IV0"), (2, "2.2-IV0"), (1, "1.0-IV0"))
 _UPDATE_METADATA = (
@@ -66,7 +66,7 @@ def control_versions(inter_broker_protocol_version: str) -> ControlVersions:
 
 
 class BrokerChannels:
-    """Makes the channels (`controller.state.channels.ChannelFactory`)."""
+    """Makes the channels (`ottla.controller.state.channels.ChannelFactory`)."""
 
     def __init__(
         self,

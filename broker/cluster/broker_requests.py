@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from broker.cluster.controller_channel import AskHere
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Message
-from replication.ports.peer import Connect, Peer, PeerAddress
+from ottla.broker.cluster.controller_channel import AskHere
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import Connect, Peer, PeerAddress
 
 AddressOf: TypeAlias = Callable[[int], PeerAddress | None]
 """The address of a broker by its id; None when it is not known now."""

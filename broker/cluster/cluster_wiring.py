@@ -1,6 +1,6 @@
 """Wires a broker into its cluster: connections to other brokers, and the components that use them.
 
-`broker.server` makes one per broker before it registers, and closes it after the listeners. A broker that is alone
+`ottla.broker.server` makes one per broker before it registers, and closes it after the listeners. A broker that is alone
 (with neither ZooKeeper nor a shared metadata file) has one as well, but never connects.
 """
 
@@ -12,40 +12,40 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TypeAlias
 
-from broker.cluster.broker_channels import BrokerChannels, control_versions
-from broker.cluster.broker_requests import BrokerRequests
-from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
-from broker.cluster.missed_deletions import MissedDeletions
-from broker.cluster.stray_replicas import StrayReplicas
-from broker.loop.background import LoopBackground
-from broker.request.first_metadata import FirstMetadata
-from broker.request.services import Services
-from broker.security.client_security import ClientSecurity
-from broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
-from broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
-from config.broker import BrokerConfig
-from config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
-from config.keys.network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
-from config.keys.own import OTTLA_METADATA_FILE
-from config.keys.replication import (
+from ottla.broker.cluster.broker_channels import BrokerChannels, control_versions
+from ottla.broker.cluster.broker_requests import BrokerRequests
+from ottla.broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
+from ottla.broker.cluster.missed_deletions import MissedDeletions
+from ottla.broker.cluster.stray_replicas import StrayReplicas
+from ottla.broker.loop.background import LoopBackground
+from ottla.broker.request.first_metadata import FirstMetadata
+from ottla.broker.request.services import Services
+from ottla.broker.security.client_security import ClientSecurity
+from ottla.broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
+from ottla.broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
+from ottla.config.keys.network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
+from ottla.config.keys.own import OTTLA_METADATA_FILE
+from ottla.config.keys.replication import (
     CONTROLLER_SOCKET_TIMEOUT_MS,
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_LAG_TIME_MAX_MS,
 )
-from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
-from controller.state.channels import BrokerChannel
-from controller.state.context import LiveBroker
-from controller.znodes.changes import ProducerIdBlock
-from controller.znodes.topic_ids import uses_topic_ids
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from protocol.schema.message import Message
-from replication.ports.peer import Connect, PeerAddress, PeerUnavailable
-from storage.disk.clock import elapsed_ms
+from ottla.config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from ottla.controller.state.channels import BrokerChannel
+from ottla.controller.state.context import LiveBroker
+from ottla.controller.znodes.changes import ProducerIdBlock
+from ottla.controller.znodes.topic_ids import uses_topic_ids
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import Connect, PeerAddress, PeerUnavailable
+from ottla.storage.disk.clock import elapsed_ms
 
 logger = logging.getLogger(__name__)
 
@@ -106,10 +106,10 @@ class ClusterWiring:
         config = services.config
         if is_alone(config):
             return
-        from replication.control.alter_partition import AlterPartition
-        from replication.follower.fetcher_pool import FetcherPool
-        from replication.leader.isolation import Isolation
-        from replication.ports.throttle import ReplicationQuotas
+        from ottla.replication.control.alter_partition import AlterPartition
+        from ottla.replication.follower.fetcher_pool import FetcherPool
+        from ottla.replication.leader.isolation import Isolation
+        from ottla.replication.ports.throttle import ReplicationQuotas
 
         strays = StrayReplicas(services, background)
         self._held.push_async_callback(strays.close)
@@ -157,7 +157,7 @@ class ClusterWiring:
         background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)
 
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:
-        """The controller's channel to a broker (`controller.state.channels.ChannelFactory`)."""
+        """The controller's channel to a broker (`ottla.controller.state.channels.ChannelFactory`)."""
         return self._channels(broker)
 
     def write_markers(self) -> WriteMarkers:
@@ -227,7 +227,7 @@ class ClusterWiring:
         (`controlled.shutdown.enable`)."""
         services = self._services
         if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.metadata.brokers) > 1:
-            from broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
+            from ottla.broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
 
             services.data.replica_manager.followers = Leaving(services.data.replica_manager.followers)
             shutdown = ControlledShutdown(

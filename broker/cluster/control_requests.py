@@ -9,21 +9,21 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from broker.configuration.dynamic_config import DynamicConfig
-from controller.admin.metadata_waits import MetadataWaits
-from controller.errors import StoreError
-from controller.state.core import LARGE, WhileLarge
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from replication.control.replica_manager import ReplicaManager
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.errors import StoreError
+from ottla.controller.state.core import LARGE, WhileLarge
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.replication.control.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
 
 class ControlRequests:
-    """The `Receiver` of `controller.state.channels`."""
+    """The `Receiver` of `ottla.controller.state.channels`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Asks the controller to move this broker's leaderships before the broker stops, while it still serves. Kafka's
 doControlledShutdown.
 
-Called by `broker.server` first of all when it stops. The request goes over a connection of its own, without
+Called by `ottla.broker.server` first of all when it stops. The request goes over a connection of its own, without
 ApiVersions, in version 3. It is repeated if the controller could not move all leaderships, or cannot be reached; after
 the last attempt the broker stops anyway.
 
@@ -17,21 +17,21 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
-from broker.cluster.controller_channel import AskHere, controller_address
-from config.broker import BrokerConfig
-from config.keys.general import CONTROLLED_SHUTDOWN_MAX_RETRIES, CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS
-from config.keys.replication import CONTROLLER_SOCKET_TIMEOUT_MS
-from controller.errors import ControllerError, StoreError
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.schema.message import Message
-from replication.control.replica_manager import ReplicaManager
-from replication.leader.followers import Followers
-from replication.leader.partition import Partition
-from replication.ports.cluster import MetadataCache
-from replication.ports.peer import Connect, PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.cluster.controller_channel import AskHere, controller_address
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.general import CONTROLLED_SHUTDOWN_MAX_RETRIES, CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS
+from ottla.config.keys.replication import CONTROLLER_SOCKET_TIMEOUT_MS
+from ottla.controller.errors import ControllerError, StoreError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.protocol.schema.message import Message
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.followers import Followers
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.peer import Connect, PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -16,19 +16,19 @@ from collections.abc import Awaitable, Callable, Generator
 from functools import cache
 from typing import Any, TypeAlias, cast
 
-from broker.handlers.table import Handler, handlers_of
-from broker.network.request_channel import NO_RESPONSE, Completion, Pending
-from broker.quotas.token_bucket import MutationQuota
-from broker.request.context import RequestContext
-from broker.request.services import Services
-from broker.security.access import Access
-from broker.security.authorizer import AllowAll
-from broker.security.client import Client
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.schema.message import Message
-from replication.ports.cluster import MetadataCache
-from replication.ports.peer import Connect, Peer, PeerAddress, PeerRefused, PeerUnavailable
+from ottla.broker.handlers.table import Handler, handlers_of
+from ottla.broker.network.request_channel import NO_RESPONSE, Completion, Pending
+from ottla.broker.quotas.token_bucket import MutationQuota
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.services import Services
+from ottla.broker.security.access import Access
+from ottla.broker.security.authorizer import AllowAll
+from ottla.broker.security.client import Client
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.peer import Connect, Peer, PeerAddress, PeerRefused, PeerUnavailable
 
 RETRY_BACKOFF_SECONDS = 0.05
 REFUSED_BACKOFF_SECONDS = 1.0

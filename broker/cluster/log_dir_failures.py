@@ -9,10 +9,10 @@ where it can.
 import asyncio
 import logging
 
-from controller.errors import StoreError
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.changes import encode_log_dir_event
-from controller.znodes.layout import LOG_DIR_EVENT_PREFIX
+from ottla.controller.errors import StoreError
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.changes import encode_log_dir_event
+from ottla.controller.znodes.layout import LOG_DIR_EVENT_PREFIX
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from broker.request.services import Services
-from controller.errors import StoreError
-from controller.znodes.layout import DELETE_TOPICS, TOPICS
+from ottla.broker.request.services import Services
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.layout import DELETE_TOPICS, TOPICS
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from controller.errors import ControllerError
-from controller.znodes.changes import ProducerIdBlock
-from replication.ports.peer import PeerUnavailable
+from ottla.controller.errors import ControllerError
+from ottla.controller.znodes.changes import ProducerIdBlock
+from ottla.replication.ports.peer import PeerUnavailable
 
 logger = logging.getLogger(__name__)
 

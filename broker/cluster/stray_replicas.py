@@ -15,16 +15,16 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
-from broker.request.services import Services
-from broker.request.turns import Steps
-from controller.errors import NoNode, StoreError
-from controller.store.metadata_store import Get, data_and_stat
-from controller.znodes.layout import TopicAssignment, decode_topic, topic_path
-from controller.znodes.znode_json import MalformedZNode
-from protocol.uuid import ZERO_UUID
-from storage.disk.background import Background
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import Steps
+from ottla.controller.errors import NoNode, StoreError
+from ottla.controller.store.metadata_store import Get, data_and_stat
+from ottla.controller.znodes.layout import TopicAssignment, decode_topic, topic_path
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.background import Background
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

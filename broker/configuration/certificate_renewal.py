@@ -11,16 +11,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.security.tls.distinguished_names import alternative_names_of, subject_of
-from config.errors import ConfigError
-from config.keys.tls import SSL_ALLOW_DN_CHANGES, SSL_ALLOW_SAN_CHANGES
+from ottla.broker.security.tls.distinguished_names import alternative_names_of, subject_of
+from ottla.config.errors import ConfigError
+from ottla.config.keys.tls import SSL_ALLOW_DN_CHANGES, SSL_ALLOW_SAN_CHANGES
 
 if TYPE_CHECKING:
-    from broker.network.socket_server import SocketServer
-    from broker.security.tls.listener import ListenerTls
-    from config.broker import BrokerConfig
-    from config.broker_properties import BrokerProperties
-    from config.listeners import EndPoint
+    from ottla.broker.network.socket_server import SocketServer
+    from ottla.broker.security.tls.listener import ListenerTls
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker_properties import BrokerProperties
+    from ottla.config.listeners import EndPoint
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class CertificateRenewal:
         """The new TLS of a listener; None when it stays as it is. Raises ConfigError."""
         if present is None:
             return None
-        from broker.security.tls.listener import source_of, tls_of
+        from ottla.broker.security.tls.listener import source_of, tls_of
 
         if present.source == source_of(properties, endpoint.listener_name):
             return None
@@ -89,8 +89,8 @@ def check_exchange(name: str, old: ListenerTls, new: ListenerTls) -> None:
     """Raises ConfigError unless brokers with the old stores and brokers with the new ones can connect to each other, and new ones, too."""
     import ssl
 
-    from broker.security.tls.listener import check_peers
-    from broker.security.tls.trial import reason_of, shake_hands
+    from ottla.broker.security.tls.listener import check_peers
+    from ottla.broker.security.tls.trial import reason_of, shake_hands
 
     for server, client, which in (
         (old, new, ("new", "old")),

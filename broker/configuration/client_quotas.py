@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from broker.configuration.dynamic_config import DynamicConfig
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.quota_bounds import ABSENT, Entity
-from broker.quotas.quota_type import QUOTA_KEYS, QuotaType
-from broker.security.rereading import MalformedNodes
-from controller.admin.config_admin import ConfigAdmin
-from controller.znodes.layout import DEFAULT_ENTITY, desanitize
-from controller.znodes.znode_json import MalformedZNode
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.quotas.quota_bounds import ABSENT, Entity
+from ottla.broker.quotas.quota_type import QUOTA_KEYS, QuotaType
+from ottla.broker.security.rereading import MalformedNodes
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

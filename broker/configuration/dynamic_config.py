@@ -2,7 +2,7 @@
 default.
 
 Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `load` reads everything before the logs are
-opened, `attach` applies changes to the logs and the controller from then on; `controller.admin.config_changes` reports
+opened, `attach` applies changes to the logs and the controller from then on; `ottla.controller.admin.config_changes` reports
 the changes.
 
 A new session reads all configurations again, since notifications may be gone after a long disconnection. Owners of other entities
@@ -23,26 +23,26 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Final
 
-from broker.security.rereading import MalformedNodes, NotAllRead, Rereading
-from config.broker import BrokerConfig
-from config.broker_keys import key_of
-from config.errors import ConfigValueError
-from config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
-from config.passwords import PasswordEncoder
-from config.topic import BROKER_KEY_OF, CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
-from controller.admin.config_admin import ConfigAdmin, Malformed
-from controller.admin.config_changes import ConfigChanges
-from controller.controller import Controller
-from controller.errors import StoreError
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import DEFAULT_ENTITY
-from controller.znodes.pauses import slices
-from controller.znodes.znode_json import MalformedZNode
-from replication.control.replica_manager import ReplicaManager
-from storage.disk.clock import Clock
-from storage.disk.turns import in_turns
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
+from ottla.broker.security.rereading import MalformedNodes, NotAllRead, Rereading
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_keys import key_of
+from ottla.config.errors import ConfigValueError
+from ottla.config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
+from ottla.config.passwords import PasswordEncoder
+from ottla.config.topic import BROKER_KEY_OF, CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
+from ottla.controller.admin.config_changes import ConfigChanges
+from ottla.controller.controller import Controller
+from ottla.controller.errors import StoreError
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.layout import DEFAULT_ENTITY
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.turns import in_turns
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.configuration.dynamic_config import DynamicConfig
-from broker.network.connection_quotas import ConnectionQuotas
-from broker.network.host_names import address_of, resolve
-from broker.security.rereading import MalformedNodes
-from controller.admin.client_quotas import CONNECTION_CREATION_RATE
-from controller.admin.config_admin import ConfigAdmin
-from controller.znodes.layout import DEFAULT_ENTITY, desanitize
-from controller.znodes.znode_json import MalformedZNode
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.network.connection_quotas import ConnectionQuotas
+from ottla.broker.network.host_names import address_of, resolve
+from ottla.broker.security.rereading import MalformedNodes
+from ottla.controller.admin.client_quotas import CONNECTION_CREATION_RATE
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

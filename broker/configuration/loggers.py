@@ -2,16 +2,16 @@
 
 Kafka's Log4jController and RuntimeLoggerManager. A change lasts until the broker stops. The names are those of Python's
 loggers, the packages and modules of this broker; the root logger is called `root`. Well-known names of Apache Kafka's
-loggers are aliases (`broker.logs.kafka_names`).
+loggers are aliases (`ottla.broker.logs.kafka_names`).
 """
 
 import logging
 from collections.abc import Sequence
 
-from broker.logs.kafka_names import KAFKA_LOGGERS
-from config.schema.describe import ConfigEntry, LogLevel, logger_entry
-from controller.admin.config_admin import OpType
-from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig
+from ottla.broker.logs.kafka_names import KAFKA_LOGGERS
+from ottla.config.schema.describe import ConfigEntry, LogLevel, logger_entry
+from ottla.controller.admin.config_admin import OpType
+from ottla.controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig
 
 logger = logging.getLogger(__name__)
 

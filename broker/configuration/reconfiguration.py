@@ -8,18 +8,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker.network.acceptor import BindFailed
-from broker.network.host_names import HostNames
-from broker.network.limits import limits_of
-from broker.network.socket_server import SocketServer
-from config.broker import BrokerConfig
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError
-from config.keys.network import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
-from config.listeners import EndPoint, broker_listeners, check_principal_builder
-from controller.errors import StoreError
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import BrokerRegistration, broker_id_path, encode_broker
+from ottla.broker.network.acceptor import BindFailed
+from ottla.broker.network.host_names import HostNames
+from ottla.broker.network.limits import limits_of
+from ottla.broker.network.socket_server import SocketServer
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError
+from ottla.config.keys.network import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
+from ottla.config.listeners import EndPoint, broker_listeners, check_principal_builder
+from ottla.controller.errors import StoreError
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.layout import BrokerRegistration, broker_id_path, encode_broker
 
 logger = logging.getLogger(__name__)
 

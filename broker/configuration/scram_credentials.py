@@ -11,15 +11,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from broker.configuration.dynamic_config import DynamicConfig
-from broker.security.rereading import MalformedNodes, NotAllRead, Rereading
-from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, parse_credential
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.scram_credentials import SECRET_BYTES, secret_for_unknown_users
-from controller.errors import NoAuth
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import DEFAULT_ENTITY, desanitize
-from controller.znodes.znode_json import MalformedZNode
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.security.rereading import MalformedNodes, NotAllRead, Rereading
+from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, parse_credential
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.scram_credentials import SECRET_BYTES, secret_for_unknown_users
+from ottla.controller.errors import NoAuth
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

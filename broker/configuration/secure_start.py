@@ -15,16 +15,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from broker.security.acl_admin import AclAdmin
-from broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.sasl.scram import SALT_BYTES, salt_of
-from config.errors import ConfigError
-from config.jaas import SCRAM_MODULE
-from config.sasl import SCRAM_SHA_512
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.scram_credentials import DONE, MECHANISMS, MIN_ITERATIONS, Upsertion, alter_scram_credentials
-from controller.znodes.pauses import no_pause
+from ottla.broker.security.acl_admin import AclAdmin
+from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.sasl.scram import SALT_BYTES, salt_of
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import SCRAM_MODULE
+from ottla.config.sasl import SCRAM_SHA_512
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.scram_credentials import DONE, MECHANISMS, MIN_ITERATIONS, Upsertion, alter_scram_credentials
+from ottla.controller.znodes.pauses import no_pause
 
 ADMIN: Final = "admin"
 ALICE: Final = "alice"

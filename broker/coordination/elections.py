@@ -16,12 +16,12 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol
 
-from broker.coordination.large_table import LargeTable
-from broker.coordination.load_times import LoadTimes
-from broker.coordination.owned import OwnedPartition, OwnedStates, State
-from replication.leader.partition import Partition
-from storage.disk.clock import Clock
-from storage.errors import StorageError
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.broker.coordination.load_times import LoadTimes
+from ottla.broker.coordination.owned import OwnedPartition, OwnedStates, State
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import Clock
+from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from broker.coordination.large_table import LargeTable
-from controller.znodes.java_order import java_hash
-from protocol.errors import ErrorCode
-from protocol.uuid import ZERO_UUID
-from replication.ports.cluster import MetadataCache, TopicImage
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.controller.znodes.java_order import java_hash
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.ports.cluster import MetadataCache, TopicImage
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Encodes the records of coordinators' batches in the form of the body: with the timestamp of the batch, without headers.
 
-`protocol.records.builder.encode_records` does the same for any record, 1 µs each; a test holds both equal.
+`ottla.protocol.records.builder.encode_records` does the same for any record, 1 µs each; a test holds both equal.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from protocol.records.builder import VARINTS, encode_varint
+from ottla.protocol.records.builder import VARINTS, encode_varint
 
 Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 

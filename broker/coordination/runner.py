@@ -15,8 +15,8 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.loop.timing_wheel import Cancellable, TimingWheel
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
+from ottla.broker.loop.timing_wheel import Cancellable, TimingWheel
 
 logger = logging.getLogger(__name__)
 

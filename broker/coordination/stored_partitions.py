@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, TypeAlias
 
-from broker.coordination.owned import OwnedStates
-from controller.errors import StoreError
-from controller.znodes.znode_json import MalformedZNode
+from ottla.broker.coordination.owned import OwnedStates
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
-from replication.leader.partition cimport Partition
-from storage.validation.run cimport BatchRun
+from ottla.replication.leader.partition cimport Partition
+from ottla.storage.validation.run cimport BatchRun
 
 cdef class TopicLog:
     cdef object _clock, _purgatory, _replica_manager

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from broker.coordination.owned import OwnedPartition
-from broker.coordination.record_encoding import encode_pairs
-from broker.loop.purgatory import Purgatory
-from broker.request.acks import ACKS_ALL
-from broker.request.delayed_produce import AppendedPartition, DelayedProduce
-from broker.request.error_map import error_code
-from protocol.errors import ErrorCode
-from protocol.records.batch import (
+from ottla.broker.coordination.owned import OwnedPartition
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.request.acks import ACKS_ALL
+from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.broker.request.error_map import error_code
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import (
     HEADER_SIZE,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -26,16 +26,16 @@ from protocol.records.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_MASK,
 )
-from protocol.records.builder import frame_batch
-from protocol.records.compression import CompressionCodec, compress
-from replication.control.replica_manager import ReplicaManager
-from replication.errors import ReplicationError
-from replication.leader.completion import append_at_once
-from replication.leader.partition import Partition
-from storage.disk.clock import Clock
-from storage.errors import LogDirFailure, StorageError
-from storage.log.origins import COORDINATOR
-from storage.validation.run import BatchRun
+from ottla.protocol.records.builder import frame_batch
+from ottla.protocol.records.compression import CompressionCodec, compress
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.errors import ReplicationError
+from ottla.replication.leader.completion import append_at_once
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import Clock
+from ottla.storage.errors import LogDirFailure, StorageError
+from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
 cimport cython
 from libc.stdint cimport int64_t
-from replication.leader.partition cimport Partition
-from replication.leader.progress cimport ReplicaProgress
-from replication.ports.waiters cimport Waiters
-from replication.reading.asked_partition cimport AskedPartition
-from replication.reading.fetch_read cimport FetchParams
-from storage.log.partition_log cimport PartitionLog
+from ottla.replication.leader.partition cimport Partition
+from ottla.replication.leader.progress cimport ReplicaProgress
+from ottla.replication.ports.waiters cimport Waiters
+from ottla.replication.reading.asked_partition cimport AskedPartition
+from ottla.replication.reading.fetch_read cimport FetchParams
+from ottla.storage.log.partition_log cimport PartitionLog
 
 cdef int64_t FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, NO_EPOCH, NO_PREFERENCE, NO_SESSION, RELEASED_PER_TURN
 cdef bytes ZERO_UUID

@@ -19,17 +19,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, NO_SESSION, RELEASED_PER_TURN
-from protocol.uuid import ZERO_UUID
-from replication.leader.partition import Partition
-from replication.leader.progress import ReplicaProgress
-from replication.ports.waiters import Waiters
-from replication.reading.asked_partition import AskedPartition
-from replication.reading.fetch_read import FetchParams
-from replication.reading.readers import NO_EPOCH, NO_PREFERENCE
+from ottla.broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, NO_SESSION, RELEASED_PER_TURN
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.leader.partition import Partition
+from ottla.replication.leader.progress import ReplicaProgress
+from ottla.replication.ports.waiters import Waiters
+from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.fetch_read import FetchParams
+from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 
 if TYPE_CHECKING:
-    from broker.security.client import Client
+    from ottla.broker.security.client import Client
 
 
 class UnansweredFetch(Protocol):

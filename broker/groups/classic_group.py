@@ -16,13 +16,13 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import NamedTuple, TypeVar
 
-from broker.coordination.effects import Arm
-from broker.groups.group import Expiry, GroupState
-from broker.groups.offsets import GroupOffsets
-from broker.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
-from broker.groups.subscriptions import topics_of
-from broker.loop.timing_wheel import Cancellable
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.effects import Arm
+from ottla.broker.groups.group import Expiry, GroupState
+from ottla.broker.groups.offsets import GroupOffsets
+from ottla.broker.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
+from ottla.broker.groups.subscriptions import topics_of
+from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

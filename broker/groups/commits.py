@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from broker.groups.offset_records import in_version
-from protocol.errors import ErrorCode
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.offset_records import in_version
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class Transaction(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
-from broker.groups.offset_records import (
+from ottla.broker.groups.offset_records import (
     NO_EXPIRY,
     PLAIN_VALUE_SIZE,
     VALUE_VERSION,
@@ -21,7 +21,7 @@ from broker.groups.offset_records import (
     offset_value,
     read_offset_value,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 Stored: TypeAlias = bytes
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.coordination.owned import OwnedStates
-from broker.groups.classic_group import ClassicGroup, GroupSettings
-from broker.groups.group import Group
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from protocol.errors import ErrorCode
-from replication.ports.cluster import MetadataCache
+from ottla.broker.coordination.owned import OwnedStates
+from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.broker.groups.group import Group
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.ports.cluster import MetadataCache
 
 
 class CoordinatedGroups(OwnedStates[Group]):

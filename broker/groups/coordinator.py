@@ -22,25 +22,25 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from uuid import uuid4
 
-from broker.coordination.elections import Elections
-from broker.coordination.topic_log import TopicLog
-from broker.groups.classic_group import ClassicGroup, GroupSettings
-from broker.groups.commits import Verifier
-from broker.groups.coordinated import CoordinatedGroups
-from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.group import Group, GroupState
-from broker.groups.joining import Join, on_join
-from broker.groups.machines import GroupMachines
-from broker.groups.membership import Leaving, on_heartbeat, on_leave
-from broker.groups.offset_commits import OffsetCommits
-from broker.groups.record_versions import group_value_version, offset_value_version
-from broker.groups.records import is_too_long
-from broker.groups.syncing import Sync, on_sync
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimerTask, TimingWheel
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from config.broker import BrokerConfig
-from config.keys.groups import (
+from ottla.broker.coordination.elections import Elections
+from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.broker.groups.commits import Verifier
+from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.effects import JoinResult, SyncResult
+from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.groups.joining import Join, on_join
+from ottla.broker.groups.machines import GroupMachines
+from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave
+from ottla.broker.groups.offset_commits import OffsetCommits
+from ottla.broker.groups.record_versions import group_value_version, offset_value_version
+from ottla.broker.groups.records import is_too_long
+from ottla.broker.groups.syncing import Sync, on_sync
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.groups import (
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
@@ -54,12 +54,12 @@ from config.keys.groups import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from protocol.errors import ErrorCode
-from replication.control.replica_manager import ReplicaManager
-from replication.leader.partition import Partition
-from storage.disk.clock import Clock
-from storage.disk.topic_partition import TopicPartition
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

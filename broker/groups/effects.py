@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.groups.classic_group import NO_GENERATION, ClassicGroup, Member, MemberMetadata, Protocols
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
+from ottla.broker.groups.classic_group import NO_GENERATION, ClassicGroup, Member, MemberMetadata, Protocols
+from ottla.protocol.errors import ErrorCode
 
 
 class JoinResult(NamedTuple):

@@ -10,10 +10,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from broker.coordination.effects import Arm
-    from broker.groups.offsets import GroupOffsets
-    from broker.loop.timing_wheel import Cancellable
-    from protocol.errors import ErrorCode
+    from ottla.broker.coordination.effects import Arm
+    from ottla.broker.groups.offsets import GroupOffsets
+    from ottla.broker.loop.timing_wheel import Cancellable
+    from ottla.protocol.errors import ErrorCode
 
 
 class GroupState(Enum):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.coordination.effects import Arm, Disarm, Reply
-from broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Protocols
-from broker.groups.effects import AfterStaticRejoin, Effect, JoinResult, Store, SyncResult, arm_session, reply_to_join, reply_to_sync
-from broker.groups.group import GroupState
-from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
-from broker.groups.records import group_value, is_too_long, member_part
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.effects import Arm, Disarm, Reply
+from ottla.broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Protocols
+from ottla.broker.groups.effects import AfterStaticRejoin, Effect, JoinResult, Store, SyncResult, arm_session, reply_to_join, reply_to_sync
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
+from ottla.broker.groups.records import group_value, is_too_long, member_part
+from ottla.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """Longest wait of a new member for its first rebalance; the client cannot send heartbeats meanwhile, and may have ended."""

@@ -17,15 +17,15 @@ from struct import Struct
 from sys import intern
 from typing import TypeAlias
 
-from broker.coordination.skipped import report_skipped
-from broker.groups.classic_group import ClassicGroup, GroupSettings, Member
-from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffsets, Stored, checked, is_plain, record_offset_of
-from broker.groups.group import Group, GroupState
-from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key
-from broker.groups.records import GroupKey, read_group_value, read_key
-from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
-from protocol.conversion.old_logs import readable
-from protocol.records.batch import (
+from ottla.broker.coordination.skipped import report_skipped
+from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings, Member
+from ottla.broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffsets, Stored, checked, is_plain, record_offset_of
+from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key
+from ottla.broker.groups.records import GroupKey, read_group_value, read_key
+from ottla.broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
+from ottla.protocol.conversion.old_logs import readable
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
     CURRENT_MAGIC,
@@ -36,10 +36,10 @@ from protocol.records.batch import (
     next_batch_size,
     parse_header,
 )
-from protocol.records.builder import ControlRecordType, read_control_type
-from protocol.records.errors import RecordFormatError
-from protocol.records.reader import iter_keys_and_values, read_varint, read_varlong, record_data
-from protocol.schema.wire import ProtocolError
+from ottla.protocol.records.builder import ControlRecordType, read_control_type
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.reader import iter_keys_and_values, read_varint, read_varlong, record_data
+from ottla.protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
 

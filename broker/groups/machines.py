@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.coordination.large_table import LargeTable
-from broker.coordination.record_encoding import encode_pairs
-from broker.coordination.runner import EffectRunner
-from broker.coordination.topic_log import UNAVAILABLE, TopicLog
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.coordinated import CoordinatedGroups
-from broker.groups.effects import Completion, Effect, Store, TimerKey
-from broker.groups.group import Group
-from broker.groups.loading import GroupLoader
-from broker.groups.membership import on_loaded, on_unloaded
-from broker.groups.rebalance import on_timer
-from broker.groups.records import group_key
-from broker.groups.syncing import on_stored
-from broker.loop.timing_wheel import TimingWheel
-from protocol.errors import ErrorCode
-from storage.disk.clock import Clock
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.runner import EffectRunner
+from ottla.broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.effects import Completion, Effect, Store, TimerKey
+from ottla.broker.groups.group import Group
+from ottla.broker.groups.loading import GroupLoader
+from ottla.broker.groups.membership import on_loaded, on_unloaded
+from ottla.broker.groups.rebalance import on_timer
+from ottla.broker.groups.records import group_key
+from ottla.broker.groups.syncing import on_stored
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.clock import Clock
 
 STORE_ERRORS = {
     **UNAVAILABLE,

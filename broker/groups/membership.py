@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.coordination.effects import Arm
-from broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup
-from broker.groups.effects import Effect, JoinResult, SyncResult, arm_session, reply_to_join, reply_to_sync
-from broker.groups.group import GroupState
-from broker.groups.rebalance import prepare_rebalance, remove_member, remove_pending_member
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.effects import Arm
+from ottla.broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup
+from ottla.broker.groups.effects import Effect, JoinResult, SyncResult, arm_session, reply_to_join, reply_to_sync
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.rebalance import prepare_rebalance, remove_member, remove_pending_member
+from ottla.protocol.errors import ErrorCode
 
 
 def on_heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Effect]]:

@@ -12,25 +12,25 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import TypeAlias
 
-from broker.coordination.record_encoding import TOMBSTONE_OVERHEAD
-from broker.coordination.runner import EffectRunner
-from broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
-from broker.groups.commits import Commit, Transaction, Verifier
-from broker.groups.committed import read_stored
-from broker.groups.coordinated import CoordinatedGroups
-from broker.groups.effects import Store
-from broker.groups.group import Group, GroupState
-from broker.groups.offset_records import VALUE_VERSION, offset_keys
-from broker.groups.offsets import GroupOffsets
-from broker.groups.record_encoding import encode_commits
-from broker.groups.records import is_too_long
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from broker.request.turns import Steps
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
-from protocol.schema.wire import MAX_STRING_BYTES
-from storage.disk.clock import Clock
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD
+from ottla.broker.coordination.runner import EffectRunner
+from ottla.broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
+from ottla.broker.groups.commits import Commit, Transaction, Verifier
+from ottla.broker.groups.committed import read_stored
+from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.effects import Store
+from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.groups.offset_records import VALUE_VERSION, offset_keys
+from ottla.broker.groups.offsets import GroupOffsets
+from ottla.broker.groups.record_encoding import encode_commits
+from ottla.broker.groups.records import is_too_long
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.broker.request.turns import Steps
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
-from protocol.schema.wire import ProtocolError
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.disk.topic_partition import TopicPartition
 
 KEY_VERSION: Final = 1
 VALUE_VERSION: Final = 3

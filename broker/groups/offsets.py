@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from itertools import chain, islice
 
-from broker.groups.commits import Commit
-from broker.groups.committed import CommittedOffsets, record_offset_of
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.commits import Commit
+from ottla.broker.groups.committed import CommittedOffsets, record_offset_of
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class GroupOffsets:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member
-from broker.groups.effects import (
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
+from ottla.broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member
+from ottla.broker.groups.effects import (
     AfterEmpty,
     Effect,
     JoinResult,
@@ -26,9 +26,9 @@ from broker.groups.effects import (
     reply_to_join,
     reply_to_sync,
 )
-from broker.groups.group import GroupState
-from broker.groups.records import group_value
-from protocol.errors import ErrorCode
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.records import group_value
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

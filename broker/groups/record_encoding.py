@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from broker.coordination import record_encoding
-from broker.groups.commits import Commit
-from broker.groups.offset_records import key_start
+from ottla.broker.coordination import record_encoding
+from ottla.broker.groups.commits import Commit
+from ottla.broker.groups.offset_records import key_start
 
 _pack_index = Struct(">i").pack
 

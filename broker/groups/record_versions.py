@@ -6,7 +6,7 @@ and then all groups and offsets of the partition are missing.
 
 from typing import Final
 
-from config.schema.metadata_version import is_at_least
+from ottla.config.schema.metadata_version import is_at_least
 
 _GROUP_VALUES: Final = ((3, "2.3-IV0"), (2, "2.1-IV0"), (1, "0.10.1-IV0"), (0, "0.8.0"))
 _OFFSET_VALUES: Final = ((3, "2.1-IV1"), (2, "2.1-IV0"), (1, "0.8.0"))

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
-from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.schema.wire import MAX_STRING_BYTES
+from ottla.broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
+from ottla.protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
-    from broker.groups.classic_group import ClassicGroup, Member
+    from ottla.broker.groups.classic_group import ClassicGroup, Member
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from struct import Struct
 
-from broker.groups.committed import RECORD_OFFSET_SIZE, Stored
-from protocol.records.errors import InvalidRecord
-from protocol.records.reader import read_varint, read_varlong
+from ottla.broker.groups.committed import RECORD_OFFSET_SIZE, Stored
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.reader import read_varint, read_varlong
 
 FEWEST_RECORDS = 8
 """Fewest records of a batch that is compared; a smaller batch is read as fast."""

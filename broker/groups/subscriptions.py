@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.schema.wire import ProtocolError
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.schema.wire import ProtocolError
 
 _VERSION = Struct(">h")
 

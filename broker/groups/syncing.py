@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from broker.coordination.effects import Arm, Many, Reply
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.effects import (
+from ottla.broker.coordination.effects import Arm, Many, Reply
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.effects import (
     AfterEmpty,
     AfterStaticRejoin,
     AfterSync,
@@ -23,11 +23,11 @@ from broker.groups.effects import (
     arm_session,
     reply_to_sync,
 )
-from broker.groups.group import GroupState
-from broker.groups.joining import on_static_rejoin_stored
-from broker.groups.rebalance import fail_syncs, maybe_prepare_rebalance, on_member_synced
-from broker.groups.records import group_value
-from protocol.errors import ErrorCode
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.joining import on_static_rejoin_stored
+from ottla.broker.groups.rebalance import fail_syncs, maybe_prepare_rebalance, on_member_synced
+from ottla.broker.groups.records import group_value
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

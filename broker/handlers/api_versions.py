@@ -7,12 +7,12 @@ mode no feature is finalized, so the list is empty. Its epoch is the version of 
 import re
 from typing import Final
 
-from broker.handlers.table import IMPLEMENTED
-from broker.request.context import RequestContext
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.schema.registry import advertised, api
+from ottla.broker.handlers.table import IMPLEMENTED
+from ottla.broker.request.context import RequestContext
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.schema.registry import advertised, api
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 VERSION_OF_FEATURE_ZNODE = 0

@@ -1,5 +1,5 @@
-from broker.network.request_channel cimport Pending
-from broker.request.context cimport RequestContext
+from ottla.broker.network.request_channel cimport Pending
+from ottla.broker.request.context cimport RequestContext
 
 cdef class DelayedAnswer:
     cdef RequestContext _context

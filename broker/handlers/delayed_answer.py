@@ -5,10 +5,10 @@ A coordinator often calls back before its method returns; the handler then retur
 
 from __future__ import annotations
 
-from broker.network.request_channel import CLOSE, Answer, Completion, Pending
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, Unfinished
-from protocol.schema.message import Message
+from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, Unfinished
+from ottla.protocol.schema.message import Message
 
 
 class DelayedAnswer:

@@ -1,15 +1,15 @@
-"""Writes docs/protocol-support.md from the handler table: `python -m broker.handlers.docs [FILE]`. A test compares page and table."""
+"""Writes docs/protocol-support.md from the handler table: `python -m ottla.broker.handlers.docs [FILE]`. A test compares page and table."""
 
 import ast
 import re
 import sys
 from pathlib import Path
 
-import protocol.messages
-from broker.handlers.table import IMPLEMENTED, UNLISTED, module_of
-from broker.handlers.unread_fields import UNREAD_FIELDS
-from protocol.api_keys import ApiKey
-from protocol.schema.registry import INTER_BROKER_APIS, api
+import ottla.protocol.messages
+from ottla.broker.handlers.table import IMPLEMENTED, UNLISTED, module_of
+from ottla.broker.handlers.unread_fields import UNREAD_FIELDS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.registry import INTER_BROKER_APIS, api
 
 PAGE = Path("docs/protocol-support.md")
 
@@ -20,7 +20,7 @@ _SENTENCE_END = re.compile(r"(?<=[^.]{2})\. ")
 _HEAD = """\
 # Protocol support
 
-This page is written by `python -m broker.handlers.docs` from `broker/handlers/table.py`, `unread_fields.py` beside it, and the first
+This page is written by `python -m ottla.broker.handlers.docs` from `broker/handlers/table.py`, `unread_fields.py` beside it, and the first
 paragraphs of the handlers; change those, not the page.
 
 In ApiVersions a broker lists exactly the APIs of the first two tables, with the version ranges of Apache Kafka 3.9 in ZooKeeper mode.

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.network.request_channel import Answer
-    from broker.request.context import RequestContext
-    from broker.request.services import Services
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.network.request_channel import Answer
+    from ottla.broker.request.context import RequestContext
+    from ottla.broker.request.services import Services
 
 Handler = Callable[[Any, "RequestContext"], Any]
 """Called with request and context. Returns the response message, a generator (`Steps`) or coroutine of it, or an Answer of the network."""
@@ -137,7 +137,7 @@ IMPLEMENTED = SERVED - UNLISTED
 
 def module_of(key: ApiKey) -> str:
     """The dotted name of the module that contains the handler of an implemented API."""
-    return ".".join(filter(None, ("broker.handlers", _FOLDER_OF[key], key.name.lower())))
+    return ".".join(filter(None, ("ottla.broker.handlers", _FOLDER_OF[key], key.name.lower())))
 
 
 def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None]:

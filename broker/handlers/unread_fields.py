@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 
 
 class Unread(NamedTuple):

@@ -2,7 +2,7 @@
 
 `broker.log` becomes `broker.log.1`, and so on up to the configured number. If the file was moved, or its folder was removed, a new file is
 opened: within CHECK_SECONDS, or at once after `reopen`. Lines that cannot be written go to standard error, after one line with the reason.
-So a full disk or a lost folder never stops the broker. `broker.logs.sink` calls this in its thread.
+So a full disk or a lost folder never stops the broker. `ottla.broker.logs.sink` calls this in its thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import time
 from typing import Final
 
-from broker.logs import standard_error
+from ottla.broker.logs import standard_error
 
 CHECK_SECONDS: Final = 1.0
 """Pause between two checks of the file's name, and between two attempts after a failure, seconds."""

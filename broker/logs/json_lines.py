@@ -7,7 +7,7 @@
 | `event` | the id of a line that docs/operations.md lists; a later version may word the line differently, the id stays |
 | `broker`, `cluster` | ids of the process's broker, once they are known |
 | `stack` | a stack trace, in one string |
-| others | the values of the message (`broker.logs.values`); a partition is `topic` and `partition` |
+| others | the values of the message (`ottla.broker.logs.values`); a partition is `topic` and `partition` |
 
 `ecs` has the same under the names of the Elastic Common Schema, and the values below `ottla.`.
 """
@@ -20,8 +20,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from broker.logs.events import event_of
-from broker.logs.values import Plain, names_of
+from ottla.broker.logs.events import event_of
+from ottla.broker.logs.values import Plain, names_of
 
 ECS_NAMES: Final = {
     "time": "@timestamp",

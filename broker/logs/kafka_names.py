@@ -1,39 +1,39 @@
 """Maps well-known names of Apache Kafka's loggers to the packages and modules of this broker that do the same work.
 
 The names are those of Kafka's `config/log4j.properties`, and of the classes that its documentation recommends to watch. An alias and its
-logger are the same logger: a level set for one is the level of the other. `broker.configuration.loggers` lists both.
+logger are the same logger: a level set for one is the level of the other. `ottla.broker.configuration.loggers` lists both.
 """
 
 from typing import Final
 
 KAFKA_LOGGERS: Final = {
     "kafka.authorizer.logger": "kafka.authorizer.logger",
-    "kafka.cluster.Partition": "replication.leader",
+    "kafka.cluster.Partition": "ottla.replication.leader",
     "kafka.controller": "controller",
-    "kafka.controller.KafkaController": "controller.controller",
-    "kafka.coordinator.group": "broker.groups",
-    "kafka.coordinator.group.GroupCoordinator": "broker.groups.coordinator",
-    "kafka.coordinator.transaction": "broker.transactions",
-    "kafka.coordinator.transaction.TransactionCoordinator": "broker.transactions.coordinator",
+    "kafka.controller.KafkaController": "ottla.controller.controller",
+    "kafka.coordinator.group": "ottla.broker.groups",
+    "kafka.coordinator.group.GroupCoordinator": "ottla.broker.groups.coordinator",
+    "kafka.coordinator.transaction": "ottla.broker.transactions",
+    "kafka.coordinator.transaction.TransactionCoordinator": "ottla.broker.transactions.coordinator",
     "kafka.log": "storage",
-    "kafka.log.LogCleaner": "storage.cleaner",
-    "kafka.log.LogManager": "storage.manager",
-    "kafka.log.UnifiedLog": "storage.log",
-    "kafka.network": "broker.network",
-    "kafka.network.Processor": "broker.network.processor",
-    "kafka.network.RequestChannel$": "broker.metrics.request_log",
-    "kafka.request.logger": "broker.metrics.request_log",
+    "kafka.log.LogCleaner": "ottla.storage.cleaner",
+    "kafka.log.LogManager": "ottla.storage.manager",
+    "kafka.log.UnifiedLog": "ottla.storage.log",
+    "kafka.network": "ottla.broker.network",
+    "kafka.network.Processor": "ottla.broker.network.processor",
+    "kafka.network.RequestChannel$": "ottla.broker.metrics.request_log",
+    "kafka.request.logger": "ottla.broker.metrics.request_log",
     "kafka.server": "broker",
-    "kafka.server.DynamicBrokerConfig": "broker.configuration",
-    "kafka.server.KafkaApis": "broker.handlers",
-    "kafka.server.KafkaServer": "broker.server",
-    "kafka.server.ReplicaFetcherThread": "replication.follower",
-    "kafka.server.ReplicaManager": "replication.control",
-    "kafka.zk": "controller.store",
+    "kafka.server.DynamicBrokerConfig": "ottla.broker.configuration",
+    "kafka.server.KafkaApis": "ottla.broker.handlers",
+    "kafka.server.KafkaServer": "ottla.broker.server",
+    "kafka.server.ReplicaFetcherThread": "ottla.replication.follower",
+    "kafka.server.ReplicaManager": "ottla.replication.control",
+    "kafka.zk": "ottla.controller.store",
     "org.apache.zookeeper": "kazoo",
-    "state.change.logger": "controller.state",
+    "state.change.logger": "ottla.controller.state",
 }
 """Kafka's name -> the name of the Python logger."""
 
-MODULES: Final = {"kafka.authorizer.logger": "broker.security.audit_log"}
+MODULES: Final = {"kafka.authorizer.logger": "ottla.broker.security.audit_log"}
 """Logger with Kafka's name -> the module that logs with it; all other loggers have the names of their modules."""

@@ -1,7 +1,7 @@
 """Sets up the log of a process: standard error first, then the format and the file that the configuration names.
 
 Before the configuration is known, lines are written at once. From then on neither a slow disk nor a slow reader stops a request
-(`broker.logs.sink`). A broker inside another program uses that program's logging, and calls nothing here.
+(`ottla.broker.logs.sink`). A broker inside another program uses that program's logging, and calls nothing here.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from config.broker import BrokerConfig
-from config.schema.describe import LogLevel
+from ottla.config.broker import BrokerConfig
+from ottla.config.schema.describe import LogLevel
 
 if TYPE_CHECKING:
-    from broker.logs.sink import LogSink
+    from ottla.broker.logs.sink import LogSink
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def text_formatter() -> logging.Formatter:
 
 def apply_configuration(config: BrokerConfig) -> LogSink:
     """Log in the format and to the file of the configuration. Raises ConfigError when the file cannot be opened."""
-    from broker.logs.sink import LogSink
+    from ottla.broker.logs.sink import LogSink
 
     sink = LogSink(config)
     root = logging.getLogger()
@@ -90,7 +90,7 @@ def _name_and_level(text: str) -> tuple[str, str]:
 
 def logger_of(name: str) -> logging.Logger:
     """The logger of a name of Apache Kafka or of Python; `root` is the root logger."""
-    from broker.logs.kafka_names import KAFKA_LOGGERS
+    from ottla.broker.logs.kafka_names import KAFKA_LOGGERS
 
     return logging.getLogger(None if name == "root" else KAFKA_LOGGERS.get(name, name))
 

@@ -15,14 +15,14 @@ from contextlib import suppress
 from logging.handlers import QueueHandler, QueueListener
 from typing import Final
 
-from broker.logs.files import RotatingFile
-from broker.logs.json_lines import JsonLines
-from broker.logs.setup import text_formatter
-from broker.logs.standard_error import StandardError
-from broker.logs.values import plain_values
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FILE_MAX_BYTES, OTTLA_LOG_FILE_RETAINED, OTTLA_LOG_FILE_ROLL_MS, OTTLA_LOG_FORMAT
+from ottla.broker.logs.files import RotatingFile
+from ottla.broker.logs.json_lines import JsonLines
+from ottla.broker.logs.setup import text_formatter
+from ottla.broker.logs.standard_error import StandardError
+from ottla.broker.logs.values import plain_values
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FILE_MAX_BYTES, OTTLA_LOG_FILE_RETAINED, OTTLA_LOG_FILE_ROLL_MS, OTTLA_LOG_FORMAT
 
 MAX_LINES: Final = 10_000
 """Log lines that wait to be written; about 5 MB."""

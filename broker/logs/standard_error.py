@@ -1,7 +1,7 @@
 """Writes log lines to standard error.
 
 A caller writes a line itself as long as the system takes it at once, so that lines survive a kill of the process. Otherwise the thread of
-`broker.logs.sink` writes the line, because the reader of a full pipe may not read for long.
+`ottla.broker.logs.sink` writes the line, because the reader of a full pipe may not read for long.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from broker.logs.kafka_names import MODULES
+from ottla.broker.logs.kafka_names import MODULES
 
 Plain = str | int | float | bool | None
 

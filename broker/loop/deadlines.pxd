@@ -1,5 +1,5 @@
 cimport cython
-from broker.loop.purgatory cimport DelayedOperation
+from ottla.broker.loop.purgatory cimport DelayedOperation
 from libc.stdint cimport int64_t
 
 cdef class Deadlines:

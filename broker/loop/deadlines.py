@@ -12,10 +12,10 @@ from collections import deque
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from broker.loop.timing_wheel import TimingWheel
+from ottla.broker.loop.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
-    from broker.loop.purgatory import DelayedOperation
+    from ottla.broker.loop.purgatory import DelayedOperation
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ stay in the lists of quiet partitions. After every `purge_interval` such operati
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from broker.loop.deadlines import Deadlines
-from broker.loop.timing_wheel import TimerTask, TimingWheel
-from replication.ports.waiters import Waiters
+from ottla.broker.loop.deadlines import Deadlines
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.replication.ports.waiters import Waiters
 
 MAX_TIMEOUTS: Final = 16
 """Number of timeouts with a queue. An operation with any further timeout has its own timer."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from config.broker import BrokerConfig
-from config.keys.general import BACKGROUND_THREADS
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.general import BACKGROUND_THREADS
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

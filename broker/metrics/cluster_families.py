@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.build import EMULATES, version
-from broker.groups.group import GroupState
-from broker.logs.setup import dropped_lines
-from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
-from protocol.compiled import IS_COMPILED
+from ottla.broker.build import EMULATES, version
+from ottla.broker.groups.group import GroupState
+from ottla.broker.logs.setup import dropped_lines
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.protocol.compiled import IS_COMPILED
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
-    from controller.store.metadata_store import SessionEvents
+    from ottla.broker.metrics.view import View
+    from ottla.controller.store.metadata_store import SessionEvents
 
 
 def _groups(mbean: str, doc: str, read: Callable[[View], float]) -> Family:

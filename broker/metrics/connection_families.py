@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
-from broker.network.acceptor import TlsConnection
+from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.network.acceptor import TlsConnection
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
-    from broker.network.acceptor import Acceptor
-    from broker.network.authentication_counts import AuthenticationCounts
+    from ottla.broker.metrics.view import View
+    from ottla.broker.network.acceptor import Acceptor
+    from ottla.broker.network.authentication_counts import AuthenticationCounts
 
 _PREFIX = "kafka_server_socket_server_metrics_"
 _OF_PROCESSOR = "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.metrics.controller_metrics import STATES, state_of
-from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.controller_metrics import STATES, state_of
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
+    from ottla.broker.metrics.view import View
 
 MILLISECONDS = 0.001
 """Milliseconds per microsecond, the unit of the measured times."""

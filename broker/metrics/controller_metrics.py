@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.metrics.histogram import Histogram
+from ottla.broker.metrics.histogram import Histogram
 
 IDLE: Final = 0
 

@@ -1,4 +1,4 @@
-"""Writes the page docs/metrics.md from the families: `python -m broker.metrics.docs`. A test compares the two."""
+"""Writes the page docs/metrics.md from the families: `python -m ottla.broker.metrics.docs`. A test compares the two."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from broker.metrics.cluster_families import CLUSTER_FAMILIES
-from broker.metrics.connection_families import CONNECTION_FAMILIES
-from broker.metrics.controller_families import CONTROLLER_FAMILIES
-from broker.metrics.families import Family, Kind
-from broker.metrics.follower_families import FOLLOWER_FAMILIES
-from broker.metrics.group_families import GROUP_FAMILIES
-from broker.metrics.log_families import LOG_FAMILIES
-from broker.metrics.quota_families import QUOTA_FAMILIES
-from broker.metrics.replica_families import REPLICA_FAMILIES
-from broker.metrics.request_families import REQUEST_FAMILIES
-from broker.metrics.transaction_families import TRANSACTION_FAMILIES
-from broker.metrics.uncovered import UNCOVERED
+from ottla.broker.metrics.cluster_families import CLUSTER_FAMILIES
+from ottla.broker.metrics.connection_families import CONNECTION_FAMILIES
+from ottla.broker.metrics.controller_families import CONTROLLER_FAMILIES
+from ottla.broker.metrics.families import Family, Kind
+from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
+from ottla.broker.metrics.group_families import GROUP_FAMILIES
+from ottla.broker.metrics.log_families import LOG_FAMILIES
+from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
+from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
+from ottla.broker.metrics.request_families import REQUEST_FAMILIES
+from ottla.broker.metrics.transaction_families import TRANSACTION_FAMILIES
+from ottla.broker.metrics.uncovered import UNCOVERED
 
 PAGE: Final = Path("docs/metrics.md")
 
 _HEAD: Final = """\
 # Metrics
 
-This page is written by `python -m broker.metrics.docs` from the declarations in `broker/metrics/`; change those, not the page.
+This page is written by `python -m ottla.broker.metrics.docs` from the declarations in `broker/metrics/`; change those, not the page.
 
 With `ottla.metrics.listener=127.0.0.1:9404` a broker serves by HTTP, without authentication:
 

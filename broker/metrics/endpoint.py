@@ -1,7 +1,7 @@
 """Serves the metrics endpoint of a broker: /metrics for Prometheus, /health/live and /health/ready for process
 managers.
 
-If `ottla.metrics.listener` is set, `broker.server` makes an endpoint before anything else, and calls
+If `ottla.metrics.listener` is set, `ottla.broker.server` makes an endpoint before anything else, and calls
 
   start()          first of all, so that /health/ready answers "not ready" during the start
   attach(...)      when the services exist; from then on there are metrics, and requests are measured
@@ -26,32 +26,32 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from broker.metrics.cluster_families import CLUSTER_FAMILIES
-from broker.metrics.connection_families import CONNECTION_FAMILIES
-from broker.metrics.controller_families import CONTROLLER_FAMILIES
-from broker.metrics.controller_metrics import ControllerMetrics
-from broker.metrics.exposition import render
-from broker.metrics.families import Family, Found
-from broker.metrics.fetch_rates import FetchRates
-from broker.metrics.follower_families import FOLLOWER_FAMILIES
-from broker.metrics.group_families import GROUP_FAMILIES
-from broker.metrics.histogram import Histogram
-from broker.metrics.http_server import HttpServer, bind
-from broker.metrics.log_families import LOG_FAMILIES
-from broker.metrics.loop_watch import LoopWatch
-from broker.metrics.quota_families import QUOTA_FAMILIES
-from broker.metrics.replica_families import REPLICA_FAMILIES
-from broker.metrics.request_families import REQUEST_FAMILIES
-from broker.metrics.transaction_families import MEASURED_STATES, TRANSACTION_FAMILIES
-from broker.metrics.view import BrokerState, View
-from config.errors import ConfigError
-from config.keys.own import OTTLA_METRICS_LISTENER, address
+from ottla.broker.metrics.cluster_families import CLUSTER_FAMILIES
+from ottla.broker.metrics.connection_families import CONNECTION_FAMILIES
+from ottla.broker.metrics.controller_families import CONTROLLER_FAMILIES
+from ottla.broker.metrics.controller_metrics import ControllerMetrics
+from ottla.broker.metrics.exposition import render
+from ottla.broker.metrics.families import Family, Found
+from ottla.broker.metrics.fetch_rates import FetchRates
+from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
+from ottla.broker.metrics.group_families import GROUP_FAMILIES
+from ottla.broker.metrics.histogram import Histogram
+from ottla.broker.metrics.http_server import HttpServer, bind
+from ottla.broker.metrics.log_families import LOG_FAMILIES
+from ottla.broker.metrics.loop_watch import LoopWatch
+from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
+from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
+from ottla.broker.metrics.request_families import REQUEST_FAMILIES
+from ottla.broker.metrics.transaction_families import MEASURED_STATES, TRANSACTION_FAMILIES
+from ottla.broker.metrics.view import BrokerState, View
+from ottla.config.errors import ConfigError
+from ottla.config.keys.own import OTTLA_METRICS_LISTENER, address
 
 if TYPE_CHECKING:
-    from broker.metrics.request_metrics import RequestMetrics
-    from broker.network.socket_server import SocketServer
-    from broker.request.services import Services
-    from broker.transactions.metadata import TransactionState
+    from ottla.broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.network.socket_server import SocketServer
+    from ottla.broker.request.services import Services
+    from ottla.broker.transactions.metadata import TransactionState
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.metrics.families import Family, Found, Kind
-from broker.metrics.histogram import QUANTILES, Distribution
+from ottla.broker.metrics.families import Family, Found, Kind
+from ottla.broker.metrics.histogram import QUANTILES, Distribution
 
 LINES_PER_TURN: Final = 500
 """Lines rendered between two pauses, about 0.2 ms."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.metrics.histogram import Distribution
+from ottla.broker.metrics.histogram import Distribution
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
+    from ottla.broker.metrics.view import View
 
 
 class Kind(Enum):

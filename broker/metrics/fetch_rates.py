@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from replication.follower.fetcher import Fetcher
+    from ottla.replication.follower.fetcher import Fetcher
 
 TICK_SECONDS: Final = 5
 _NEW: Final = 1 - math.exp(-TICK_SECONDS / 60)

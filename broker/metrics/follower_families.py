@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.families import Family, Kind, Reading, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, labels_text
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
-    from replication.follower.fetcher import Fetcher
-    from replication.follower.fetcher_pool import FetcherPool
+    from ottla.broker.metrics.view import View
+    from ottla.replication.follower.fetcher import Fetcher
+    from ottla.replication.follower.fetcher_pool import FetcherPool
 
 _POOL_LABELS: Final = labels_text(("clientId",), ("Replica",))
 _LAG: Final = ("clientId", "partition", "topic")

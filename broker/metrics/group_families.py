@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.committed import read_stored
-from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.groups.committed import read_stored
+from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
 
 if TYPE_CHECKING:
-    from broker.groups.group import Group
-    from broker.metrics.view import View
-    from replication.control.replica_manager import ReplicaManager
+    from ottla.broker.groups.group import Group
+    from ottla.broker.metrics.view import View
+    from ottla.replication.control.replica_manager import ReplicaManager
 
 LABELS = ("group", "topic", "partition")
 

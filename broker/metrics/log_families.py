@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
-from broker.metrics.view import PARTITION_LABELS
-from storage.disk.clock import elapsed_ms
+from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.metrics.view import PARTITION_LABELS
+from ottla.storage.disk.clock import elapsed_ms
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
-    from storage.cleaner.compaction import LogCleaner
-    from storage.log.partition_log import PartitionLog
+    from ottla.broker.metrics.view import View
+    from ottla.storage.cleaner.compaction import LogCleaner
+    from ottla.storage.log.partition_log import PartitionLog
 
 
 def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Family:

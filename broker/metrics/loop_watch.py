@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.metrics.histogram import Histogram
+from ottla.broker.metrics.histogram import Histogram
 
 BEAT_SECONDS: Final = 0.1
 SECOND: Final = 10

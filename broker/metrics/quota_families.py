@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable
 from math import nan
 from typing import TYPE_CHECKING
 
-from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
-from broker.quotas.quota_type import RESOURCES, QuotaType
-from controller.znodes.layout import sanitize
+from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.quotas.quota_type import RESOURCES, QuotaType
+from ottla.controller.znodes.layout import sanitize
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
-    from broker.quotas.quota_bounds import Tags
-    from broker.quotas.sensors import Sensor
-    from broker.quotas.token_bucket import TokenBucket
+    from ottla.broker.metrics.view import View
+    from ottla.broker.quotas.quota_bounds import Tags
+    from ottla.broker.quotas.sensors import Sensor
+    from ottla.broker.quotas.token_bucket import TokenBucket
 
 _PREFIX = "kafka_server_quota_"
 _LABELS = ("resource", "user", "clientId")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
-from broker.metrics.view import PARTITION_LABELS
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.view import PARTITION_LABELS
 
 if TYPE_CHECKING:
-    from broker.loop.purgatory import Purgatory
-    from broker.metrics.view import View
-    from replication.leader.isr import IsrChanges
-    from replication.leader.partition import Partition
+    from ottla.broker.loop.purgatory import Purgatory
+    from ottla.broker.metrics.view import View
+    from ottla.replication.leader.isr import IsrChanges
+    from ottla.replication.leader.partition import Partition
 
 
 def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) -> Family:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
-from broker.metrics.request_metrics import request_name
+from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.metrics.request_metrics import request_name
 
 if TYPE_CHECKING:
-    from broker.metrics.view import View
+    from ottla.broker.metrics.view import View
 
 _REQUEST_METRICS = "kafka.network:name={name},request=*,type=RequestMetrics"
 _STATIONS = {

@@ -1,7 +1,7 @@
 """Logs slow requests, one line each: the client, the sizes, the first topics, and the time in every stage.
 
 The logger is Kafka's `kafka.request.logger`. As in Apache Kafka, at the level DEBUG it has a line for every request. The times come from
-the samples of `broker.metrics.request_metrics`: while requests are logged each of them is a sample; otherwise this costs nothing. At most
+the samples of `ottla.broker.metrics.request_metrics`: while requests are logged each of them is a sample; otherwise this costs nothing. At most
 MAX_LINES lines are written a second; then a line gives the number of further ones.
 """
 
@@ -11,17 +11,17 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch import FetchReader
-from protocol.cursors.kinds import END, NOTHING
-from protocol.cursors.produce import ProduceReader
-from protocol.cursors.request_reader import RequestReader
-from protocol.schema.wire import ProtocolError, skip_tagged_fields
-from protocol.uuid import to_text
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch import FetchReader
+from ottla.protocol.cursors.kinds import END, NOTHING
+from ottla.protocol.cursors.produce import ProduceReader
+from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.schema.wire import ProtocolError, skip_tagged_fields
+from ottla.protocol.uuid import to_text
 
 if TYPE_CHECKING:
-    from broker.security.client import Client
-    from broker.serving.route import Route
+    from ottla.broker.security.client import Client
+    from ottla.broker.serving.route import Route
 
 logger = logging.getLogger(__name__)
 

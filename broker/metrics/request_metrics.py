@@ -11,7 +11,7 @@ An admin request that a coroutine handles holds a handler slot, so its whole tim
 is handled in slices. Bytes that the transport still holds for a slow client count as sent, file regions only when the
 socket has taken them.
 
-While requests are logged (`broker.metrics.request_log`) every request is a sample.
+While requests are logged (`ottla.broker.metrics.request_log`) every request is a sample.
 
 `RequestMetrics` exists only if metrics are exposed or slow requests are logged; otherwise no route has a `sample_at` and the dispatcher
 only counts.
@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.metrics.histogram import Histogram
-from broker.metrics.request_log import LoggedRequest, RequestLog
-from broker.metrics.response_errors import ErrorCounts, count_answers
-from broker.network.request_channel import Answer, Control, Pending
-from protocol.api_keys import ApiKey
+from ottla.broker.metrics.histogram import Histogram
+from ottla.broker.metrics.request_log import LoggedRequest, RequestLog
+from ottla.broker.metrics.response_errors import ErrorCounts, count_answers
+from ottla.broker.network.request_channel import Answer, Control, Pending
+from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.serving.route import Route
-    from replication.ports.topic_stats import BrokerTopicStats
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.serving.route import Route
+    from ottla.replication.ports.topic_stats import BrokerTopicStats
 
 MAX_INTERVAL: Final = 1024
 """Largest number of requests for which one sample counts."""

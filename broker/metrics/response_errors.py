@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import ErrorCode
-from protocol.schema.fields import ArrayOf, StructOf
-from protocol.schema.registry import api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.fields import ArrayOf, StructOf
+from ottla.protocol.schema.registry import api
 
 if TYPE_CHECKING:
-    from broker.network.request_channel import Completion
-    from broker.serving.route import Route
-    from protocol.schema.fields import Field
-    from protocol.schema.message import Message
+    from ottla.broker.network.request_channel import Completion
+    from ottla.broker.serving.route import Route
+    from ottla.protocol.schema.fields import Field
+    from ottla.protocol.schema.message import Message
 
 
 class ErrorCounts:

@@ -13,24 +13,24 @@ from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.group import Group, GroupState
-from broker.metrics.families import Family, Found, Value, labels_text
-from broker.metrics.group_families import GroupOffset, group_offsets
-from broker.transactions.metadata import TransactionState
-from config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
-from config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.metrics.families import Family, Found, Value, labels_text
+from ottla.broker.metrics.group_families import GroupOffset, group_offsets
+from ottla.broker.transactions.metadata import TransactionState
+from ottla.config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
+from ottla.config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
+from ottla.storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.metrics.controller_metrics import ControllerMetrics
-    from broker.metrics.fetch_rates import FetchRates
-    from broker.metrics.histogram import Histogram
-    from broker.metrics.loop_watch import LoopWatch
-    from broker.metrics.request_metrics import RequestMetrics
-    from broker.network.socket_server import SocketServer
-    from broker.request.services import Services
-    from controller.state.context import ControllerContext
-    from replication.leader.partition import Partition
+    from ottla.broker.metrics.controller_metrics import ControllerMetrics
+    from ottla.broker.metrics.fetch_rates import FetchRates
+    from ottla.broker.metrics.histogram import Histogram
+    from ottla.broker.metrics.loop_watch import LoopWatch
+    from ottla.broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.network.socket_server import SocketServer
+    from ottla.broker.request.services import Services
+    from ottla.controller.state.context import ControllerContext
+    from ottla.replication.leader.partition import Partition
 
 PER_TURN: Final = 200
 """Values read in one turn of the event loop; about a tenth of a millisecond."""

@@ -19,24 +19,24 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from broker.network.authentication_counts import AuthenticationCounts
-from broker.network.connection import Connection
-from broker.network.handler import RequestHandler
-from broker.network.offenders import describe_handshake
-from broker.network.receive_buffer import may_grow, set_receive_buffer
-from broker.network.recent import Recent
-from broker.process import keep_freed_memory, map_tls_buffers
-from broker.security.client import Client
-from broker.security.tls.cipher_suites import iana_name
-from broker.security.tls.der import MalformedDer
-from broker.security.tls.mapping_rules import NoMatchingRule
-from config.listeners import EndPoint
+from ottla.broker.network.authentication_counts import AuthenticationCounts
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.offenders import describe_handshake
+from ottla.broker.network.receive_buffer import may_grow, set_receive_buffer
+from ottla.broker.network.recent import Recent
+from ottla.broker.process import keep_freed_memory, map_tls_buffers
+from ottla.broker.security.client import Client
+from ottla.broker.security.tls.cipher_suites import iana_name
+from ottla.broker.security.tls.der import MalformedDer
+from ottla.broker.security.tls.mapping_rules import NoMatchingRule
+from ottla.config.listeners import EndPoint
 
 if TYPE_CHECKING:
-    from broker.network.connection_quotas import ConnectionQuotas
-    from broker.network.limits import NetworkLimits
-    from broker.network.processor import Processor
-    from broker.security.tls.listener import ListenerTls
+    from ottla.broker.network.connection_quotas import ConnectionQuotas
+    from ottla.broker.network.limits import NetworkLimits
+    from ottla.broker.network.processor import Processor
+    from ottla.broker.security.tls.listener import ListenerTls
 
 BeginAuthentication: TypeAlias = Callable[[Connection], None]
 """Gives a new connection of a SASL listener the handler that authenticates its client."""

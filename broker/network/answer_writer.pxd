@@ -1,5 +1,5 @@
-from broker.network cimport gather
-from broker.network.sendfile cimport FileSender
+from ottla.broker.network cimport gather
+from ottla.broker.network.sendfile cimport FileSender
 
 cdef long long UNCOPIED_BYTES
 

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
-from broker.network import gather
-from broker.network.request_channel import Parts
-from broker.network.sendfile import FileSender, Owner
-from broker.network.sizes import UNCOPIED_BYTES
-from broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
+from ottla.broker.network import gather
+from ottla.broker.network.request_channel import Parts
+from ottla.broker.network.sendfile import FileSender, Owner
+from ottla.broker.network.sizes import UNCOPIED_BYTES
+from ottla.broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
 
 _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
 _NO_TRANSPORT: Final = asyncio.Transport()

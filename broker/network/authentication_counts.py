@@ -5,7 +5,7 @@ The names are those of Kafka's attributes of socket-server-metrics. On a PLAINTE
 
 from __future__ import annotations
 
-from broker.network.recent import Recent
+from ottla.broker.network.recent import Recent
 
 
 class AuthenticationCounts:

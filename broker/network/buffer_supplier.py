@@ -8,7 +8,7 @@ Invariants: at most KEPT_BYTES are kept, and not longer than until the next `Pro
 
 from typing import Final
 
-from broker.network.limits import RECEIVE_BUFFER_BYTES
+from ottla.broker.network.limits import RECEIVE_BUFFER_BYTES
 
 KEPT_BYTES: Final = 4 * 1024 * 1024
 LARGEST_KEPT: Final = 2 * 1024 * 1024

@@ -1,13 +1,13 @@
 from libc.stdint cimport int64_t
-from broker.network.answer_writer cimport AnswerWriter
-from broker.network.frame_reader cimport FrameReader
-from broker.network.handler cimport RequestHandler
-from broker.network.processor cimport Processor
-from broker.network.request_channel cimport Pending, Request, RequestChannel
-from broker.quotas.throttle cimport Throttle
-from broker.security.access cimport Access
-from broker.security.client cimport Client
-from protocol.cursors cimport fields
+from ottla.broker.network.answer_writer cimport AnswerWriter
+from ottla.broker.network.frame_reader cimport FrameReader
+from ottla.broker.network.handler cimport RequestHandler
+from ottla.broker.network.processor cimport Processor
+from ottla.broker.network.request_channel cimport Pending, Request, RequestChannel
+from ottla.broker.quotas.throttle cimport Throttle
+from ottla.broker.security.access cimport Access
+from ottla.broker.security.client cimport Client
+from ottla.protocol.cursors cimport fields
 cimport cython
 
 cdef int64_t APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED

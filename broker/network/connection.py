@@ -23,8 +23,8 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from broker.network.answer_writer import AnswerWriter
-from broker.network.connection_state import (
+from ottla.broker.network.answer_writer import AnswerWriter
+from ottla.broker.network.connection_state import (
     APPENDED,
     CLOSED,
     CLOSING,
@@ -37,20 +37,20 @@ from broker.network.connection_state import (
     WAITING,
     YIELDED,
 )
-from broker.network.frame_reader import FrameReader
-from broker.network.handler import RequestHandler
-from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, LastAnswer, Parts, Pending, Request
-from broker.network.timings import Timing, add_timing
-from broker.quotas.quota_type import CONTROLLER_MUTATION
-from broker.quotas.throttle import Throttle
-from broker.quotas.token_bucket import MutationQuota
-from broker.security.access import Access
-from broker.security.client import Client
-from protocol.cursors import fields
+from ottla.broker.network.frame_reader import FrameReader
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, LastAnswer, Parts, Pending, Request
+from ottla.broker.network.timings import Timing, add_timing
+from ottla.broker.quotas.quota_type import CONTROLLER_MUTATION
+from ottla.broker.quotas.throttle import Throttle
+from ottla.broker.quotas.token_bucket import MutationQuota
+from ottla.broker.security.access import Access
+from ottla.broker.security.client import Client
+from ottla.protocol.cursors import fields
 
 if TYPE_CHECKING:
-    from broker.network.processor import Processor
+    from ottla.broker.network.processor import Processor
 
 logger = logging.getLogger(__name__)
 

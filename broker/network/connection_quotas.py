@@ -13,8 +13,8 @@ The acceptors check before they accept and before they keep a socket. `SocketSer
 
 from typing import Final
 
-from broker.network.limits import INT_MAX, NetworkLimits
-from broker.network.recent import Recent
+from ottla.broker.network.limits import INT_MAX, NetworkLimits
+from ottla.broker.network.recent import Recent
 
 MAX_IP_RATES: Final = 10_000
 """Addresses whose rates are remembered. At this number, addresses that were silent long enough to have their full rate are forgotten."""

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
-from broker.network.processor cimport Processor
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.broker.network.processor cimport Processor
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t FIRST_BYTES, FULL_WINDOW_BYTES, LARGEST_BYTES, LARGEST_KEPT
 

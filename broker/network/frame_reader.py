@@ -15,13 +15,13 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.network.buffer_supplier import LARGEST_KEPT
-from broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES
-from broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
-from protocol.cursors import fields
+from ottla.broker.network.buffer_supplier import LARGEST_KEPT
+from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES
+from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
+from ottla.protocol.cursors import fields
 
 if TYPE_CHECKING:
-    from broker.network.processor import Processor
+    from ottla.broker.network.processor import Processor
 
 FIRST_ALLOCATION: Final = LARGEST_KEPT
 

@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
+from ottla.protocol.cursors cimport fields
 
 cdef int64_t ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, PACKET_BYTES
 

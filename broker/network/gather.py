@@ -8,11 +8,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from broker.network.request_channel import Parts
-from broker.network.sizes import ALIGNED_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
-from protocol.cursors import fields
-from storage.segment.converted_region import ConvertedRegion
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.request_channel import Parts
+from ottla.broker.network.sizes import ALIGNED_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
+from ottla.protocol.cursors import fields
+from ottla.storage.segment.converted_region import ConvertedRegion
+from ottla.storage.segment.file_region import FileRegion
 
 Run: TypeAlias = list[bytes | bytearray | memoryview | FileRegion]
 """Parts that become one."""

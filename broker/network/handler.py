@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.network.request_channel import Answer
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.network.request_channel import Answer
 
 
 class RequestHandler:

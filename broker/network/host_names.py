@@ -8,10 +8,10 @@ import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.network import MAX_CONNECTIONS_PER_IP_OVERRIDES
-from config.validation import max_connections_per_ip_overrides
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.network import MAX_CONNECTIONS_PER_IP_OVERRIDES
+from ottla.config.validation import max_connections_per_ip_overrides
 
 
 def address_of(host: str) -> str | None:

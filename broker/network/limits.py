@@ -5,9 +5,9 @@
 
 from typing import Final
 
-from broker.network.host_names import HostNames
-from config.broker import BrokerConfig
-from config.keys.network import (
+from ottla.broker.network.host_names import HostNames
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.network import (
     CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTION_CREATION_RATE,
     MAX_CONNECTIONS,
@@ -22,9 +22,9 @@ from config.keys.network import (
     SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
 )
-from config.keys.own import OTTLA_TLS_HANDSHAKE_TIMEOUT_MS, OTTLA_TLS_HANDSHAKES
-from config.schema.key import Key
-from config.validation import max_connections_per_ip_overrides
+from ottla.config.keys.own import OTTLA_TLS_HANDSHAKE_TIMEOUT_MS, OTTLA_TLS_HANDSHAKES
+from ottla.config.schema.key import Key
+from ottla.config.validation import max_connections_per_ip_overrides
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 """Size of a processor's shared receive buffer: 64 KiB cost half as much again per request, more gains nothing."""

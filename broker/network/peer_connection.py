@@ -1,9 +1,9 @@
-"""Implements the port to other brokers (`replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache Kafka.
+"""Implements the port to other brokers (`ottla.replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache Kafka.
 
 `ClientSecurity` determines the security of a connection. The login precedes the first request. A session is renewed before it ends, before
 the next request. Without security this costs a request one comparison of numbers.
 
-`broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
+`ottla.broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
 connection but no task. A request opens the connection, and so does the next request after the connection was lost. A request costs one
 future and no task. One timer per connection serves all of its requests. `peer_wire` handles the bytes.
 """
@@ -17,20 +17,20 @@ from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
-from broker.network.peer_wire import WINDOW_BYTES, Wire
-from broker.security.client_security import PLAINTEXT, ClientSecurity
-from broker.security.sasl.clients import SaslClient
-from broker.security.sasl.login import Login, LoginFailed, LoginRequest, advance, log_in, renewal_seconds
-from config.errors import ConfigError
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.schema.fields import Versions
-from protocol.schema.message import Message
-from protocol.schema.registry import api
-from protocol.schema.wire import ProtocolError, skip_tagged_fields
-from replication.ports.peer import Peer, PeerAddress, PeerRefused, PeerUnavailable, Resolve
+from ottla.broker.network.peer_wire import WINDOW_BYTES, Wire
+from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
+from ottla.broker.security.sasl.clients import SaslClient
+from ottla.broker.security.sasl.login import Login, LoginFailed, LoginRequest, advance, log_in, renewal_seconds
+from ottla.config.errors import ConfigError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.schema.fields import Versions
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import ProtocolError, skip_tagged_fields
+from ottla.replication.ports.peer import Peer, PeerAddress, PeerRefused, PeerUnavailable, Resolve
 
 CLIENT_SOFTWARE_NAME = "apache-kafka-java"
 CLIENT_SOFTWARE_VERSION = "3.9.1"
@@ -63,7 +63,7 @@ class _Wire(Wire, asyncio.BufferedProtocol):
 
 
 class PeerConnections:
-    """Makes peers (`replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at once."""
+    """Makes peers (`ottla.replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at once."""
 
     __slots__ = ("_max_response_bytes", "_security", "_window")
 
@@ -86,7 +86,7 @@ class _Form(NamedTuple):
 
 
 class PeerConnection(Peer):
-    """A peer on a socket; see `replication.ports.peer.Peer`. Belongs to one event loop."""
+    """A peer on a socket; see `ottla.replication.ports.peer.Peer`. Belongs to one event loop."""
 
     __slots__ = (
         "_client_id",
@@ -292,7 +292,7 @@ class PeerConnection(Peer):
 
     async def _versions_of(self, wire: Wire, deadline: float) -> dict[int, Versions]:
         """The versions that the peer supports. Raises PeerUnavailable."""
-        from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+        from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
         request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION)
         version = api(ApiKey.API_VERSIONS).versions.last

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, cast
 
-from replication.ports.peer import PeerAddress, PeerUnavailable
+from ottla.replication.ports.peer import PeerAddress, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 

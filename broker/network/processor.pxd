@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
-from broker.network.handler cimport RequestHandler
-from broker.network.request_channel cimport RequestChannel
-from broker.quotas.throttle cimport Quotas
-from protocol.cursors.fields cimport View
+from ottla.broker.network.handler cimport RequestHandler
+from ottla.broker.network.request_channel cimport RequestChannel
+from ottla.broker.quotas.throttle cimport Quotas
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t MAX_UNSENT
 

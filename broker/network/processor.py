@@ -14,17 +14,17 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.network.buffer_supplier import BufferSupplier
-from broker.network.handler import RequestHandler
-from broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, NetworkLimits
-from broker.network.offenders import Offenders, describe_length
-from broker.network.request_channel import RequestChannel
-from broker.quotas.throttle import Quotas
-from broker.security.authorizer import AllowAll, Authorizer
-from broker.security.client import Client
+from ottla.broker.network.buffer_supplier import BufferSupplier
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, NetworkLimits
+from ottla.broker.network.offenders import Offenders, describe_length
+from ottla.broker.network.request_channel import RequestChannel
+from ottla.broker.quotas.throttle import Quotas
+from ottla.broker.security.authorizer import AllowAll, Authorizer
+from ottla.broker.security.client import Client
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
+    from ottla.broker.network.connection import Connection
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-from broker.network.limits import NetworkLimits
+from ottla.broker.network.limits import NetworkLimits
 
 LARGEST_BYTES: Final = 1024 * 1024
 """Largest size of a buffer, if `net.core.rmem_max` permits. A larger one would save no reads for requests of usual sizes."""

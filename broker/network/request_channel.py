@@ -23,13 +23,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from broker.network.frame_memory import FrameMemory
-from storage.segment.converted_region import ConvertedRegion
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.frame_memory import FrameMemory
+from ottla.storage.segment.converted_region import ConvertedRegion
+from ottla.storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.network.timings import Timing
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.network.timings import Timing
 
 
 class Control(Enum):

@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
+from ottla.protocol.cursors cimport fields
 
 cdef int64_t PACKET_BYTES, CHUNK_BYTES, TAIL_BYTES
 

@@ -24,19 +24,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from broker.network import gather
-from broker.network.request_channel import Part, Parts
-from broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES, TAIL_BYTES
-from broker.security.client import Client
-from protocol.compiled import compiled
-from protocol.cursors import fields
-from storage.segment.converted_region import ConvertedRegion
-from storage.segment.file_region import FileRegion
+from ottla.broker.network import gather
+from ottla.broker.network.request_channel import Part, Parts
+from ottla.broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES, TAIL_BYTES
+from ottla.broker.security.client import Client
+from ottla.protocol.compiled import compiled
+from ottla.protocol.cursors import fields
+from ottla.storage.segment.converted_region import ConvertedRegion
+from ottla.storage.segment.file_region import FileRegion
 
 logger = logging.getLogger(__name__)
 
 SHORT_FILE: Final = "the file is shorter than the log said"
-_native = compiled("broker.network.native")
+_native = compiled("ottla.broker.network.native")
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 

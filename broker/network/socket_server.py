@@ -1,6 +1,6 @@
 """Runs the network part of a broker: listeners, processors, the request channel, and their limits.
 
-`broker.server` starts it with end points and handler, and stops it in two steps. `drain` accepts no new connections and requests, and sends
+`ottla.broker.server` starts it with end points and handler, and stops it in two steps. `drain` accepts no new connections and requests, and sends
 due answers. `close` closes all remaining connections. Any number of servers may live in one process, in sequence or at the same time.
 """
 
@@ -12,21 +12,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from broker.network.acceptor import Acceptor, BeginAuthentication, bind
-from broker.network.authentication_counts import AuthenticationCounts
-from broker.network.connection import Connection
-from broker.network.connection_quotas import ConnectionQuotas
-from broker.network.handler import RequestHandler
-from broker.network.limits import NetworkLimits
-from broker.network.offenders import Offenders
-from broker.network.processor import Processor
-from broker.network.request_channel import RequestChannel
-from broker.quotas.throttle import Quotas
-from broker.security.authorizer import Authorizer
-from config.listeners import EndPoint
+from ottla.broker.network.acceptor import Acceptor, BeginAuthentication, bind
+from ottla.broker.network.authentication_counts import AuthenticationCounts
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection_quotas import ConnectionQuotas
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.offenders import Offenders
+from ottla.broker.network.processor import Processor
+from ottla.broker.network.request_channel import RequestChannel
+from ottla.broker.quotas.throttle import Quotas
+from ottla.broker.security.authorizer import Authorizer
+from ottla.config.listeners import EndPoint
 
 if TYPE_CHECKING:
-    from broker.security.tls.listener import ListenerTls
+    from ottla.broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 

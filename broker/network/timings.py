@@ -1,6 +1,6 @@
 """Notifies measured requests of a connection when their answers are written, and when they are sent.
 
-`broker.metrics` adds a `Timing` to a connection for an answer in the next write, or sets it on a `Pending`. The writer of the answers
+`ottla.broker.metrics` adds a `Timing` to a connection for an answer in the next write, or sets it on a `Pending`. The writer of the answers
 reports its writes. Most requests are not measured, and a connection without measured requests holds nothing for this.
 """
 

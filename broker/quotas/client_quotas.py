@@ -1,6 +1,6 @@
 """Keeps the quotas of users and client ids, and the sensors of the clients that they limit. Kafka's ClientQuotaManager.
 
-The server makes one; `broker.configuration.client_quotas` sets the quotas. Only clients with a quota have sensors. Client ids come from
+The server makes one; `ottla.broker.configuration.client_quotas` sets the quotas. Only clients with a quota have sensors. Client ids come from
 clients, so the number of sensors is limited: at the limit the least recently used ones are dropped. Idle sensors expire.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from broker.quotas.quota_bounds import Entity, QuotaBounds, Tags
-from broker.quotas.quota_type import NS_PER_MS, PERCENT_OF_SECOND, QuotaType
-from broker.quotas.sensors import Average, Rate, Sensor
-from broker.quotas.throttle import Quotas
-from broker.quotas.token_bucket import TokenBucket
+from ottla.broker.quotas.quota_bounds import Entity, QuotaBounds, Tags
+from ottla.broker.quotas.quota_type import NS_PER_MS, PERCENT_OF_SECOND, QuotaType
+from ottla.broker.quotas.sensors import Average, Rate, Sensor
+from ottla.broker.quotas.throttle import Quotas
+from ottla.broker.quotas.token_bucket import TokenBucket
 
 MAX_SENSORS: Final = 10_000
 """Sensors of one resource; at the limit a tenth of them is dropped."""

@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from replication.ports.windowed_sum cimport WindowedSum
+from ottla.replication.ports.windowed_sum cimport WindowedSum
 
 cdef class Rate:
     cdef WindowedSum _sum

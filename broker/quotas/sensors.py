@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quotas.java_numbers import java_int, java_round
-from replication.ports.windowed_sum import WindowedSum
+from ottla.broker.quotas.java_numbers import java_int, java_round
+from ottla.replication.ports.windowed_sum import WindowedSum
 
 if TYPE_CHECKING:
-    from broker.quotas.quota_bounds import Tags
+    from ottla.broker.quotas.quota_bounds import Tags
 
 
 class Rate:

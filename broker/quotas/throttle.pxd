@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
-from broker.quotas.sensors cimport Sensor
-from broker.security.client cimport Client
+from ottla.broker.quotas.sensors cimport Sensor
+from ottla.broker.security.client cimport Client
 
 cdef int64_t CONTROLLER_MUTATION, FETCH, NS_PER_MS, PRODUCE, REQUEST
 cdef double PERCENT_OF_SECOND

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quotas.quota_type import CONTROLLER_MUTATION, FETCH, NS_PER_MS, PERCENT_OF_SECOND, PRODUCE, REQUEST
-from broker.quotas.sensors import Sensor
-from broker.security.client import Client
+from ottla.broker.quotas.quota_type import CONTROLLER_MUTATION, FETCH, NS_PER_MS, PERCENT_OF_SECOND, PRODUCE, REQUEST
+from ottla.broker.quotas.sensors import Sensor
+from ottla.broker.security.client import Client
 
 if TYPE_CHECKING:
-    from broker.quotas.token_bucket import TokenBucket
+    from ottla.broker.quotas.token_bucket import TokenBucket
 
 
 class Quotas:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.quotas.java_numbers import java_int, java_round
-from controller.errors import ThrottlingQuotaExceeded
-from protocol.errors import ErrorCode
+from ottla.broker.quotas.java_numbers import java_int, java_round
+from ottla.controller.errors import ThrottlingQuotaExceeded
+from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.quotas.quota_bounds import Tags
-    from broker.quotas.sensors import Average, Rate
+    from ottla.broker.quotas.quota_bounds import Tags
+    from ottla.broker.quotas.sensors import Average, Rate
 
 
 class TokenBucket:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 ACKS_ALL: Final = -1
 FLUSH_TIMEOUT_MS: Final = 60_000

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.quotas.quota_type import REQUEST
-from broker.security.access import CLUSTER_NAME
-from broker.security.authorizer import Operation
+from ottla.broker.quotas.quota_type import REQUEST
+from ottla.broker.security.access import CLUSTER_NAME
+from ottla.broker.security.authorizer import Operation
 
 if TYPE_CHECKING:
-    from broker.network.request_channel import Completion
-    from broker.quotas.token_bucket import MutationQuota
-    from broker.request.services import Services
-    from broker.request.turns import Steps
-    from broker.security.access import Access
-    from broker.security.authorizer import ResourceType
-    from broker.security.client import Client
-    from protocol.schema.message import Message
+    from ottla.broker.network.request_channel import Completion
+    from ottla.broker.quotas.token_bucket import MutationQuota
+    from ottla.broker.request.services import Services
+    from ottla.broker.request.turns import Steps
+    from ottla.broker.security.access import Access
+    from ottla.broker.security.authorizer import ResourceType
+    from ottla.broker.security.client import Client
+    from ottla.protocol.schema.message import Message
 
 
 class Asker(Protocol):

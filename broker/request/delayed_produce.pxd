@@ -1,7 +1,7 @@
 cimport cython
-from broker.loop.purgatory cimport DelayedOperation, Purgatory
+from ottla.broker.loop.purgatory cimport DelayedOperation, Purgatory
 from libc.stdint cimport int64_t
-from replication.leader.partition cimport Partition
+from ottla.replication.leader.partition cimport Partition
 
 cdef int64_t ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
 

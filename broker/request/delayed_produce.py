@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from broker.loop.purgatory import DelayedOperation, Purgatory
-from broker.request.acks import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
-from broker.request.error_map import error_code
-from replication.errors import ReplicationError
-from replication.leader.partition import Partition
+from ottla.broker.loop.purgatory import DelayedOperation, Purgatory
+from ottla.broker.request.acks import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
+from ottla.broker.request.error_map import error_code
+from ottla.replication.errors import ReplicationError
+from ottla.replication.leader.partition import Partition
 
 
 class WaitingPartition(Protocol):

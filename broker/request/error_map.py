@@ -1,10 +1,10 @@
 """Maps exceptions of the lower floors to Kafka's error codes. No other module knows both; a test visits every subclass."""
 
-from config import errors as config_errors
-from controller import errors as controller_errors
-from protocol.errors import ErrorCode
-from replication import errors as replication_errors
-from storage import errors as storage_errors
+from ottla.config import errors as config_errors
+from ottla.controller import errors as controller_errors
+from ottla.protocol.errors import ErrorCode
+from ottla.replication import errors as replication_errors
+from ottla.storage import errors as storage_errors
 
 ERROR_CODES: dict[type[Exception], ErrorCode] = {
     # storage

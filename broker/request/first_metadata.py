@@ -17,12 +17,12 @@ from functools import wraps
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.network.request_channel import CLOSE
-from broker.request.turns import GENERATORS
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.turns import GENERATORS
 
 if TYPE_CHECKING:
-    from broker.request.context import RequestContext
-    from broker.request.services import Services
+    from ottla.broker.request.context import RequestContext
+    from ottla.broker.request.services import Services
 
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")

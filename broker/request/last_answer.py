@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.network.request_channel import CLOSE, Completion, LastAnswer, Pending
+from ottla.broker.network.request_channel import CLOSE, Completion, LastAnswer, Pending
 
 _CLOCK_STEP_MS = 1
 """The loop's clock drops fractions of a millisecond, so a timer may fire up to this much early."""

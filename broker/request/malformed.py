@@ -7,13 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
-from broker.network.request_channel import CLOSE, Completion, Pending
-from protocol.api_keys import ApiKey
-from protocol.schema.wire import ProtocolError
+from ottla.broker.network.request_channel import CLOSE, Completion, Pending
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.wire import ProtocolError
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.request.turns import Steps, Turns
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.request.turns import Steps, Turns
 
 MALFORMED: Final = (ProtocolError, IndexError, struct.error)
 """Exceptions of decoders for bytes that are no valid message."""

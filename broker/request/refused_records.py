@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.network.offenders import Offenders
-from storage.errors import (
+from ottla.broker.network.offenders import Offenders
+from ottla.storage.errors import (
     CorruptRecord,
     InvalidRecord,
     RecordBatchTooLarge,
@@ -18,10 +18,10 @@ from storage.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from storage.validation.record_errors import UnreadableRecords
+from ottla.storage.validation.record_errors import UnreadableRecords
 
 if TYPE_CHECKING:
-    from broker.security.client import Client
+    from ottla.broker.security.client import Client
 
 logger = logging.getLogger(__name__)
 

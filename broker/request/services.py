@@ -10,34 +10,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from broker.cluster.auto_topics import AutoTopics
-    from broker.cluster.control_requests import ControlRequests
-    from broker.cluster.producer_ids import ProducerIds
-    from broker.configuration.dynamic_config import DynamicConfig
-    from broker.fetching.fetch_sessions import FetchSessionCache
-    from broker.groups.coordinator import GroupCoordinator
-    from broker.loop.purgatory import Purgatory
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.request.first_metadata import FirstMetadata
-    from broker.request.refused_records import RefusedRecords
-    from broker.request.turns import Turns
-    from broker.security.acl_admin import AclAdmin
-    from broker.security.authorizer import Authorizer
-    from broker.security.delegation_tokens import DelegationTokens
-    from broker.transactions.coordinator import TransactionCoordinator
-    from broker.transactions.verification import TransactionVerifier
-    from config.broker import BrokerConfig
-    from controller.admin.config_admin import ConfigAdmin
-    from controller.admin.metadata_waits import MetadataWaits
-    from controller.admin.partition_growth import PartitionGrowth
-    from controller.admin.topic_admin import TopicAdmin
-    from controller.controller import Controller
-    from controller.store.metadata_store import MetadataStore
-    from replication.control.replica_manager import ReplicaManager
-    from replication.follower.fetcher_pool import FetcherPool
-    from replication.ports.cluster import MetadataCache
-    from storage.disk.clock import Clock
-    from storage.manager.log_manager import LogManager
+    from ottla.broker.cluster.auto_topics import AutoTopics
+    from ottla.broker.cluster.control_requests import ControlRequests
+    from ottla.broker.cluster.producer_ids import ProducerIds
+    from ottla.broker.configuration.dynamic_config import DynamicConfig
+    from ottla.broker.fetching.fetch_sessions import FetchSessionCache
+    from ottla.broker.groups.coordinator import GroupCoordinator
+    from ottla.broker.loop.purgatory import Purgatory
+    from ottla.broker.quotas.client_quotas import ClientQuotas
+    from ottla.broker.request.first_metadata import FirstMetadata
+    from ottla.broker.request.refused_records import RefusedRecords
+    from ottla.broker.request.turns import Turns
+    from ottla.broker.security.acl_admin import AclAdmin
+    from ottla.broker.security.authorizer import Authorizer
+    from ottla.broker.security.delegation_tokens import DelegationTokens
+    from ottla.broker.transactions.coordinator import TransactionCoordinator
+    from ottla.broker.transactions.verification import TransactionVerifier
+    from ottla.config.broker import BrokerConfig
+    from ottla.controller.admin.config_admin import ConfigAdmin
+    from ottla.controller.admin.metadata_waits import MetadataWaits
+    from ottla.controller.admin.partition_growth import PartitionGrowth
+    from ottla.controller.admin.topic_admin import TopicAdmin
+    from ottla.controller.controller import Controller
+    from ottla.controller.store.metadata_store import MetadataStore
+    from ottla.replication.control.replica_manager import ReplicaManager
+    from ottla.replication.follower.fetcher_pool import FetcherPool
+    from ottla.replication.ports.cluster import MetadataCache
+    from ottla.storage.disk.clock import Clock
+    from ottla.storage.manager.log_manager import LogManager
 
 
 class DataServices:

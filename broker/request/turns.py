@@ -28,9 +28,9 @@ from itertools import islice
 from types import GeneratorType
 from typing import Final, TypeAlias, TypeVar
 
-from broker.network.request_channel import CLOSE, Pending
-from protocol.schema.fields import ArrayOf, Fixed
-from protocol.schema.message import Struct
+from ottla.broker.network.request_channel import CLOSE, Pending
+from ottla.protocol.schema.fields import ArrayOf, Fixed
+from ottla.protocol.schema.message import Struct
 
 logger = logging.getLogger(__name__)
 

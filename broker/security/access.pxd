@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from broker.security.client cimport Client
+from ottla.broker.security.client cimport Client
 cimport cython
 
 cdef class Access:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
 
 if TYPE_CHECKING:
-    from broker.security.audit_log import AuditLog
-    from broker.security.client import Client
+    from ottla.broker.security.audit_log import AuditLog
+    from ottla.broker.security.client import Client
 
 MAX_DECISIONS: Final = 1024
 """Decisions that one connection caches; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""

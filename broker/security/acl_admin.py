@@ -12,8 +12,8 @@ from functools import partial
 from itertools import product
 from typing import Final, TypeVar
 
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import (
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
     STORED_PERMISSION_TYPES,
@@ -26,17 +26,17 @@ from broker.security.acls import (
     ResourcePattern,
     camel_case,
 )
-from broker.security.authorizer import Operation
-from broker.security.principals import Principal
-from broker.security.rereading import MalformedNodes, Rereading
-from controller.admin.acl_store import AclStore, StoredPattern
-from controller.admin.change_notifications import ChangeNotifications
-from controller.errors import StoreError
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.pauses import Pause, slices
-from controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.clock import Clock
+from ottla.broker.security.authorizer import Operation
+from ottla.broker.security.principals import Principal
+from ottla.broker.security.rereading import MalformedNodes, Rereading
+from ottla.controller.admin.acl_store import AclStore, StoredPattern
+from ottla.controller.admin.change_notifications import ChangeNotifications
+from ottla.controller.errors import StoreError
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.pauses import Pause, slices
+from ottla.controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

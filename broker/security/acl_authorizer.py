@@ -1,7 +1,7 @@
 """Authorizes requests by the ACLs of the cluster. Kafka's AclAuthorizer; KIP-11, KIP-290, KIP-679.
 
 The decision, in this order: a super user may do everything; a resource without ACLs is open if `allow.everyone.if.no.acl.found` is true; a
-matching Deny refuses; a matching Allow permits; all else is refused. `broker.security.acl_admin` keeps the ACLs up to date.
+matching Deny refuses; a matching Allow permits; all else is refused. `ottla.broker.security.acl_admin` keeps the ACLs up to date.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from broker.security.acl_index import AclIndex
-from broker.security.acls import AccessControlEntry, ResourcePattern
-from broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
-from broker.security.principals import Principal
+from ottla.broker.security.acl_index import AclIndex
+from ottla.broker.security.acls import AccessControlEntry, ResourcePattern
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
+from ottla.broker.security.principals import Principal
 
 if TYPE_CHECKING:
-    from broker.security.audit_log import AuditLog
+    from ottla.broker.security.audit_log import AuditLog
 
 MAX_DECISIONS: Final = 10_000
 """Decisions that are cached; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.security.acls import (
+from ottla.broker.security.acls import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
     AccessControlEntry,
@@ -21,7 +21,7 @@ from broker.security.acls import (
     PermissionType,
     ResourcePattern,
 )
-from broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.authorizer import Operation, ResourceType
 
 ALLOWED_BY: Final[dict[int, tuple[int, ...]]] = {
     int(operation): tuple(map(int, allowing))

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller.errors import SessionExpired, StoreError
-from controller.store.metadata_store import MetadataStore
+from ottla.controller.errors import SessionExpired, StoreError
+from ottla.controller.store.metadata_store import MetadataStore
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.authorizer import Operation, ResourceType
 
 WILDCARD: Final = "*"
 """As the name of a literal pattern: all resources of the type. As a host: all hosts."""

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.security.acl_authorizer import java_host
-from broker.security.acls import PatternType, camel_case
-from broker.security.authorizer import Operation, ResourceType
-from protocol.api_keys import ApiKey
+from ottla.broker.security.acl_authorizer import java_host
+from ottla.broker.security.acls import PatternType, camel_case
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from broker.security.client import Client
+    from ottla.broker.security.client import Client
 
 logger = logging.getLogger("kafka.authorizer.logger")
 

@@ -1,6 +1,6 @@
 """Defines the port through which requests are authorized, and Kafka's operations and resource types.
 
-Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache decisions (`broker.security.access`), and drop them when
+Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache decisions (`ottla.broker.security.access`), and drop them when
 `generation` changes.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.security.principals import Principal
+from ottla.broker.security.principals import Principal
 
 if TYPE_CHECKING:
-    from broker.security.audit_log import AuditLog
+    from ottla.broker.security.audit_log import AuditLog
 
 
 LONGEST_REMEMBERED: Final = 1024

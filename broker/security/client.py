@@ -1,6 +1,6 @@
 """Describes the client of a connection: its address, its principal, its client id and its software.
 
-`broker.network` makes one per connection. Handlers read it; authentication sets `principal`, ApiVersions the client's software.
+`ottla.broker.network` makes one per connection. Handlers read it; authentication sets `principal`, ApiVersions the client's software.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.security.principals import ANONYMOUS, Principal
+from ottla.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from broker.security.sasl.session import SaslSession
+    from ottla.broker.security.sasl.session import SaslSession
 
 
 class Client:

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from config.errors import ConfigError, ConfigValueError
-from config.listeners import SecurityProtocol
-from config.sasl import GSSAPI, OAUTHBEARER
+from ottla.config.errors import ConfigError, ConfigValueError
+from ottla.config.listeners import SecurityProtocol
+from ottla.config.sasl import GSSAPI, OAUTHBEARER
 
 if TYPE_CHECKING:
     import ssl
 
-    from broker.security.sasl.clients import SaslClient
-    from config.broker import BrokerConfig
-    from config.client_properties import ClientProperties
+    from ottla.broker.security.sasl.clients import SaslClient
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.client_properties import ClientProperties
 
 
 logger = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ class InterBrokerSecurity:
 
         If that fails, the earlier one stays: a file may be replaced in several steps, and other brokers have to be reached meanwhile.
         """
-        from broker.security.tls.connecting import connecting_context
-        from broker.security.tls.listener import source_of
+        from ottla.broker.security.tls.connecting import connecting_context
+        from ottla.broker.security.tls.listener import source_of
 
         properties = self._config.current
         source = source_of(properties, self._listener_name)
@@ -103,8 +103,8 @@ class InterBrokerSecurity:
 
     def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
-        from broker.security.sasl.clients import SaslContext, sasl_client
-        from config.sasl import inter_broker_login, inter_broker_login_setting
+        from ottla.broker.security.sasl.clients import SaslContext, sasl_client
+        from ottla.config.sasl import inter_broker_login, inter_broker_login_setting
 
         properties, name = self._config.current, self._listener_name
         try:
@@ -136,7 +136,7 @@ class ConfiguredSecurity:
 
     def context(self) -> ssl.SSLContext:
         """See `ClientSecurity`."""
-        from broker.security.tls.connecting import connecting_context
+        from ottla.broker.security.tls.connecting import connecting_context
 
         if self._context is None:
             self._context = connecting_context(self.properties, "the client")
@@ -144,7 +144,7 @@ class ConfiguredSecurity:
 
     def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
-        from broker.security.sasl.clients import SaslContext, sasl_client
+        from ottla.broker.security.sasl.clients import SaslContext, sasl_client
 
         context = SaslContext(os.urandom, lambda: time.time_ns() // 1_000_000, host)
         return sasl_client(self.properties.mechanism, self.properties.login, context)()
@@ -153,7 +153,7 @@ class ConfiguredSecurity:
         """The same security for a client of librdkafka. Raises ConfigError for OAUTHBEARER, and for GSSAPI, which its wheels lack."""
         found = {"security.protocol": self.protocol.name}
         if self.protocol.uses_tls:
-            from broker.security.tls.context import TlsConfig
+            from ottla.broker.security.tls.context import TlsConfig
 
             found |= TlsConfig(self.properties, "the client").in_pem()
             if not self.context().check_hostname:

@@ -16,19 +16,19 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.security.principals import Principal
-from broker.security.rereading import Rereading
-from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential, TokenCredential, parse_credential, salt_of
-from controller.admin.change_notifications import ChangeNotifications
-from controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
-from controller.admin.token_store import TokenStore
-from controller.errors import NoNode, StoreError
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import desanitize, sanitize
-from controller.znodes.pauses import slices
-from controller.znodes.security import TOKEN_CHANGES, DelegationToken
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.clock import Clock
+from ottla.broker.security.principals import Principal
+from ottla.broker.security.rereading import Rereading
+from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential, TokenCredential, parse_credential, salt_of
+from ottla.controller.admin.change_notifications import ChangeNotifications
+from ottla.controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
+from ottla.controller.admin.token_store import TokenStore
+from ottla.controller.errors import NoNode, StoreError
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.layout import desanitize, sanitize
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.security import TOKEN_CHANGES, DelegationToken
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

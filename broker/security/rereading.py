@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from controller.errors import StoreError
-from controller.znodes.znode_json import MalformedZNode
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

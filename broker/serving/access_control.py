@@ -1,6 +1,6 @@
 """Reads the ACLs and the delegation tokens of the cluster at the start, and follows their changes.
 
-`broker.server` makes one `AccessControl` per broker, before the logs are loaded. It fills `Services.authorizer`, and `acls` and
+`ottla.broker.server` makes one `AccessControl` per broker, before the logs are loaded. It fills `Services.authorizer`, and `acls` and
 `delegation_tokens` of the administration. Without `authorizer.class.name` everything is allowed, without a secret there are no tokens.
 """
 
@@ -11,17 +11,17 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.metadata_store import open_acl_store
-from broker.network.offenders import Offenders
-from broker.security.acl_admin import AclAdmin
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acl_session import AclSession
-from broker.security.audit_log import AuditLog
-from broker.security.audit_log import logger as audit_logger
-from broker.security.delegation_tokens import DelegationTokens, Lifetimes
-from broker.start_checks import check_acl_znodes, super_users
-from config.keys.authorizer_zookeeper import AuthorizerReading
-from config.keys.security import (
+from ottla.broker.metadata_store import open_acl_store
+from ottla.broker.network.offenders import Offenders
+from ottla.broker.security.acl_admin import AclAdmin
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acl_session import AclSession
+from ottla.broker.security.audit_log import AuditLog
+from ottla.broker.security.audit_log import logger as audit_logger
+from ottla.broker.security.delegation_tokens import DelegationTokens, Lifetimes
+from ottla.broker.start_checks import check_acl_znodes, super_users
+from ottla.config.keys.authorizer_zookeeper import AuthorizerReading
+from ottla.config.keys.security import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUTHORIZER_CLASS_NAME,
     DELEGATION_TOKEN_EXPIRY_TIME_MS,
@@ -29,12 +29,12 @@ from config.keys.security import (
     DELEGATION_TOKEN_MAX_LIFETIME_MS,
     DELEGATION_TOKEN_SECRET_KEY,
 )
-from controller.registration import in_session
+from ottla.controller.registration import in_session
 
 if TYPE_CHECKING:
-    from broker.request.services import Services
-    from controller.controller import Controller
-    from controller.store.metadata_store import MetadataStore
+    from ottla.broker.request.services import Services
+    from ottla.controller.controller import Controller
+    from ottla.controller.store.metadata_store import MetadataStore
 
 
 class AccessControl:

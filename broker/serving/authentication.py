@@ -11,28 +11,28 @@ import logging
 import resource
 from typing import TYPE_CHECKING, Final
 
-from broker.network.acceptor import files_for_connections
-from broker.network.handler import RequestHandler
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
-from broker.request.last_answer import last_answer
-from broker.request.malformed import name_of
-from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
-from config.keys.network import MAX_CONNECTIONS, QUEUED_MAX_REQUEST_BYTES
-from config.keys.own import OTTLA_AUTHENTICATION_TIMEOUT_MS
-from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
-from protocol.api_keys import ApiKey
-from protocol.cursors import fields
-from protocol.errors import ErrorCode
+from ottla.broker.network.acceptor import files_for_connections
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from ottla.broker.request.last_answer import last_answer
+from ottla.broker.request.malformed import name_of
+from ottla.broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
+from ottla.config.keys.network import MAX_CONNECTIONS, QUEUED_MAX_REQUEST_BYTES
+from ottla.config.keys.own import OTTLA_AUTHENTICATION_TIMEOUT_MS
+from ottla.config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors import fields
+from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.network.authentication_counts import AuthenticationCounts
-    from broker.network.connection import Connection
-    from broker.security.principals import Principal
-    from broker.serving.dispatch import Dispatcher
-    from config.broker import BrokerConfig
-    from config.broker_properties import BrokerProperties
+    from ottla.broker.network.authentication_counts import AuthenticationCounts
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.security.principals import Principal
+    from ottla.broker.serving.dispatch import Dispatcher
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker_properties import BrokerProperties
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 from libc.stdint cimport int64_t
-from broker.network.handler cimport RequestHandler
-from broker.security.client cimport Client
-from broker.serving.route cimport Route
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.broker.network.handler cimport RequestHandler
+from ottla.broker.security.client cimport Client
+from ottla.broker.serving.route cimport Route
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 cimport cython
 
 cdef class Dispatcher(RequestHandler):

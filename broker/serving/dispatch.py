@@ -12,24 +12,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.handlers.api_versions import unsupported_version_response
-from broker.handlers.table import SERVED, handlers_of
-from broker.network.connection import Connection
-from broker.network.handler import RequestHandler
-from broker.network.request_channel import CLOSE, Answer, Completion
-from broker.quotas.quota_type import REQUEST
-from broker.request.malformed import MALFORMED, name_of, refuse
-from broker.request.services import Services
-from broker.serving.message_requests import MessageRequests
-from broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
-from protocol.api_keys import ApiKey
-from protocol.cursors import fields
-from protocol.errors import ErrorCode
-from protocol.schema.registry import api
-from protocol.schema.wire import ProtocolError, skip_tagged_fields
+from ottla.broker.handlers.api_versions import unsupported_version_response
+from ottla.broker.handlers.table import SERVED, handlers_of
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.request_channel import CLOSE, Answer, Completion
+from ottla.broker.quotas.quota_type import REQUEST
+from ottla.broker.request.malformed import MALFORMED, name_of, refuse
+from ottla.broker.request.services import Services
+from ottla.broker.serving.message_requests import MessageRequests
+from ottla.broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors import fields
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import ProtocolError, skip_tagged_fields
 
 if TYPE_CHECKING:
-    from broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.metrics.request_metrics import RequestMetrics
 
 
 PRODUCE: Final = int(ApiKey.PRODUCE)

@@ -1,6 +1,6 @@
 """Prepares the security of this broker's listeners, and of its connections to listeners of other brokers.
 
-`broker.server` makes one `ListenerSecurity` per broker. Certificates are read before anything is bound, so that a wrong one ends the start.
+`ottla.broker.server` makes one `ListenerSecurity` per broker. Certificates are read before anything is bound, so that a wrong one ends the start.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.configuration.scram_credentials import ScramCredentials
-from broker.network.authentication_counts import AuthenticationCounts
-from broker.security.client_security import InterBrokerSecurity
-from broker.security.sasl.key_sets import KeySets
-from broker.security.sasl.offers import Credentials, check_listeners, offer_of
-from broker.serving.authentication import ListenerAuthentication
-from broker.serving.dispatch import Dispatcher
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.listeners import EndPoint, SecurityProtocol, check_principal_builder
-from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, offers_scram, sasl_listener
-from controller.errors import StoreError
+from ottla.broker.configuration.scram_credentials import ScramCredentials
+from ottla.broker.network.authentication_counts import AuthenticationCounts
+from ottla.broker.security.client_security import InterBrokerSecurity
+from ottla.broker.security.sasl.key_sets import KeySets
+from ottla.broker.security.sasl.offers import Credentials, check_listeners, offer_of
+from ottla.broker.serving.authentication import ListenerAuthentication
+from ottla.broker.serving.dispatch import Dispatcher
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import EndPoint, SecurityProtocol, check_principal_builder
+from ottla.config.sasl import accepts_unsecured_tokens, ignored_jaas_key, offers_scram, sasl_listener
+from ottla.controller.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.request.services import Services
-    from broker.security.tls.listener import ListenerTls
-    from controller.store.metadata_store import MetadataStore
-    from storage.disk.clock import Clock
+    from ottla.broker.request.services import Services
+    from ottla.broker.security.tls.listener import ListenerTls
+    from ottla.controller.store.metadata_store import MetadataStore
+    from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class ListenerSecurity:
     def tls_of(self, endpoint: EndPoint) -> ListenerTls:
         """Keys and certificates of a listener. Raises ConfigError."""
         # Only brokers with such a listener load OpenSSL's part of Python's library.
-        from broker.security.tls.listener import check_peers, source_of, tls_of
+        from ottla.broker.security.tls.listener import check_peers, source_of, tls_of
 
         properties, name = self._config.current, endpoint.listener_name
         found = self._tls.get((name, endpoint.security_protocol))

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
-from broker.request.context cimport RequestContext
-from broker.request.turns cimport Turns
-from broker.serving.route cimport Route
+from ottla.broker.request.context cimport RequestContext
+from ottla.broker.request.turns cimport Turns
+from ottla.broker.serving.route cimport Route
 cimport cython
 
 cdef class MessageRequests:

@@ -1,7 +1,7 @@
 """Serves requests that are decoded to messages: at once, in steps, or by a task.
 
 The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled and answered in
-steps (`broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
+steps (`ottla.broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
 continues in steps. A request of a broker never waits for others, and may have any number of elements. The right of the sender to act as a
 broker is checked before the request is read. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the answer has a field for
 it, and a stack trace in the log.
@@ -16,20 +16,20 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker.network.request_channel import CLOSE, Answer, Completion, Pending
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code, is_expected
-from broker.request.malformed import MALFORMED, name_of, refuse
-from broker.request.services import Services
-from broker.request.turns import GENERATORS, LARGE_BYTES, Steps, Unfinished, free_in_steps
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.schema.message import Message
-from protocol.schema.wire import ANY_ELEMENTS, MAX_ELEMENTS
+from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code, is_expected
+from ottla.broker.request.malformed import MALFORMED, name_of, refuse
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import GENERATORS, LARGE_BYTES, Steps, Unfinished, free_in_steps
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.wire import ANY_ELEMENTS, MAX_ELEMENTS
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.serving.route import Route
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.serving.route import Route
 
 logger = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.network.request_channel import CLOSE, Completion
-from broker.request.turns import Steps
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Message
+from ottla.broker.network.request_channel import CLOSE, Completion
+from ottla.broker.request.turns import Steps
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Message
 
 if TYPE_CHECKING:
-    from broker.handlers.table import FrameHandler, Handler
-    from broker.request.context import RequestContext
-    from protocol.schema.registry import Api
+    from ottla.broker.handlers.table import FrameHandler, Handler
+    from ottla.broker.request.context import RequestContext
+    from ottla.protocol.schema.registry import Api
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker.loop.timing_wheel import TimerTask, TimingWheel
-from broker.transactions.metadata import TransactionMetadata
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.transactions.metadata import TransactionMetadata
 
 MOST_MS: Final = 100
 """How long a request waits. Markers that take longer wait for an election, or for a broker that is away."""

@@ -1,5 +1,5 @@
-from broker.coordination.owned cimport StatesByKey
-from broker.transactions.metadata cimport TransactionMetadata
+from ottla.broker.coordination.owned cimport StatesByKey
+from ottla.broker.transactions.metadata cimport TransactionMetadata
 
 cdef class TransactionCoordinator:
     cdef readonly StatesByKey transactions

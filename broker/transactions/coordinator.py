@@ -21,23 +21,23 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from broker.coordination.elections import Elections
-from broker.coordination.load_times import LoadTimes
-from broker.coordination.owned import OwnedStates
-from broker.coordination.topic_log import TopicLog
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.expiration import TransactionExpiration
-from broker.transactions.machines import TransactionMachines
-from broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteMarkers
-from broker.transactions.metadata import PREPARED, ProducerIdAndEpoch, TransactionMetadata
-from broker.transactions.partitions import Partitions
-from broker.transactions.state import NewProducerId, on_add_partitions, on_end, on_init_producer_id, verify
-from config.broker import BrokerConfig
-from config.keys.network import REQUEST_TIMEOUT_MS
-from config.keys.transactions import (
+from ottla.broker.coordination.elections import Elections
+from ottla.broker.coordination.load_times import LoadTimes
+from ottla.broker.coordination.owned import OwnedStates
+from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.expiration import TransactionExpiration
+from ottla.broker.transactions.machines import TransactionMachines
+from ottla.broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteMarkers
+from ottla.broker.transactions.metadata import PREPARED, ProducerIdAndEpoch, TransactionMetadata
+from ottla.broker.transactions.partitions import Partitions
+from ottla.broker.transactions.state import NewProducerId, on_add_partitions, on_end, on_init_producer_id, verify
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.network import REQUEST_TIMEOUT_MS
+from ottla.config.keys.transactions import (
     TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS,
     TRANSACTION_MAX_TIMEOUT_MS,
     TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS,
@@ -45,11 +45,11 @@ from config.keys.transactions import (
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTIONAL_ID_EXPIRATION_MS,
 )
-from protocol.errors import ErrorCode
-from protocol.records.batch import NO_PRODUCER_EPOCH
-from replication.control.replica_manager import ReplicaManager
-from replication.leader.partition import Partition
-from storage.disk.clock import Clock
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

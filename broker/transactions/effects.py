@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.transactions.metadata import TransitMetadata
-from protocol.errors import ErrorCode
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
+from ottla.broker.transactions.metadata import TransitMetadata
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 class InitProducerIdResult(NamedTuple):

@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from broker.coordination.owned import OwnedPartition, OwnedStates
-from broker.coordination.record_encoding import TOMBSTONE_OVERHEAD, encode_pairs
-from broker.coordination.topic_log import TopicLog
-from broker.loop.timing_wheel import TimerTask, TimingWheel
-from broker.transactions.log_records import transaction_key
-from broker.transactions.machines import TransactionMachines
-from broker.transactions.metadata import FINISHED, IllegalTransition, TransactionMetadata, TransactionState
-from broker.transactions.state import on_timeout
-from protocol.errors import ErrorCode
-from storage.disk.clock import Clock
+from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
+from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD, encode_pairs
+from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.transactions.log_records import transaction_key
+from ottla.broker.transactions.machines import TransactionMachines
+from ottla.broker.transactions.metadata import FINISHED, IllegalTransition, TransactionMetadata, TransactionState
+from ottla.broker.transactions.state import on_timeout
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import Final
 
-from broker.coordination.large_table import LargeTable
-from broker.coordination.skipped import report_skipped
-from broker.transactions.log_records import read_key, read_value
-from broker.transactions.metadata import TransactionMetadata
-from protocol.conversion.old_logs import readable
-from protocol.records.batch import iter_batches
-from protocol.records.errors import RecordFormatError
-from protocol.records.reader import iter_keys_and_values, record_data
-from protocol.schema.wire import ProtocolError
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.broker.coordination.skipped import report_skipped
+from ottla.broker.transactions.log_records import read_key, read_value
+from ottla.broker.transactions.metadata import TransactionMetadata
+from ottla.protocol.conversion.old_logs import readable
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.reader import iter_keys_and_values, record_data
+from ottla.protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from broker.request.turns import Steps
-from broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
-from broker.transactions.partitions import NO_PARTITIONS, of_pairs
-from protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.schema.wire import ProtocolError
+from ottla.broker.request.turns import Steps
+from ottla.broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
+from ottla.broker.transactions.partitions import NO_PARTITIONS, of_pairs
+from ottla.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
+from ottla.protocol.schema.wire import ProtocolError
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
-from broker.coordination.owned cimport OwnedPartition, StatesByKey
-from broker.coordination.runner cimport Runner
-from broker.transactions.metadata cimport TransactionMetadata
+from ottla.broker.coordination.owned cimport OwnedPartition, StatesByKey
+from ottla.broker.coordination.runner cimport Runner
+from ottla.broker.transactions.metadata cimport TransactionMetadata
 cimport cython
 
 cdef class TransactionMachines:

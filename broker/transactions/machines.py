@@ -7,23 +7,23 @@ import logging
 from functools import partial
 from typing import Final
 
-from broker.coordination.large_table import LargeTable
-from broker.coordination.owned import OwnedStates
-from broker.coordination.record_encoding import encode_pairs
-from broker.coordination.runner import EffectRunner
-from broker.coordination.topic_log import UNAVAILABLE, TopicLog
-from broker.loop.timing_wheel import TimingWheel
-from broker.request.turns import Steps
-from broker.transactions.between import Between
-from broker.transactions.effects import AfterComplete, Effect, SendMarkers, Store
-from broker.transactions.loading import TransactionLoader
-from broker.transactions.log_records import transaction_key, transaction_value
-from broker.transactions.markers import TransactionMarkers
-from broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
-from broker.transactions.state import on_loaded, on_markers_written, on_stored
-from broker.transactions.stats import TransactionStats
-from protocol.errors import ErrorCode
-from storage.disk.clock import Clock
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.broker.coordination.owned import OwnedStates
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.runner import EffectRunner
+from ottla.broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.request.turns import Steps
+from ottla.broker.transactions.between import Between
+from ottla.broker.transactions.effects import AfterComplete, Effect, SendMarkers, Store
+from ottla.broker.transactions.loading import TransactionLoader
+from ottla.broker.transactions.log_records import transaction_key, transaction_value
+from ottla.broker.transactions.markers import TransactionMarkers
+from ottla.broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
+from ottla.broker.transactions.state import on_loaded, on_markers_written, on_stored
+from ottla.broker.transactions.stats import TransactionStats
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

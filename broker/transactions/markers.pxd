@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from broker.transactions.metadata cimport TransactionMetadata
+from ottla.broker.transactions.metadata cimport TransactionMetadata
 
 cdef class Marked:
     cdef public TransactionMetadata txn

@@ -27,23 +27,23 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.loop.timing_wheel import TimerTask, TimingWheel
-from broker.request.turns import Steps
-from broker.transactions.metadata import TransactionMetadata, TransitMetadata
-from broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
-from controller.errors import StoreError
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.request.turns import Steps
+from ottla.broker.transactions.metadata import TransactionMetadata, TransitMetadata
+from ottla.broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from replication.ports.cluster import MetadataCache
-from replication.ports.senders import Senders
-from storage.disk.topic_partition import TopicPartition
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.senders import Senders
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -529,7 +529,7 @@ class TransactionMarkers:
 
 
 class _Channel:
-    """The channel to one broker. Implements `replication.ports.senders.Channel`."""
+    """The channel to one broker. Implements `ottla.replication.ports.senders.Channel`."""
 
     __slots__ = ("_broker_id", "_markers")
 

@@ -10,12 +10,12 @@ from collections.abc import Hashable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, includes, union
-from protocol.errors import ErrorCode
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, includes, union
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.loop.timing_wheel import Cancellable
+    from ottla.broker.loop.timing_wheel import Cancellable
 
 NO_TIMESTAMP: Final = -1
 MAX_EPOCH: Final = 0x7FFF

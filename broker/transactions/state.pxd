@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from broker.transactions.metadata cimport TransactionMetadata
+from ottla.broker.transactions.metadata cimport TransactionMetadata
 
 cpdef list on_add_partitions(TransactionMetadata txn, object waiter, object producer, object partitions, int64_t now_ms)
 cpdef object verify(TransactionMetadata txn, object producer)

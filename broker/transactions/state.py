@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.coordination.effects import Reply
-from broker.transactions.effects import (
+from ottla.broker.coordination.effects import Reply
+from ottla.broker.transactions.effects import (
     AfterAdd,
     AfterComplete,
     AfterFence,
@@ -21,7 +21,7 @@ from broker.transactions.effects import (
     SendMarkers,
     Store,
 )
-from broker.transactions.metadata import (
+from ottla.broker.transactions.metadata import (
     FINISHED,
     MAX_EPOCH,
     PREPARED,
@@ -32,9 +32,9 @@ from broker.transactions.metadata import (
     TransitMetadata,
     is_epoch_exhausted,
 )
-from broker.transactions.partitions import Partitions, includes
-from protocol.errors import ErrorCode
-from protocol.records.batch import NO_PRODUCER_EPOCH
+from ottla.broker.transactions.partitions import Partitions, includes
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH
 
 NewProducerId = Callable[[], int | None]
 """Returns an unused producer id, or None while there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.transactions.metadata import TransactionMetadata, TransactionState
+from ottla.broker.transactions.metadata import TransactionMetadata, TransactionState
 
 
 class TransactionStats:

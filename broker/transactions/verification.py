@@ -13,19 +13,19 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.metadata import ProducerIdAndEpoch
-from broker.transactions.partitions import Partitions
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.broker.transactions.partitions import Partitions
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.schema.wire import UnsupportedField, UnsupportedVersion
-from replication.ports.cluster import MetadataCache
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.schema.wire import UnsupportedField, UnsupportedVersion
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from config.keys import zookeeper
-from config.schema.key import READ_ONLY, Key, Reading
+from ottla.config.keys import zookeeper
+from ottla.config.schema.key import READ_ONLY, Key, Reading
 
 PREFIX: Final = "authorizer."
 

@@ -1,7 +1,7 @@
 """Declares the keys of the log cleaner: the compaction of logs."""
 
-from config.schema.key import CLUSTER, DAY, DOUBLE_MAX, LONG_MAX, MEDIUM, SECOND, KiB, MiB, key
-from config.schema.types import Bool, Double, Int, Long
+from ottla.config.schema.key import CLUSTER, DAY, DOUBLE_MAX, LONG_MAX, MEDIUM, SECOND, KiB, MiB, key
+from ottla.config.schema.types import Bool, Double, Int, Long
 
 LOG_CLEANER_BACKOFF_MS = key(
     "log.cleaner.backoff.ms",

@@ -1,7 +1,7 @@
 """Declares the keys of the broker: its identity, the topics it creates, and how it stops."""
 
-from config.schema.key import CLUSTER, HIGH, LOW, MEDIUM, SECOND, key
-from config.schema.types import Bool, Class, Int, Long, String
+from ottla.config.schema.key import CLUSTER, HIGH, LOW, MEDIUM, SECOND, key
+from ottla.config.schema.types import Bool, Class, Int, Long, String
 
 ALTER_CONFIG_POLICY_CLASS_NAME = key(
     "alter.config.policy.class.name",

@@ -1,7 +1,7 @@
 """Declares the keys of consumer groups: the classic protocol and committed offsets."""
 
-from config.schema.key import HIGH, INT_MAX, MEDIUM, MINUTE, SECOND, KiB, MiB, key
-from config.schema.types import Int, Long, Short
+from ottla.config.schema.key import HIGH, INT_MAX, MEDIUM, MINUTE, SECOND, KiB, MiB, key
+from ottla.config.schema.types import Int, Long, Short
 
 GROUP_INITIAL_REBALANCE_DELAY_MS = key(
     "group.initial.rebalance.delay.ms",

@@ -1,7 +1,7 @@
 """Declares the keys of newer groups: the consumer protocol of KIP-848 and share groups."""
 
-from config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, key
-from config.schema.types import Bool, Int, List, Short, String
+from ottla.config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, key
+from ottla.config.schema.types import Bool, Int, List, Short, String
 
 GROUP_CONSUMER_ASSIGNORS = key(
     "group.consumer.assignors",

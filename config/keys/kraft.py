@@ -1,8 +1,8 @@
 """Declares the keys of KRaft: a mode that this server does not have. The keys are declared because configuration files
 contain them."""
 
-from config.schema.key import DAY, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, MiB, key
-from config.schema.types import Bool, Int, List, Long, String
+from ottla.config.schema.key import DAY, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, MiB, key
+from ottla.config.schema.types import Bool, Int, List, Long, String
 
 BROKER_HEARTBEAT_INTERVAL_MS = key(
     "broker.heartbeat.interval.ms", Int(), default=2 * SECOND, importance=MEDIUM, doc="How often a broker reports to the KRaft controller."

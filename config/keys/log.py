@@ -1,8 +1,8 @@
 """Declares the keys of the log: directories, segments, indexes, retention, flushing, timestamps and compression."""
 
-from config.schema.key import CLUSTER, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, KiB, MiB, Reading, key
-from config.schema.metadata_version import MetadataVersion
-from config.schema.types import Bool, Int, List, Long, String
+from ottla.config.schema.key import CLUSTER, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, KiB, MiB, Reading, key
+from ottla.config.schema.metadata_version import MetadataVersion
+from ottla.config.schema.types import Bool, Int, List, Long, String
 
 COMPRESSION_GZIP_LEVEL = key(
     "compression.gzip.level",

@@ -1,7 +1,7 @@
 """Declares the keys of metrics: reporters, and the windows over which quotas are measured."""
 
-from config.schema.key import CLUSTER, LOW, SECOND, MiB, key
-from config.schema.types import Bool, Class, Int, List, Long, String
+from ottla.config.schema.key import CLUSTER, LOW, SECOND, MiB, key
+from ottla.config.schema.types import Bool, Class, Int, List, Long, String
 
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = key(
     "alter.log.dirs.replication.quota.window.num",

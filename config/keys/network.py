@@ -1,7 +1,7 @@
 """Declares the keys of the network: listeners, connections, request queues and the limits of a request."""
 
-from config.schema.key import CLUSTER, HIGH, INT_MAX, LOW, MEDIUM, MINUTE, PER_BROKER, SECOND, KiB, MiB, key
-from config.schema.types import Int, Long, String
+from ottla.config.schema.key import CLUSTER, HIGH, INT_MAX, LOW, MEDIUM, MINUTE, PER_BROKER, SECOND, KiB, MiB, key
+from ottla.config.schema.types import Int, Long, String
 
 CONNECTIONS_MAX_IDLE_MS = key(
     "connections.max.idle.ms",

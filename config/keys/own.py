@@ -3,9 +3,9 @@ not list them."""
 
 import re
 
-from config.errors import ConfigValueError
-from config.schema.key import DAY, LOW, SECOND, MiB, key
-from config.schema.types import Int, List, Long, PasswordType, String
+from ottla.config.errors import ConfigValueError
+from ottla.config.schema.key import DAY, LOW, SECOND, MiB, key
+from ottla.config.schema.types import Int, List, Long, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 

@@ -1,8 +1,8 @@
 """Declares the replication quotas of a broker. They exist only as dynamic configuration of one broker; a properties
 file cannot set them."""
 
-from config.schema.key import LONG_MAX, MEDIUM, PER_BROKER, key
-from config.schema.types import Long
+from ottla.config.schema.key import LONG_MAX, MEDIUM, PER_BROKER, key
+from ottla.config.schema.types import Long
 
 LEADER_REPLICATION_THROTTLED_RATE = key(
     "leader.replication.throttled.rate",

@@ -1,8 +1,8 @@
 """Declares the keys of replication: between brokers, and the election of leaders."""
 
-from config.schema.key import CLUSTER, HIGH, MEDIUM, MINUTE, SECOND, KiB, MiB, key
-from config.schema.metadata_version import MetadataVersion
-from config.schema.types import Bool, Int, Long, String
+from ottla.config.schema.key import CLUSTER, HIGH, MEDIUM, MINUTE, SECOND, KiB, MiB, key
+from ottla.config.schema.metadata_version import MetadataVersion
+from ottla.config.schema.types import Bool, Int, Long, String
 
 AUTO_LEADER_REBALANCE_ENABLE = key(
     "auto.leader.rebalance.enable",

@@ -1,7 +1,7 @@
 """Declares the keys of security: SASL, delegation tokens, authorization and stored secrets."""
 
-from config.schema.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
-from config.schema.types import Bool, Class, Double, Int, List, Long, PasswordType, Short, String
+from ottla.config.schema.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
+from ottla.config.schema.types import Bool, Class, Double, Int, List, Long, PasswordType, Short, String
 
 AUTHORIZER_CLASS_NAME = key(
     "authorizer.class.name",

@@ -1,7 +1,7 @@
 """Declares the keys of tiered storage: segments that move to a remote store."""
 
-from config.schema.key import CLUSTER, LONG_MAX, LOW, MEDIUM, SECOND, GiB, key
-from config.schema.types import Bool, Double, Int, Long, String
+from ottla.config.schema.key import CLUSTER, LONG_MAX, LOW, MEDIUM, SECOND, GiB, key
+from ottla.config.schema.types import Bool, Double, Int, Long, String
 
 # The size of a pool of its own, or -1 for that of remote.log.manager.thread.pool.size.
 _THREAD_POOL_SIZE = Int(

@@ -1,7 +1,7 @@
 """Declares the keys of TLS: keys, certificates and what listeners allow."""
 
-from config.schema.key import LOW, MEDIUM, PER_BROKER, key
-from config.schema.types import Bool, Class, List, PasswordType, String
+from ottla.config.schema.key import LOW, MEDIUM, PER_BROKER, key
+from ottla.config.schema.types import Bool, Class, List, PasswordType, String
 
 SSL_ALLOW_DN_CHANGES = key(
     "ssl.allow.dn.changes",

@@ -1,7 +1,7 @@
 """Declares the keys of transactions: idempotent producers and transactional ids."""
 
-from config.schema.key import CLUSTER, DAY, HIGH, HOUR, LOW, MINUTE, SECOND, MiB, key
-from config.schema.types import Bool, Int, Short
+from ottla.config.schema.key import CLUSTER, DAY, HIGH, HOUR, LOW, MINUTE, SECOND, MiB, key
+from ottla.config.schema.types import Bool, Int, Short
 
 PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = key(
     "producer.id.expiration.check.interval.ms",

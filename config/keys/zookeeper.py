@@ -1,7 +1,7 @@
 """Declares the keys of ZooKeeper: where the cluster keeps its metadata."""
 
-from config.schema.key import HIGH, LOW, MEDIUM, SECOND, key
-from config.schema.types import Bool, Int, List, PasswordType, String
+from ottla.config.schema.key import HIGH, LOW, MEDIUM, SECOND, key
+from ottla.config.schema.types import Bool, Int, List, PasswordType, String
 
 ZOOKEEPER_CLIENT_CNXN_SOCKET = key("zookeeper.clientCnxnSocket", String(), importance=MEDIUM, doc="The socket class of the Java client.")
 ZOOKEEPER_CONNECT = key(

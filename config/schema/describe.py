@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from config.schema.types import ConfigKind
+from ottla.config.schema.types import ConfigKind
 
 
 class ConfigSource(IntEnum):

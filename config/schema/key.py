@@ -1,7 +1,7 @@
 """Defines a configuration key: one declaration that drives parsing, bounds, synonyms, DescribeConfigs, dynamic updates
 and the reference page.
 
-The modules of `config.keys` and `config.topic` declare the keys. `BrokerConfig` and `TopicConfig` are read with them:
+The modules of `ottla.config.keys` and `ottla.config.topic` declare the keys. `BrokerConfig` and `TopicConfig` are read with them:
 the type checker knows that `config[LOG_SEGMENT_BYTES]` is an int. A key compares by identity, so reading a value is a
 single dict lookup.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from config.schema.types import ConfigKind, ValueType
+from ottla.config.schema.types import ConfigKind, ValueType
 
 KiB = 1024
 MiB = 1024 * KiB

@@ -4,8 +4,8 @@ A version may be short (`3.9`) or have its internal number (`3.9-IV0`); the shor
 release.
 """
 
-from config.errors import ConfigValueError
-from config.schema.types import ConfigKind, ValueType
+from ottla.config.errors import ConfigValueError
+from ottla.config.schema.types import ConfigKind, ValueType
 
 _LATEST_PRODUCTION = "3.9-IV0"
 _VERSIONS = """

@@ -2,7 +2,7 @@
 
 import re
 
-from config.errors import ConfigValueError
+from ottla.config.errors import ConfigValueError
 
 _REPLICA = re.compile(r"([0-9]{1,10}:[0-9]{1,10})?")  # Python reads no number of thousands of digits
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
-from config.errors import ConfigValueError
+from ottla.config.errors import ConfigValueError
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import NamedTuple
 
-from controller.errors import BadVersion, NodeExists, NoNode, StoreError
-from controller.store.metadata_store import (
+from ottla.controller.errors import BadVersion, NodeExists, NoNode, StoreError
+from ottla.controller.store.metadata_store import (
     Children,
     Create,
     Delete,
@@ -23,8 +23,8 @@ from controller.store.metadata_store import (
     data_and_stat,
     names,
 )
-from controller.znodes.pauses import slices
-from controller.znodes.security import (
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.security import (
     ACL,
     ACL_CHANGE_PREFIX,
     ACL_CHANGES,
@@ -37,7 +37,7 @@ from controller.znodes.security import (
     encode_acls,
     encode_extended_acl_change,
 )
-from controller.znodes.znode_json import MalformedZNode
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

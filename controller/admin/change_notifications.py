@@ -8,12 +8,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from controller.errors import NoNode, SessionExpired, StoreError
-from controller.store.metadata_store import Delete, Get, MetadataStore, WatchedEvent, data_and_stat
-from controller.znodes.layout import sequence_number
-from controller.znodes.pauses import slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.clock import Clock
+from ottla.controller.errors import NoNode, SessionExpired, StoreError
+from ottla.controller.store.metadata_store import Delete, Get, MetadataStore, WatchedEvent, data_and_stat
+from ottla.controller.znodes.layout import sequence_number
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

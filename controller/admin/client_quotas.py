@@ -10,10 +10,10 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from controller.admin.config_admin import ConfigAdmin
-from controller.errors import ControllerError, InvalidAdminRequest
-from controller.znodes.layout import DEFAULT_ENTITY, sanitize
-from controller.znodes.pauses import Pause, no_pause
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.errors import ControllerError, InvalidAdminRequest
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, sanitize
+from ottla.controller.znodes.pauses import Pause, no_pause
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -12,15 +12,15 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from config.broker import BrokerConfig
-from config.broker_keys import key_of
-from config.dynamic import is_password
-from config.errors import ConfigError, TopicConfigError
-from config.passwords import PasswordEncoder, UndecodablePassword
-from config.schema.key import Key
-from config.schema.types import ConfigKind, java_int
-from config.topic import TOPIC_KEYS, validate_topic_overrides
-from controller.errors import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_keys import key_of
+from ottla.config.dynamic import is_password
+from ottla.config.errors import ConfigError, TopicConfigError
+from ottla.config.passwords import PasswordEncoder, UndecodablePassword
+from ottla.config.schema.key import Key
+from ottla.config.schema.types import ConfigKind, java_int
+from ottla.config.topic import TOPIC_KEYS, validate_topic_overrides
+from ottla.controller.errors import (
     BadVersion,
     InvalidAdminRequest,
     InvalidTopicConfig,
@@ -30,7 +30,7 @@ from controller.errors import (
     StoreError,
     UnknownTopicOrPartition,
 )
-from controller.store.metadata_store import (
+from ottla.controller.store.metadata_store import (
     Check,
     Children,
     Create,
@@ -45,8 +45,8 @@ from controller.store.metadata_store import (
     names,
     parent_of,
 )
-from controller.znodes.changes import decode_config, encode_config, encode_config_change
-from controller.znodes.layout import (
+from ottla.controller.znodes.changes import decode_config, encode_config, encode_config_change
+from ottla.controller.znodes.layout import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
     CONTROLLER,
@@ -55,9 +55,9 @@ from controller.znodes.layout import (
     config_type_path,
     topic_path,
 )
-from controller.znodes.pauses import slices
-from controller.znodes.topic_names import validate_topic_name
-from controller.znodes.znode_json import MalformedZNode
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

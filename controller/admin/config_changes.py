@@ -6,13 +6,13 @@ Kafka's ZkConfigManager.
 import logging
 from collections.abc import Callable
 
-from controller.admin.change_notifications import ChangeNotifications
-from controller.errors import NoNode
-from controller.store.metadata_store import Get, MetadataStore, data_and_stat
-from controller.znodes.changes import decode_config, decode_config_change
-from controller.znodes.layout import CONFIG_CHANGES, config_path
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.clock import Clock
+from ottla.controller.admin.change_notifications import ChangeNotifications
+from ottla.controller.errors import NoNode
+from ottla.controller.store.metadata_store import Get, MetadataStore, data_and_stat
+from ottla.controller.znodes.changes import decode_config, decode_config_change
+from ottla.controller.znodes.layout import CONFIG_CHANGES, config_path
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
-from controller.znodes.pauses import Pause
+from ottla.controller.znodes.pauses import Pause
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from controller.admin.metadata_waits import MetadataWaits
-from controller.admin.placement import RandomBelow, assign_replicas
-from controller.admin.topic_admin import MAX_NEW_PARTITIONS, TakeMutations, unlimited
-from controller.errors import (
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.admin.placement import RandomBelow, assign_replicas
+from ottla.controller.admin.topic_admin import MAX_NEW_PARTITIONS, TakeMutations, unlimited
+from ottla.controller.errors import (
     AdminTimeout,
     BadVersion,
     ControllerError,
@@ -19,12 +19,12 @@ from controller.errors import (
     RequestTooLong,
     UnknownTopicOrPartition,
 )
-from controller.store.metadata_store import Get, MetadataStore, Stat, data_and_stat
-from controller.znodes.layout import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
-from controller.znodes.pauses import Pause, no_pause
-from controller.znodes.topic_names import is_valid_topic_name
-from controller.znodes.znode_json import MalformedZNode
-from replication.ports.cluster import MetadataCache
+from ottla.controller.store.metadata_store import Get, MetadataStore, Stat, data_and_stat
+from ottla.controller.znodes.layout import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from ottla.controller.znodes.pauses import Pause, no_pause
+from ottla.controller.znodes.topic_names import is_valid_topic_name
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.replication.ports.cluster import MetadataCache
 
 logger = logging.getLogger(__name__)
 

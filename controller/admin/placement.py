@@ -6,7 +6,7 @@ With racks, the brokers are ordered so that racks alternate, and a partition use
 
 from collections.abc import Callable, Mapping, Sequence
 
-from controller.errors import InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete
+from ottla.controller.errors import InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete
 
 RandomBelow = Callable[[int], int]
 """A random number from 0 (inclusive) to the argument (exclusive)."""

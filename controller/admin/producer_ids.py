@@ -1,9 +1,9 @@
 """Allocates blocks of 1000 producer ids to brokers; /latest_producer_id_block holds the last one allocated."""
 
-from controller.errors import BadVersion, ProducerIdsExhausted
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.changes import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
-from controller.znodes.layout import PRODUCER_ID_BLOCK
+from ottla.controller.errors import BadVersion, ProducerIdsExhausted
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.changes import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
+from ottla.controller.znodes.layout import PRODUCER_ID_BLOCK
 
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1

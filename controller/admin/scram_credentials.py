@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from controller.admin.config_admin import ConfigAdmin
-from controller.errors import NoNode, StoreError
-from controller.store.metadata_store import Create, Get, MetadataStore, data_and_stat
-from controller.znodes.layout import sanitize
-from controller.znodes.pauses import Pause, no_pause
-from controller.znodes.security import SCRAM_SECRET
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.errors import NoNode, StoreError
+from ottla.controller.store.metadata_store import Create, Get, MetadataStore, data_and_stat
+from ottla.controller.znodes.layout import sanitize
+from ottla.controller.znodes.pauses import Pause, no_pause
+from ottla.controller.znodes.security import SCRAM_SECRET
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from controller.errors import BadVersion, InvalidAdminRequest, NoNode, StoreError
-from controller.store.metadata_store import Children, Create, Delete, Get, MetadataStore, Multi, SetData, Write, data_and_stat, names
-from controller.znodes.pauses import slices
-from controller.znodes.security import TOKEN_CHANGE_PREFIX, TOKEN_CHANGES, TOKENS, DelegationToken, decode_token, encode_token
-from controller.znodes.znode_json import MalformedZNode
+from ottla.controller.errors import BadVersion, InvalidAdminRequest, NoNode, StoreError
+from ottla.controller.store.metadata_store import Children, Create, Delete, Get, MetadataStore, Multi, SetData, Write, data_and_stat, names
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.security import TOKEN_CHANGE_PREFIX, TOKEN_CHANGES, TOKENS, DelegationToken, decode_token, encode_token
+from ottla.controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.general import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
-from config.topic import TopicConfig, validate_topic_overrides
-from controller.admin.config_admin import encode_checked
-from controller.admin.metadata_waits import MetadataWaits
-from controller.admin.placement import RandomBelow, assign_replicas
-from controller.errors import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.general import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from ottla.config.topic import TopicConfig, validate_topic_overrides
+from ottla.controller.admin.config_admin import encode_checked
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.admin.placement import RandomBelow, assign_replicas
+from ottla.controller.errors import (
     AdminTimeout,
     ControllerError,
     ControllerMoved,
@@ -37,10 +37,10 @@ from controller.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.registration import RandomBytes
-from controller.store.metadata_store import Children, Create, Exists, MetadataStore, Request, SetData, names
-from controller.znodes.java_order import scala_map_order
-from controller.znodes.layout import (
+from ottla.controller.registration import RandomBytes
+from ottla.controller.store.metadata_store import Children, Create, Exists, MetadataStore, Request, SetData, names
+from ottla.controller.znodes.java_order import scala_map_order
+from ottla.controller.znodes.layout import (
     NO_LEADER,
     TOPICS,
     ReplicaAssignment,
@@ -50,11 +50,11 @@ from controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
-from controller.znodes.pauses import Pause, no_pause
-from controller.znodes.topic_ids import new_topic_id, uses_topic_ids
-from controller.znodes.topic_names import has_collision_chars, is_valid_topic_name, metric_name, validate_topic_name
-from protocol.uuid import ZERO_UUID
-from replication.ports.cluster import MetadataCache
+from ottla.controller.znodes.pauses import Pause, no_pause
+from ottla.controller.znodes.topic_ids import new_topic_id, uses_topic_ids
+from ottla.controller.znodes.topic_names import has_collision_chars, is_valid_topic_name, metric_name, validate_topic_name
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.ports.cluster import MetadataCache
 
 logger = logging.getLogger(__name__)
 

@@ -3,17 +3,17 @@
 import logging
 from collections.abc import Iterable
 
-from controller.errors import BrokerNotAvailable, NoNode, StaleBrokerEpoch
-from controller.events.reassignment import Reassignments
-from controller.state.context import LiveBroker, Replica
-from controller.state.core import ControllerCore
-from controller.state.request_batch import EVERY_BROKER
-from controller.store.metadata_store import Children, Delete, Get, data_and_stat, names
-from controller.znodes.changes import decode_log_dir_event
-from controller.znodes.layout import BROKER_IDS, INT32_MAX, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
-from controller.znodes.pauses import slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.errors import BrokerNotAvailable, NoNode, StaleBrokerEpoch
+from ottla.controller.events.reassignment import Reassignments
+from ottla.controller.state.context import LiveBroker, Replica
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.request_batch import EVERY_BROKER
+from ottla.controller.store.metadata_store import Children, Delete, Get, data_and_stat, names
+from ottla.controller.znodes.changes import decode_log_dir_event
+from ottla.controller.znodes.layout import BROKER_IDS, INT32_MAX, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -2,16 +2,16 @@
 
 import logging
 
-from controller.events.broker_changes import BrokerChanges
-from controller.state.channels import ControlRequest, ControlResponse
-from controller.state.context import Replica
-from controller.state.core import ControllerCore
-from controller.znodes.pauses import slices
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.uuid import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.events.broker_changes import BrokerChanges
+from ottla.controller.state.channels import ControlRequest, ControlResponse
+from ottla.controller.state.context import Replica
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.znodes.pauses import slices
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -6,19 +6,19 @@ Kafka's onControllerFailover. The reads take no more round trips than the depend
 
 import logging
 
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from config.schema.metadata_version import is_at_least
-from controller.errors import NodeExists, NoNode, StoreError
-from controller.events.broker_changes import BrokerChanges
-from controller.events.leader_elections import LeaderElections
-from controller.events.reassignment import Reassignments
-from controller.events.topic_changes import TopicChanges
-from controller.state.context import Replica
-from controller.state.core import ControllerCore
-from controller.state.request_batch import EVERY_BROKER
-from controller.store.metadata_store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
-from controller.znodes.changes import decode_partitions
-from controller.znodes.layout import (
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.errors import NodeExists, NoNode, StoreError
+from ottla.controller.events.broker_changes import BrokerChanges
+from ottla.controller.events.leader_elections import LeaderElections
+from ottla.controller.events.reassignment import Reassignments
+from ottla.controller.events.topic_changes import TopicChanges
+from ottla.controller.state.context import Replica
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.request_batch import EVERY_BROKER
+from ottla.controller.store.metadata_store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
+from ottla.controller.znodes.changes import decode_partitions
+from ottla.controller.znodes.layout import (
     BROKER_IDS,
     DELETE_TOPICS,
     FEATURE,
@@ -29,9 +29,9 @@ from controller.znodes.layout import (
     decode_feature,
     encode_feature,
 )
-from controller.znodes.pauses import slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

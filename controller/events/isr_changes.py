@@ -4,7 +4,7 @@ brokers."""
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from controller.errors import (
+from ottla.controller.errors import (
     BrokerIdNotRegistered,
     ControllerError,
     FencedLeaderEpoch,
@@ -16,14 +16,14 @@ from controller.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.events.reassignment import Reassignments
-from controller.state.context import Leadership
-from controller.state.core import ControllerCore
-from controller.state.request_batch import EVERY_BROKER
-from controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
-from controller.znodes.pauses import slices
-from protocol.uuid import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.events.reassignment import Reassignments
+from ottla.controller.state.context import Leadership
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.request_batch import EVERY_BROKER
+from ottla.controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
+from ottla.controller.znodes.pauses import slices
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class IsrChange(NamedTuple):

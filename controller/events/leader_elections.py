@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from config.keys.replication import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
-from controller.errors import (
+from ottla.config.keys.replication import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
+from ottla.controller.errors import (
     ControllerError,
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -15,13 +15,13 @@ from controller.errors import (
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
 )
-from controller.state.core import ControllerCore
-from controller.store.metadata_store import Delete, Exists, Get, data_and_stat
-from controller.znodes.changes import decode_partitions
-from controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
-from controller.znodes.pauses import slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.store.metadata_store import Delete, Exists, Get, data_and_stat
+from ottla.controller.znodes.changes import decode_partitions
+from ottla.controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

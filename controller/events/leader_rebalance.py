@@ -6,9 +6,9 @@ failover, when leaders are least balanced; the others follow every `leader.imbal
 
 import asyncio
 
-from config.keys.replication import AUTO_LEADER_REBALANCE_ENABLE, LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
-from controller.events.leader_elections import LeaderElections
-from controller.state.core import ControllerCore
+from ottla.config.keys.replication import AUTO_LEADER_REBALANCE_ENABLE, LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
+from ottla.controller.events.leader_elections import LeaderElections
+from ottla.controller.state.core import ControllerCore
 
 FIRST_TURN_SECONDS = 5.0
 

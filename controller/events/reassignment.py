@@ -16,7 +16,7 @@ Called by the controller's events. If partitions move together, each step is one
 import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from controller.errors import (
+from ottla.controller.errors import (
     BadVersion,
     ControllerError,
     InvalidReplicaAssignment,
@@ -25,15 +25,15 @@ from controller.errors import (
     StoreError,
     UnknownTopicOrPartition,
 )
-from controller.events.reassignment_order import ReassignmentOrder
-from controller.state.context import Replica
-from controller.state.core import ControllerCore
-from controller.state.request_batch import EVERY_BROKER
-from controller.store.metadata_store import Exists, Get, SetData, data_and_stat
-from controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
-from controller.znodes.pauses import slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.events.reassignment_order import ReassignmentOrder
+from ottla.controller.state.context import Replica
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.request_batch import EVERY_BROKER
+from ottla.controller.store.metadata_store import Exists, Get, SetData, data_and_stat
+from ottla.controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ request.
 import logging
 from collections.abc import Iterable
 
-from controller.errors import NoNode
-from controller.state.core import ControllerCore
-from controller.store.metadata_store import Delete, Get, SetData, Write, data_and_stat
-from controller.znodes.changes import decode_reassignments, encode_reassignments
-from controller.znodes.layout import REASSIGN_PARTITIONS
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.errors import NoNode
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.store.metadata_store import Delete, Get, SetData, Write, data_and_stat
+from ottla.controller.znodes.changes import decode_reassignments, encode_reassignments
+from ottla.controller.znodes.layout import REASSIGN_PARTITIONS
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

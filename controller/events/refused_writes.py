@@ -8,11 +8,11 @@ and complete reassignments, brokers without metadata. The context holds that sta
 
 import asyncio
 
-from controller.events.broker_changes import BrokerChanges
-from controller.events.reassignment import Reassignments
-from controller.state.core import ControllerCore
-from controller.state.request_batch import EVERY_BROKER
-from controller.znodes.pauses import slices
+from ottla.controller.events.broker_changes import BrokerChanges
+from ottla.controller.events.reassignment import Reassignments
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.request_batch import EVERY_BROKER
+from ottla.controller.znodes.pauses import slices
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0

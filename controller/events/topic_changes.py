@@ -8,13 +8,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from config.keys.general import DELETE_TOPIC_ENABLE
-from controller.errors import BadVersion, NodeExists, NoNode, StoreError
-from controller.events.reassignment import Reassignments
-from controller.registration import RandomBytes
-from controller.state.core import ControllerCore
-from controller.store.metadata_store import Children, Create, Delete, Get, SetData, data_and_stat, names
-from controller.znodes.layout import (
+from ottla.config.keys.general import DELETE_TOPIC_ENABLE
+from ottla.controller.errors import BadVersion, NodeExists, NoNode, StoreError
+from ottla.controller.events.reassignment import Reassignments
+from ottla.controller.registration import RandomBytes
+from ottla.controller.state.core import ControllerCore
+from ottla.controller.store.metadata_store import Children, Create, Delete, Get, SetData, data_and_stat, names
+from ottla.controller.znodes.layout import (
     DELETE_TOPICS,
     TOPICS,
     ReplicaAssignment,
@@ -25,10 +25,10 @@ from controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
-from controller.znodes.pauses import slices
-from controller.znodes.topic_ids import new_topic_id, uses_topic_ids
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.znodes.pauses import slices
+from ottla.controller.znodes.topic_ids import new_topic_id, uses_topic_ids
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,17 @@
 """Declares the channels over which the controller's requests reach brokers, in order for each broker.
 
-`replication.ports.senders` has the queues; `BrokerChannel` is the port to one broker, `InProcessChannel` the channel to
+`ottla.replication.ports.senders` has the queues; `BrokerChannel` is the port to one broker, `InProcessChannel` the channel to
 the broker of this process.
 """
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from controller.state.context import LiveBroker
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from replication.ports.senders import Channel, Senders
+from ottla.controller.state.context import LiveBroker
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.replication.ports.senders import Channel, Senders
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 """In the structure of LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4."""

@@ -7,9 +7,9 @@ is dropped when another controller takes over.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from controller.znodes.layout import BrokerRegistration, PartitionState, ReplicaAssignment
-from protocol.uuid import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.znodes.layout import BrokerRegistration, PartitionState, ReplicaAssignment
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class LiveBroker(NamedTuple):

@@ -4,19 +4,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from config.broker import BrokerConfig
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from config.schema.metadata_version import is_at_least
-from controller.errors import NotController, SessionExpired
-from controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
-from controller.state.context import ControllerContext
-from controller.state.deletion import TopicDeletion
-from controller.state.event_queue import EventQueue
-from controller.state.partition_elections import PartitionElections
-from controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
-from controller.state.request_batch import EVERY_BROKER, RequestBatch
-from controller.store.metadata_store import MetadataStore, Watch, WatchedEvent
-from controller.znodes.pauses import Pause, no_pause
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.errors import NotController, SessionExpired
+from ottla.controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
+from ottla.controller.state.context import ControllerContext
+from ottla.controller.state.deletion import TopicDeletion
+from ottla.controller.state.event_queue import EventQueue
+from ottla.controller.state.partition_elections import PartitionElections
+from ottla.controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
+from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
+from ottla.controller.store.metadata_store import MetadataStore, Watch, WatchedEvent
+from ottla.controller.znodes.pauses import Pause, no_pause
 
 WhileLarge = Callable[[], AbstractContextManager[None]]
 LARGE = 500

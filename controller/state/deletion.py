@@ -14,14 +14,14 @@ replica on a dead broker waits until that broker is back; its live replicas are 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from controller.errors import NoNode, NotEmpty, StoreError
-from controller.state.context import ControllerContext, Replica
-from controller.state.partition_states import PartitionStates
-from controller.state.request_batch import EVERY_BROKER, RequestBatch
-from controller.store.metadata_store import Delete, MetadataStore
-from controller.znodes.layout import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
-from controller.znodes.pauses import Pause, slices
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.errors import NoNode, NotEmpty, StoreError
+from ottla.controller.state.context import ControllerContext, Replica
+from ottla.controller.state.partition_states import PartitionStates
+from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
+from ottla.controller.store.metadata_store import Delete, MetadataStore
+from ottla.controller.znodes.layout import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
+from ottla.controller.znodes.pauses import Pause, slices
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ Kafka's PartitionLeaderElectionAlgorithms. Callers write the state to the store 
 
 from collections.abc import Callable
 
-from controller.znodes.layout import INITIAL_LEADER_EPOCH, NO_LEADER, RECOVERING, PartitionState
+from ottla.controller.znodes.layout import INITIAL_LEADER_EPOCH, NO_LEADER, RECOVERING, PartitionState
 
 Online = Callable[[int], bool]
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from controller.errors import ControllerError, NotController, SessionExpired, StoreError
+from ottla.controller.errors import ControllerError, NotController, SessionExpired, StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ controller's events, which send the batch.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from config.schema.metadata_version import is_at_least
-from config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
-from controller.errors import NoNode
-from controller.state.context import ControllerContext, Replica
-from controller.state.election import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from ottla.controller.errors import NoNode
+from ottla.controller.state.context import ControllerContext, Replica
+from ottla.controller.state.election import (
     elect_for_controlled_shutdown,
     elect_offline,
     elect_preferred,
@@ -22,14 +22,14 @@ from controller.state.election import (
     first_state,
     with_next_epoch,
 )
-from controller.state.partition_states import PartitionStates
-from controller.state.request_batch import EVERY_BROKER, RequestBatch
-from controller.store.metadata_store import Get, MetadataStore, data_and_stat
-from controller.znodes.changes import decode_config
-from controller.znodes.layout import RECOVERED, PartitionState, config_path
-from controller.znodes.pauses import Pause, slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.state.partition_states import PartitionStates
+from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
+from ottla.controller.store.metadata_store import Get, MetadataStore, data_and_stat
+from ottla.controller.znodes.changes import decode_config
+from ottla.controller.znodes.layout import RECOVERED, PartitionState, config_path
+from ottla.controller.znodes.pauses import Pause, slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ Called by the controller's events. After a write the context equals the store.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
-from controller.state.context import ControllerContext, Leadership
-from controller.state.election import without_replica
-from controller.store.metadata_store import Check, Create, Get, MetadataStore, Multi, Request, Result, SetData, Stat, Write, data_and_stat
-from controller.znodes.layout import (
+from ottla.controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
+from ottla.controller.state.context import ControllerContext, Leadership
+from ottla.controller.state.election import without_replica
+from ottla.controller.store.metadata_store import Check, Create, Get, MetadataStore, Multi, Request, Result, SetData, Stat, Write, data_and_stat
+from ottla.controller.znodes.layout import (
     CONTROLLER_EPOCH,
     PartitionState,
     decode_partition_state,
@@ -20,9 +20,9 @@ from controller.znodes.layout import (
     partition_state_path,
     partitions_path,
 )
-from controller.znodes.pauses import Pause, slices
-from controller.znodes.znode_json import MalformedZNode
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.znodes.pauses import Pause, slices
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

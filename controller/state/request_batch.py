@@ -4,7 +4,7 @@ Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr for a partition also ad
 brokers. Each broker receives LeaderAndIsr, UpdateMetadata and StopReplica in this order.
 
 An element that several brokers receive is one object in all of their requests. It is built once, and encoded once
-(`protocol.schema.shared`): the topics and brokers of UpdateMetadata, and the partition states of LeaderAndIsr.
+(`ottla.protocol.schema.shared`): the topics and brokers of UpdateMetadata, and the partition states of LeaderAndIsr.
 """
 
 from collections import defaultdict
@@ -12,25 +12,25 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
-from controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
-from controller.state.context import ControllerContext, Leadership, LiveBroker
-from controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
-from controller.znodes.pauses import PER_SLICE, Pause, no_pause, slices
-from protocol.messages.leader_and_isr import (
+from ottla.controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
+from ottla.controller.state.context import ControllerContext, Leadership, LiveBroker
+from ottla.controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
+from ottla.controller.znodes.pauses import PER_SLICE, Pause, no_pause, slices
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from protocol.messages.update_metadata import (
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 

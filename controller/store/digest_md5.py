@@ -10,7 +10,7 @@ import hmac
 import re
 from typing import Final, NamedTuple
 
-from controller.store.sasl_exchange import LoginFailed
+from ottla.controller.store.sasl_exchange import LoginFailed
 
 DIGEST_URI: Final = "zookeeper/zk-sasl-md5"
 """Service and host of all ZooKeeper servers, whatever their names are."""

@@ -7,10 +7,10 @@ so that a slow disk never stalls a Produce.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from controller.errors import SessionExpired, StoreError
-from controller.store.embedded_worker import EmbeddedWorker
-from controller.store.metadata_store import MetadataStore, Request, Result
-from storage.disk.clock import Clock
+from ottla.controller.errors import SessionExpired, StoreError
+from ottla.controller.store.embedded_worker import EmbeddedWorker
+from ottla.controller.store.metadata_store import MetadataStore, Request, Result
+from ottla.storage.disk.clock import Clock
 
 
 class EmbeddedStore(MetadataStore):

@@ -6,9 +6,9 @@ unchanged as long as its zxids are.
 
 from collections.abc import Callable
 
-from controller.store.metadata_store import EventType, Watch, WatchedEvent
-from controller.store.tree import Node
-from controller.store.watches import Watches
+from ottla.controller.store.metadata_store import EventType, Watch, WatchedEvent
+from ottla.controller.store.tree import Node
+from ottla.controller.store.watches import Watches
 
 Seen = tuple[int, int] | None
 """czxid and mzxid (data) or pzxid (children) of a node; None of a node that does not exist."""

@@ -14,13 +14,13 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from controller.errors import NoNode, SessionExpired, StoreError, StoreUnavailable
-from controller.store.embedded_watches import WatchesOverFile
-from controller.store.metadata_store import Children, Exists, Get, Request, Result, Watch, WatchedEvent
-from controller.store.session_lock import ObservedSession, OwnSessionLock
-from controller.store.sqlite_tree import SqliteTree
-from controller.store.tree import Attempt, apply, delete_ephemerals
-from storage.disk.clock import Clock
+from ottla.controller.errors import NoNode, SessionExpired, StoreError, StoreUnavailable
+from ottla.controller.store.embedded_watches import WatchesOverFile
+from ottla.controller.store.metadata_store import Children, Exists, Get, Request, Result, Watch, WatchedEvent
+from ottla.controller.store.session_lock import ObservedSession, OwnSessionLock
+from ottla.controller.store.sqlite_tree import SqliteTree
+from ottla.controller.store.tree import Attempt, apply, delete_ephemerals
+from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

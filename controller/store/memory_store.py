@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from controller.errors import NoNode, SessionExpired, StoreError
-from controller.store.metadata_store import (
+from ottla.controller.errors import NoNode, SessionExpired, StoreError
+from ottla.controller.store.metadata_store import (
     Children,
     Exists,
     Get,
@@ -22,9 +22,9 @@ from controller.store.metadata_store import (
     name_of,
     parent_of,
 )
-from controller.store.tree import ROOT, Attempt, Node, apply, delete_ephemerals
-from controller.store.watches import Watches
-from storage.disk.clock import Clock
+from ottla.controller.store.tree import ROOT, Attempt, Node, apply, delete_ephemerals
+from ottla.controller.store.watches import Watches
+from ottla.storage.disk.clock import Clock
 
 
 class MemoryEnsemble:

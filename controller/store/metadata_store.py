@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from controller.errors import NoNode, StoreError
+from ottla.controller.errors import NoNode, StoreError
 
 ANY_VERSION = -1
 """For `set` and `delete`: matches any version. Kafka's ZkVersion.MatchAnyVersion."""

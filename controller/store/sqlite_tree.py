@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from controller.errors import StoreUnavailable
-from controller.store.metadata_store import parent_of
-from controller.store.tree import ROOT, Node
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.store.metadata_store import parent_of
+from ottla.controller.store.tree import ROOT, Node
 
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_SECONDS = 10.0

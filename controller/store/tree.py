@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from config.zookeeper_connect import NOT_IN_PATHS
-from controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError
-from controller.store.metadata_store import ANY_VERSION, Check, Create, EventType, Multi, SetData, Stat, WatchedEvent, Write, parent_of
+from ottla.config.zookeeper_connect import NOT_IN_PATHS
+from ottla.controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError
+from ottla.controller.store.metadata_store import ANY_VERSION, Check, Create, EventType, Multi, SetData, Stat, WatchedEvent, Write, parent_of
 
 
 class Node(NamedTuple):

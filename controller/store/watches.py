@@ -1,6 +1,6 @@
 """Keeps the one-shot watches of one store by path, and selects those that an event fires."""
 
-from controller.store.metadata_store import EventType, Watch, WatchedEvent
+from ottla.controller.store.metadata_store import EventType, Watch, WatchedEvent
 
 _DATA_EVENTS = frozenset({EventType.CREATED, EventType.DATA_CHANGED, EventType.DELETED})
 _CHILD_EVENTS = frozenset({EventType.CHILDREN_CHANGED, EventType.DELETED})

@@ -30,8 +30,8 @@ from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.protocol.states import WatchedEvent as KazooEvent
 from kazoo.retry import KazooRetry
 
-from controller.store.metadata_store import EventType
-from controller.store.sasl_exchange import LoginFailed, SaslExchange
+from ottla.controller.store.metadata_store import EventType
+from ottla.controller.store.sasl_exchange import LoginFailed, SaslExchange
 
 logger = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from config.zookeeper_connect import parse_zookeeper_connect
-from controller.errors import NoAuth, RequestTooLong, SessionExpired, StoreError, StoreUnavailable
-from controller.store.metadata_store import (
+from ottla.config.zookeeper_connect import parse_zookeeper_connect
+from ottla.controller.errors import NoAuth, RequestTooLong, SessionExpired, StoreError, StoreUnavailable
+from ottla.controller.store.metadata_store import (
     Children,
     EventType,
     Exists,
@@ -39,10 +39,10 @@ from controller.store.metadata_store import (
     SetData,
     WatchedEvent,
 )
-from controller.store.sasl_exchange import SaslExchange
-from controller.store.watches import Watches
-from controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, is_session_end
-from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches, too_long
+from ottla.controller.store.sasl_exchange import SaslExchange
+from ottla.controller.store.watches import Watches
+from ottla.controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, is_session_end
+from ottla.controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches, too_long
 
 logger = logging.getLogger(__name__)
 

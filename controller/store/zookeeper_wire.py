@@ -23,7 +23,7 @@ from kazoo.exceptions import (
 from kazoo.protocol import serialization as wire
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from controller.errors import (
+from ottla.controller.errors import (
     SAME_IDENTITY,
     BadArguments,
     BadVersion,
@@ -36,9 +36,9 @@ from controller.errors import (
     StoreError,
     StoreUnavailable,
 )
-from controller.store.metadata_store import Check, Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Stat, Write
-from controller.store.tree import check_path
-from controller.znodes.security import SCRAM_SECRET
+from ottla.controller.store.metadata_store import Check, Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Stat, Write
+from ottla.controller.store.tree import check_path
+from ottla.controller.znodes.security import SCRAM_SECRET
 
 SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens", SCRAM_SECRET)
 """Paths with secrets: if ACLs are set, other clients may not even read them."""

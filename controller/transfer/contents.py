@@ -7,9 +7,9 @@ again, and other programs may share the root of a ZooKeeper.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from controller.errors import NoNode, StoreError
-from controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, data_and_stat, name_of, names, parent_of
-from controller.znodes.layout import (
+from ottla.controller.errors import NoNode, StoreError
+from ottla.controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, data_and_stat, name_of, names, parent_of
+from ottla.controller.znodes.layout import (
     BROKER_IDS,
     BROKER_SEQUENCE_ID,
     CLUSTER_ID,
@@ -18,7 +18,7 @@ from controller.znodes.layout import (
     LOG_DIR_EVENT_NOTIFICATION,
     decode_cluster_id,
 )
-from controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, SCRAM_SECRET, TOKEN_CHANGES
+from ottla.controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, SCRAM_SECRET, TOKEN_CHANGES
 
 MARKER = "/ottla_transfer"
 """A node of the target: it exists from the first write of a transfer to the last one."""

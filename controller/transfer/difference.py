@@ -7,9 +7,9 @@ the target. Leader epochs and partition states are copied as they are. Counters 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from controller.store.metadata_store import Create, Delete, Multi, SetData, Write
-from controller.transfer.contents import SEQUENTIAL_PARENTS, Contents
-from controller.znodes.layout import (
+from ottla.controller.store.metadata_store import Create, Delete, Multi, SetData, Write
+from ottla.controller.transfer.contents import SEQUENTIAL_PARENTS, Contents
+from ottla.controller.znodes.layout import (
     BROKER_SEQUENCE_ID,
     CLUSTER_ID,
     CONTROLLER_EPOCH,

@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple
 
-from controller.errors import BadVersion, NodeExists, NoNode, NotEmpty, StoreError
-from controller.store.metadata_store import ANY_VERSION, Create, Delete, MetadataStore, Multi, Write
-from controller.transfer.contents import MARKER, Contents, State, read_contents, read_state
-from controller.transfer.difference import Difference, difference, transactions
-from controller.znodes.layout import CLUSTER_ID
-from controller.znodes.znode_json import decode_object, encode_json
+from ottla.controller.errors import BadVersion, NodeExists, NoNode, NotEmpty, StoreError
+from ottla.controller.store.metadata_store import ANY_VERSION, Create, Delete, MetadataStore, Multi, Write
+from ottla.controller.transfer.contents import MARKER, Contents, State, read_contents, read_state
+from ottla.controller.transfer.difference import Difference, difference, transactions
+from ottla.controller.znodes.layout import CLUSTER_ID
+from ottla.controller.znodes.znode_json import decode_object, encode_json
 
 _TRANSACTIONS_AT_ONCE = 8
 _MOST_ROUNDS = 5

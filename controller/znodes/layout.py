@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
-from controller.znodes.java_order import scala_map_order
-from controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
-from protocol.schema.wire import MAX_STRING_BYTES
-from protocol.uuid import from_text, to_text
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.znodes.java_order import scala_map_order
+from ottla.controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
+from ottla.protocol.uuid import from_text, to_text
+from ottla.storage.disk.topic_partition import TopicPartition
 
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE_ID = "/brokers/seqid"

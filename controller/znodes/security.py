@@ -7,7 +7,7 @@ are announced in two more trees; the older one names literal resources as bare t
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
+from ottla.controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
 
 ACL = "/kafka-acl"
 PREFIXED_ACL = "/kafka-acl-extended/prefixed"

@@ -3,10 +3,10 @@ option."""
 
 from collections.abc import Callable
 
-from config.broker import BrokerConfig
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from config.schema.metadata_version import is_at_least
-from protocol.uuid import ZERO_UUID, to_text
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.protocol.uuid import ZERO_UUID, to_text
 
 _RESERVED = frozenset({ZERO_UUID, (1).to_bytes(16, "big")})
 

@@ -2,7 +2,7 @@
 
 import re
 
-from controller.errors import InvalidTopicName
+from ottla.controller.errors import InvalidTopicName
 
 MAX_NAME_LENGTH = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})

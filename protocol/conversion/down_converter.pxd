@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.conversion cimport message_fields
-from protocol.conversion.message_fields cimport Tables
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.protocol.conversion cimport message_fields
+from ottla.protocol.conversion.message_fields cimport Tables
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t MAX_DECOMPRESSED_BYTES, MIN_RECORD_BYTES, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 

@@ -7,17 +7,17 @@ and are left out.
 
 from __future__ import annotations
 
-from protocol.conversion import message_fields
-from protocol.conversion.limits import (
+from ottla.protocol.conversion import message_fields
+from ottla.protocol.conversion.limits import (
     MAX_DECOMPRESSED_BYTES,
     MESSAGE_OVERHEAD_BYTES,
     MIN_RECORD_BYTES,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
 )
-from protocol.cursors import fields
-from protocol.records.batch import BatchHeader
-from protocol.records.errors import DecompressionTooLarge, InvalidRecord, MalformedMessage
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, MalformedMessage
 
 
 class DownConverter:

@@ -5,7 +5,7 @@ Not compiled: compiled modules take these numbers as constants in C.
 
 from typing import Final
 
-from protocol.records import batch, compression
+from ottla.protocol.records import batch, compression
 
 CODEC_MASK: Final = batch.CODEC_MASK
 CURRENT_MAGIC: Final = batch.CURRENT_MAGIC

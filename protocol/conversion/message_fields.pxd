@@ -1,7 +1,7 @@
 # Declares the functions of message_fields.py in C for compiled callers. Every access is checked against the length of the buffer.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-from protocol.cursors.fields cimport View, check, place, set32, set64
+from ottla.protocol.cursors.fields cimport View, check, place, set32, set64
 
 cdef extern from "<endian.h>" nogil:
     uint64_t le64toh(uint64_t)

@@ -1,6 +1,6 @@
 """Reads records and writes messages and records, one call for each, and computes the checksum of messages.
 
-`message_fields.pxd` has the same functions in C for compiled callers, as `protocol.cursors.fields` has. Called by the converters and by
+`message_fields.pxd` has the same functions in C for compiled callers, as `ottla.protocol.cursors.fields` has. Called by the converters and by
 the reader of messages.
 
 A message of format 0 or 1 has a CRC-32 of its own. For 126 bytes `zlib.crc32` takes 180 ns: 111 for the checksum, since zlib is made for
@@ -15,9 +15,9 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from protocol.conversion.limits import MESSAGE_OVERHEAD_BYTES
-from protocol.cursors import fields
-from protocol.cursors.fields import Data
+from ottla.protocol.conversion.limits import MESSAGE_OVERHEAD_BYTES
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.fields import Data
 
 _POLYNOMIAL: Final = 0xEDB88320
 _SLICES: Final = 16

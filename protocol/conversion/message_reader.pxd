@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.conversion cimport message_fields
-from protocol.conversion.message_fields cimport Tables
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.protocol.conversion cimport message_fields
+from ottla.protocol.conversion.message_fields cimport Tables
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t CODEC_MASK, CURRENT_MAGIC, LAST_CODEC, LOG_OVERHEAD, MESSAGE_HEADER_BYTES, MIN_MESSAGE_BYTES, NO_TIMESTAMP, TIMESTAMP_BYTES
 cdef int64_t UP_TO_MAGIC_BYTES

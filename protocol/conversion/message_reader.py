@@ -9,8 +9,8 @@ them; of a batch only position, offset and magic are read.
 
 from __future__ import annotations
 
-from protocol.conversion import message_fields
-from protocol.conversion.limits import (
+from ottla.protocol.conversion import message_fields
+from ottla.protocol.conversion.limits import (
     CODEC_MASK,
     CURRENT_MAGIC,
     LAST_CODEC,
@@ -21,8 +21,8 @@ from protocol.conversion.limits import (
     TIMESTAMP_BYTES,
     UP_TO_MAGIC_BYTES,
 )
-from protocol.cursors import fields
-from protocol.records.errors import CorruptRecord, InvalidMagic, MalformedMessage, MessageTooLarge, UnknownCompressionCodec
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.errors import CorruptRecord, InvalidMagic, MalformedMessage, MessageTooLarge, UnknownCompressionCodec
 
 
 class MessageReader:

@@ -4,7 +4,7 @@ Produce validation, the readers of old logs, and the answers to old consumers ca
 is called between two slices of the work, and lets the event loop run. The rules are those of Apache Kafka's LogValidator,
 AbstractLegacyRecordBatch and RecordsUtil.
 
-Any bytes give a result or one of `protocol.records.errors`. The limit of decompression bounds the memory: records are not larger than the
+Any bytes give a result or one of `ottla.protocol.records.errors`. The limit of decompression bounds the memory: records are not larger than the
 messages, messages have at most `MAX_DECOMPRESSED_BYTES`.
 """
 
@@ -15,8 +15,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from protocol.conversion.down_converter import DownConverter
-from protocol.conversion.limits import (
+from ottla.protocol.conversion.down_converter import DownConverter
+from ottla.protocol.conversion.limits import (
     CODEC_MASK,
     CURRENT_MAGIC,
     FROM_MESSAGE,
@@ -26,10 +26,10 @@ from protocol.conversion.limits import (
     RECORDS_PER_SLICE,
     TIMESTAMP_TYPE_MASK,
 )
-from protocol.conversion.message_reader import MessageReader
-from protocol.conversion.up_converter import UpConverter
-from protocol.conversion.wrapped_data import compress_messages, decompress_messages
-from protocol.records.batch import (
+from ottla.protocol.conversion.message_reader import MessageReader
+from ottla.protocol.conversion.up_converter import UpConverter
+from ottla.protocol.conversion.wrapped_data import compress_messages, decompress_messages
+from ottla.protocol.records.batch import (
     CONTROL_MASK,
     HEADER_SIZE,
     MAGIC_OFFSET,
@@ -42,10 +42,10 @@ from protocol.records.batch import (
     next_batch_size,
     parse_header,
 )
-from protocol.records.builder import frame_batch
-from protocol.records.compression import CompressionCodec, compress
-from protocol.records.errors import InvalidRecord, MalformedMessage
-from protocol.records.reader import record_data
+from ottla.protocol.records.builder import frame_batch
+from ottla.protocol.records.compression import CompressionCodec, compress
+from ottla.protocol.records.errors import InvalidRecord, MalformedMessage
+from ottla.protocol.records.reader import record_data
 
 _SIZE: Final = Struct(">i")
 _TIMESTAMP: Final = Struct(">q")

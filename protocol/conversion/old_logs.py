@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.conversion.limits import CODEC_MASK, MAX_DECOMPRESSED_BYTES, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
-from protocol.conversion.message_reader import MessageReader
-from protocol.conversion.message_sets import as_batch, unwrap
-from protocol.records.batch import BatchHeader, Buffer, parse_header
-from protocol.records.reader import (
+from ottla.protocol.conversion.limits import CODEC_MASK, MAX_DECOMPRESSED_BYTES, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
+from ottla.protocol.conversion.message_reader import MessageReader
+from ottla.protocol.conversion.message_sets import as_batch, unwrap
+from ottla.protocol.records.batch import BatchHeader, Buffer, parse_header
+from ottla.protocol.records.reader import (
     ANY_OFFSET,
     MOST_HEADERS,
     HeaderReader,

@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.conversion cimport message_fields
-from protocol.conversion.message_reader cimport MessageReader
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.protocol.conversion cimport message_fields
+from ottla.protocol.conversion.message_reader cimport MessageReader
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t CODEC_MASK, FROM_MESSAGE, MAX_INT32, NO_TIMESTAMP
 

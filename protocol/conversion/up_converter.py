@@ -8,11 +8,11 @@ Invariant: a record is never longer than the message that it came from, so the r
 
 from __future__ import annotations
 
-from protocol.conversion import message_fields
-from protocol.conversion.limits import CODEC_MASK, FROM_MESSAGE, MAX_INT32, NO_TIMESTAMP
-from protocol.conversion.message_reader import MessageReader
-from protocol.cursors import fields
-from protocol.records.errors import InvalidRecord
+from ottla.protocol.conversion import message_fields
+from ottla.protocol.conversion.limits import CODEC_MASK, FROM_MESSAGE, MAX_INT32, NO_TIMESTAMP
+from ottla.protocol.conversion.message_reader import MessageReader
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.errors import InvalidRecord
 
 
 class UpConverter:

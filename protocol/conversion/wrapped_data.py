@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.records.batch import Buffer
-from protocol.records.compression import CompressionCodec, compress, decompress
+from ottla.protocol.records.batch import Buffer
+from ottla.protocol.records.compression import CompressionCodec, compress, decompress
 
 _LZ4_DESCRIPTOR_AT: Final = 4  # behind the magic number of a frame
 _LZ4_CONTENT_SIZE: Final = 0x08

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.request_reader cimport RequestReader
-from protocol.cursors.response_writer cimport ResponseWriter
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.request_reader cimport RequestReader
+from ottla.protocol.cursors.response_writer cimport ResponseWriter
 
 cdef int64_t END, FORGOTTEN, PARTITION
 cdef int64_t FIRST_WITH_MAX_BYTES, FIRST_WITH_ISOLATION_LEVEL, FIRST_WITH_LOG_START_OFFSET, FIRST_WITH_SESSION, FIRST_WITH_LEADER_EPOCH

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from protocol.cursors import fields
-from protocol.cursors.fetch_versions import (
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.fetch_versions import (
     FIRST_FLEXIBLE,
     FIRST_WITH_DIRECTORY_ID,
     FIRST_WITH_ISOLATION_LEVEL,
@@ -24,11 +24,11 @@ from protocol.cursors.fetch_versions import (
     UNLIMITED,
     UUID_BYTES,
 )
-from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
-from protocol.cursors.request_reader import RequestReader
-from protocol.cursors.response_writer import NodeEndpoints, Piece, ResponseWriter, Sized, node_endpoints_field
-from protocol.schema.wire import InvalidTaggedField, UnsupportedField, tagged_fields
-from protocol.uuid import ZERO_UUID
+from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
+from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.response_writer import NodeEndpoints, Piece, ResponseWriter, Sized, node_endpoints_field
+from ottla.protocol.schema.wire import InvalidTaggedField, UnsupportedField, tagged_fields
+from ottla.protocol.uuid import ZERO_UUID
 
 _diverging_epoch = Struct(">iqx").pack
 _current_leader = Struct(">iix").pack

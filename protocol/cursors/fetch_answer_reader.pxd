@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.request_reader cimport RequestReader
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.request_reader cimport RequestReader
 
 cdef int64_t FIRST_FLEXIBLE, FIRST_WITH_ISOLATION_LEVEL, FIRST_WITH_LOG_START_OFFSET, FIRST_WITH_RACK, FIRST_WITH_SESSION
 cdef int64_t FIRST_WITH_TOPIC_IDS, NO_EPOCH, NO_OFFSET, NO_REPLICA, PARTITION, UUID_BYTES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.cursors import fields
-from protocol.cursors.fetch_versions import (
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.fetch_versions import (
     FIRST_FLEXIBLE,
     FIRST_WITH_ISOLATION_LEVEL,
     FIRST_WITH_LOG_START_OFFSET,
@@ -15,9 +15,9 @@ from protocol.cursors.fetch_versions import (
     NO_REPLICA,
     UUID_BYTES,
 )
-from protocol.cursors.kinds import PARTITION
-from protocol.cursors.request_reader import RequestReader
-from protocol.schema.wire import InvalidLength, InvalidTaggedField
+from ottla.protocol.cursors.kinds import PARTITION
+from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.schema.wire import InvalidLength, InvalidTaggedField
 
 
 class FetchAnswerReader(RequestReader):

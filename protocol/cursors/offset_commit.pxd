@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.request_reader cimport RequestReader
-from protocol.cursors.response_writer cimport ResponseWriter
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.request_reader cimport RequestReader
+from ottla.protocol.cursors.response_writer cimport ResponseWriter
 
 cdef int64_t PARTITION
 cdef int64_t FIRST_WITH_MEMBER, FIRST_WITH_RETENTION, FIRST_WITH_THROTTLE_TIME, FIRST_WITHOUT_RETENTION, FIRST_WITH_LEADER_EPOCH

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocol.cursors import fields
-from protocol.cursors.kinds import PARTITION
-from protocol.cursors.request_reader import RequestReader
-from protocol.cursors.response_writer import ResponseWriter
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.kinds import PARTITION
+from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.response_writer import ResponseWriter
 
 FIRST_WITH_MEMBER = 1
 FIRST_WITH_RETENTION = 2

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.request_reader cimport RequestReader
-from protocol.cursors.response_writer cimport ResponseWriter
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.request_reader cimport RequestReader
+from ottla.protocol.cursors.response_writer cimport ResponseWriter
 
 cdef int64_t NO_RECORDS, NOTHING, PARTITION
 cdef int64_t FIRST_FLEXIBLE, FIRST_WITH_TRANSACTIONAL_ID, FIRST_WITH_CURRENT_LEADER

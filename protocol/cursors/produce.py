@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from protocol.cursors import fields
-from protocol.cursors.kinds import NO_RECORDS, NOTHING, PARTITION
-from protocol.cursors.request_reader import RequestReader
-from protocol.cursors.response_writer import NodeEndpoints, ResponseWriter, count_of, node_endpoints_field, string
-from protocol.schema.wire import Truncated, UnsupportedField, tagged_fields
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.kinds import NO_RECORDS, NOTHING, PARTITION
+from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.response_writer import NodeEndpoints, ResponseWriter, count_of, node_endpoints_field, string
+from ottla.protocol.schema.wire import Truncated, UnsupportedField, tagged_fields
 
 FIRST_FLEXIBLE = 9
 FIRST_WITH_TRANSACTIONAL_ID = 3

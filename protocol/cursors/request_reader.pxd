@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t END, FORGOTTEN, NOTHING, PARTITION, MAX_ELEMENTS
 

@@ -1,16 +1,16 @@
 """Walks the topics and partitions of a request, one element at a time, at their place in the frame.
 
 No object is created for a partition: the attributes of the reader describe the current one. `verify` first walks the whole request, so that
-a request with a malformed end has no effect, and then begins again. The codec generated from `protocol.messages` is the authority: tests
+a request with a malformed end has no effect, and then begins again. The codec generated from `ottla.protocol.messages` is the authority: tests
 check that both accept the same bytes and read the same values.
 """
 
 from __future__ import annotations
 
-from protocol.cursors import fields
-from protocol.cursors.fields import FieldError
-from protocol.cursors.kinds import END, NOTHING, PARTITION
-from protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, too_many
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.fields import FieldError
+from ottla.protocol.cursors.kinds import END, NOTHING, PARTITION
+from ottla.protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, too_many
 
 
 class RequestReader:

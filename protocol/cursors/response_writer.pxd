@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
+from ottla.protocol.cursors cimport fields
 
 cdef int64_t _ROOM_BYTES
 

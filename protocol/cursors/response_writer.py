@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Protocol
 
-from protocol.cursors import fields
-from protocol.schema.wire import tagged_fields, uvarint
+from ottla.protocol.cursors import fields
+from ottla.protocol.schema.wire import tagged_fields, uvarint
 
 
 class Sized(Protocol):

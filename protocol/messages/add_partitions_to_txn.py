@@ -4,8 +4,8 @@ Clients use versions up to 3, for one transaction. Later versions are for broker
 the partitions belong to them (KIP-890). Version 2 may answer PRODUCER_FENCED (KIP-588), version 5 TRANSACTION_ABORTABLE.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -1,7 +1,7 @@
 """Declares AllocateProducerIds (api 67, KIP-730): a broker takes a block of producer ids from the controller."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Int16, Int32, Int64, Message, field, request, response
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Int16, Int32, Int64, Message, field, request, response
 
 
 @request(ApiKey.ALLOCATE_PRODUCER_IDS)

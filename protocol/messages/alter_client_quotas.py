@@ -1,7 +1,7 @@
 """Declares AlterClientQuotas (api 49, KIP-546): a client sets or removes quotas of entities."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Float64,

@@ -3,8 +3,8 @@
 IncrementalAlterConfigs supersedes it.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int8,

@@ -5,8 +5,8 @@
 - 3 gives each ISR member with its broker epoch (KIP-903).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -1,7 +1,7 @@
 """Declares AlterPartitionReassignments (api 45, KIP-455): a client moves replicas to other brokers; null replicas cancel a move."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -1,7 +1,7 @@
 """Declares AlterReplicaLogDirs (api 34): a client moves replicas between the log directories of one broker (KIP-113)."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @struct

@@ -3,8 +3,8 @@
 The client salts and hashes the password; the broker stores the result.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bytes,
     Int8,

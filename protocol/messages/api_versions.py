@@ -6,8 +6,8 @@ A request in an unknown version is answered in version 0. The response's header 
 - 4 allows a feature's minimum to be 0.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.API_VERSIONS)

@@ -1,7 +1,7 @@
 """Declares ConsumerGroupDescribe (api 69, KIP-848): a broker describes groups of the new protocol, their members and assignments."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -4,8 +4,8 @@ The answer contains the member's assignment. Null and -1 mean "unchanged". Membe
 that will return.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

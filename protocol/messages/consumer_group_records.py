@@ -4,7 +4,7 @@ The version of a key gives its kind: 3 the group, 4 the topics of the group, 5 a
 the target assignment, 8 a member's current assignment.
 """
 
-from protocol.schema.message import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
+from ottla.protocol.schema.message import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
 
 
 @data(versions=(8, 8), flexible=None)

@@ -8,7 +8,7 @@ int16.
 - 3 adds the rack (KIP-881).
 """
 
-from protocol.schema.message import Array, Int32, Message, NullableBytes, NullableString, String, Struct, data, field, since, struct
+from ottla.protocol.schema.message import Array, Int32, Message, NullableBytes, NullableString, String, Struct, data, field, since, struct
 
 
 @struct

@@ -4,8 +4,8 @@ The answer lists the partitions that could not be moved. Version 0 is the only r
 broker epoch, which fences (KIP-380).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.CONTROLLED_SHUTDOWN)

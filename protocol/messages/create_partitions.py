@@ -1,7 +1,7 @@
 """Declares CreatePartitions (api 37): a client adds partitions to topics (KIP-195). Version 3 may be throttled (KIP-599)."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -1,7 +1,7 @@
 """Declares DeleteGroups (api 42, KIP-229): a client deletes groups without members, and their offsets."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.DELETE_GROUPS)

@@ -1,7 +1,7 @@
 """Declares DeleteRecords (api 21): a client moves the log start offset forward (KIP-107); -1 is the high watermark."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @struct

@@ -5,8 +5,8 @@
 - 6 deletes by name or by id (KIP-516).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -3,8 +3,8 @@
 Version 1 has prefixed patterns (KIP-290), version 3 user resources (KIP-373).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -3,8 +3,8 @@
 Version 1 adds sources and synonyms (KIP-226), version 3 types and documentation (KIP-569).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int8,

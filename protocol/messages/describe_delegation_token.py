@@ -3,8 +3,8 @@
 Version 3 returns the principal that requested each token (KIP-373).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bytes,
     Int16,

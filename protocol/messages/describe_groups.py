@@ -3,8 +3,8 @@
 Version 3 can answer authorized operations (KIP-430), version 4 the names of static members (KIP-345).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Bytes,

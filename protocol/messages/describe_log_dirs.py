@@ -3,8 +3,8 @@
 Version 3 has an error code for the whole answer, version 4 total and usable bytes (KIP-827).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -3,8 +3,8 @@
 Clients use it only with KRaft; a broker in ZooKeeper mode does not list it in ApiVersions.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -1,7 +1,7 @@
 """Declares DescribeTransactions (api 65, KIP-664): a transaction coordinator describes transactional ids."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.DESCRIBE_TRANSACTIONS)

@@ -1,7 +1,7 @@
 """Declares DescribeUserScramCredentials (api 50, KIP-554): a broker gives mechanisms and iterations of users, never their secrets."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -3,8 +3,8 @@
 Null partitions stand for all.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int8,
     Int16,

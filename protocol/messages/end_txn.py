@@ -3,8 +3,8 @@
 Version 2 may answer PRODUCER_FENCED (KIP-588), version 4 TRANSACTION_ABORTABLE (KIP-890).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Bool, Int16, Int32, Int64, Message, String, field, request, response
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Bool, Int16, Int32, Int64, Message, String, field, request, response
 
 
 @request(ApiKey.END_TXN)

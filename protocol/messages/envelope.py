@@ -3,8 +3,8 @@
 A broker in ZooKeeper mode advertises the API, and closes a connection that uses it.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Bytes, Int16, Message, NullableBytes, field, request, response
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Bytes, Int16, Message, NullableBytes, field, request, response
 
 
 @request(ApiKey.ENVELOPE)

@@ -1,7 +1,7 @@
 """Declares ExpireDelegationToken (api 40, KIP-48): a client brings forward the expiry of a token; a negative period ends it now."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response
 
 
 @request(ApiKey.EXPIRE_DELEGATION_TOKEN)

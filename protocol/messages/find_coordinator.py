@@ -5,8 +5,8 @@
 - 6 knows share groups (KIP-932).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int8,
     Int16,

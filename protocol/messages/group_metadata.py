@@ -8,7 +8,7 @@ Keys and values are preceded by their version as an int16. A null value is a tom
 - 4 is flexible.
 """
 
-from protocol.schema.message import Array, Bytes, Int32, Int64, Message, NullableString, String, Struct, data, field, since, struct
+from ottla.protocol.schema.message import Array, Bytes, Int32, Int64, Message, NullableString, String, Struct, data, field, since, struct
 
 
 @data(versions=(2, 2), flexible=None)

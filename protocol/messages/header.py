@@ -1,11 +1,11 @@
-"""Declares the headers of requests and responses. `protocol.schema.registry` has the header version of each message.
+"""Declares the headers of requests and responses. `ottla.protocol.schema.registry` has the header version of each message.
 
 Request header 0 has no client id; only ControlledShutdown 0 uses it. 1 has a client id, 2 also tagged fields (KIP-482). The client id
 keeps its old encoding in 2, so that a broker can read it before it knows whether it supports the version. Response header 0 is the
 correlation id, 1 adds tagged fields.
 """
 
-from protocol.schema.message import Int16, Int32, Message, NullableString, field, header, since
+from ottla.protocol.schema.message import Int16, Int32, Message, NullableString, field, header, since
 
 
 @header(versions=(0, 2), flexible=2)

@@ -3,8 +3,8 @@
 Version 3 names static members (KIP-345).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Int16, Int32, Message, NullableString, String, field, request, response, since
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Int16, Int32, Message, NullableString, String, field, request, response, since
 
 
 @request(ApiKey.HEARTBEAT)

@@ -1,7 +1,7 @@
 """Declares IncrementalAlterConfigs (api 44, KIP-339): a client sets or deletes single values, or appends to or subtracts from them."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int8,

@@ -5,8 +5,8 @@
 - 5 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Int16, Int32, Int64, Message, NullableString, field, request, response, since
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Int16, Int32, Int64, Message, NullableString, field, request, response, since
 
 
 @request(ApiKey.INIT_PRODUCER_ID)

@@ -8,8 +8,8 @@
 - 9 can make a static leader skip the assignment (KIP-814).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Bytes,

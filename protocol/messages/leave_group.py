@@ -3,8 +3,8 @@
 Version 3 can name static members (KIP-345), version 5 gives the reason (KIP-800).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -3,8 +3,8 @@
 Version 4 filters by state and answers the state (KIP-518), version 5 does the same with the type (KIP-848).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, since, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.LIST_GROUPS)

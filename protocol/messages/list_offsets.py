@@ -8,8 +8,8 @@ tiered offset. Version 0 answers a list of segment starts; later versions answer
 - 7 allows -3 (KIP-734), 8 allows -4 (KIP-405), 9 allows -5 (KIP-1005).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -1,7 +1,7 @@
 """Declares ListPartitionReassignments (api 46, KIP-455): a broker lists the reassignments in progress."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -3,8 +3,8 @@
 Version 1 can ask for those older than a duration (KIP-994).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.LIST_TRANSACTIONS)

@@ -11,8 +11,8 @@ A request for all topics has an empty array in version 0, and null from version 
 - 10 adds topic ids, 12 asks by topic id (KIP-516).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -8,8 +8,8 @@
 - 9 serves members of the new protocol, whose epoch takes the place of the generation (KIP-848).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -8,7 +8,7 @@ a retention time.
 - 4 is flexible.
 """
 
-from protocol.schema.message import Int32, Int64, Message, String, between, data, field, since
+from ottla.protocol.schema.message import Int32, Int64, Message, String, between, data, field, since
 
 
 @data(versions=(0, 1), flexible=None)

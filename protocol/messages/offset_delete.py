@@ -1,7 +1,7 @@
 """Declares OffsetDelete (api 47, KIP-496): a client deletes a group's offsets of topics to which no member subscribes."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @struct

@@ -7,8 +7,8 @@ Followers and consumers use it to find the offset at which two logs diverge (KIP
 - 3 has the replica id of the sender: -1 for a consumer, -2 for a debugging consumer (KIP-392).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @struct

@@ -10,8 +10,8 @@ Versions up to 2 allow message sets of the old formats. Versions 1, 2, 4 and 6 o
 - 11 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

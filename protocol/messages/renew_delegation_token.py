@@ -1,7 +1,7 @@
 """Declares RenewDelegationToken (api 39, KIP-48): a client moves the expiry of a token, which is found by its HMAC."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response
 
 
 @request(ApiKey.RENEW_DELEGATION_TOKEN)

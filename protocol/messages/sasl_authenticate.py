@@ -3,8 +3,8 @@
 Version 1 answers the lifetime of the session (KIP-368).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Bytes, Int16, Int64, Message, NullableString, field, request, response, since
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Bytes, Int16, Int64, Message, NullableString, field, request, response, since
 
 
 @request(ApiKey.SASL_AUTHENTICATE)

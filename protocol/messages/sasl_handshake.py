@@ -4,8 +4,8 @@ After version 0 the tokens follow without headers; after version 1 they are sent
 version, because old clients cannot cope with another version.
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Int16, Message, String, field, request, response
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Int16, Message, String, field, request, response
 
 
 @request(ApiKey.SASL_HANDSHAKE)

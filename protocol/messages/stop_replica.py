@@ -6,8 +6,8 @@
 - 4 marks requests of a KRaft controller (KIP-866).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int16,

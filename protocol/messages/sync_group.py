@@ -3,8 +3,8 @@
 Version 3 names static members (KIP-345). Version 5 has protocol type and name, which must be those of the group (KIP-559).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bytes,
     Int16,

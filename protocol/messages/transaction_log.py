@@ -3,7 +3,7 @@
 Both are preceded by their version as an int16. Version 1 of the value is flexible. Apache Kafka 3.9 in ZooKeeper mode writes 0.
 """
 
-from protocol.schema.message import Array, Int8, Int16, Int32, Int64, Message, NullableArray, String, Struct, data, field, struct
+from ottla.protocol.schema.message import Array, Int8, Int16, Int32, Int64, Message, NullableArray, String, Struct, data, field, struct
 
 
 @data(versions=(0, 0), flexible=None)

@@ -5,8 +5,8 @@
 - 4 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Int16,
     Int32,

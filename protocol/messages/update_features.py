@@ -3,8 +3,8 @@
 Version 1 can validate without changing anything, and has the kind of downgrade that is allowed (KIP-778).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int8,

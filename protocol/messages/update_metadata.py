@@ -9,8 +9,8 @@
 - 8 marks requests of a KRaft controller, and full lists (KIP-866).
 """
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import (
     Array,
     Bool,
     Int8,

@@ -1,7 +1,7 @@
 """Declares WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of ended transactions (KIP-98)."""
 
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @struct

@@ -4,7 +4,7 @@ Logs from before 2017 have messages of formats 0 and 1 instead of batches. A mes
 leader epoch and producer, and with the offset of the last record in it as the only offset. `is_message` distinguishes both.
 
 Called by storage on every append, read and recovery, by the fetchers and by the internal topics. The body of a batch is opaque here;
-`protocol.records.reader` and `protocol.records.builder` read and write the records inside.
+`ottla.protocol.records.reader` and `ottla.protocol.records.builder` read and write the records inside.
 
 Nothing is read beyond the given end. The checksum does not cover the fields before it (base offset, length, leader epoch, magic). So a
 broker may write offset and epoch in place without touching anything else.
@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from protocol.records.checksum import crc32c
-from protocol.records.errors import CorruptRecord, InvalidMagic, UnknownCompressionCodec
+from ottla.protocol.records.checksum import crc32c
+from ottla.protocol.records.errors import CorruptRecord, InvalidMagic, UnknownCompressionCodec
 
 Buffer = bytes | bytearray | memoryview
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
     CONTROL_MASK,
     CRC_OFFSET,
@@ -29,10 +29,10 @@ from protocol.records.batch import (
     Buffer,
     TimestampType,
 )
-from protocol.records.checksum import crc32c
-from protocol.records.compression import CompressionCodec, compress
-from protocol.records.errors import InvalidRecord
-from protocol.records.reader import Header, Record, RecordOutline, iter_keys_and_values, record_data
+from ottla.protocol.records.checksum import crc32c
+from ottla.protocol.records.compression import CompressionCodec, compress
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.reader import Header, Record, RecordOutline, iter_keys_and_values, record_data
 
 _CRC: Final = struct.Struct(">I")
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
 
 if TYPE_CHECKING:
     import zstandard

@@ -1,7 +1,7 @@
 """Declares the errors of malformed record batches and compressed bodies.
 
-Raised by `protocol.records.batch`, `protocol.records.reader`, `protocol.records.builder` and `protocol.records.compression`; they are
-facts about bytes. `storage.validation.batch` decides how a *broker* answers a client that sends such bytes.
+Raised by `ottla.protocol.records.batch`, `ottla.protocol.records.reader`, `ottla.protocol.records.builder` and `ottla.protocol.records.compression`; they are
+facts about bytes. `ottla.storage.validation.batch` decides how a *broker* answers a client that sends such bytes.
 """
 
 

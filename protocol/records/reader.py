@@ -3,7 +3,7 @@
 Called by the log cleaner, by the coordinators when they load their topics, by produce validation (small batches and compacted topics) and
 by tests. Never called on the common produce or fetch path: a record costs at least 1 µs in Python, a batch header 0.4 µs.
 
-Any bytes give records or one of `protocol.records.errors`. `max_bytes` limits the cost of decompression.
+Any bytes give records or one of `ottla.protocol.records.errors`. `max_bytes` limits the cost of decompression.
 
     length varint | attributes int8 | timestampDelta varlong | offsetDelta varint | key length varint, bytes | value length varint, bytes
     | header count varint | per header: key length varint, bytes | value length varint, bytes
@@ -12,7 +12,7 @@ Any bytes give records or one of `protocol.records.errors`. `max_bytes` limits t
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -22,8 +22,8 @@ from protocol.records.batch import (
     known_codec,
     parse_header,
 )
-from protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
-from protocol.records.errors import InvalidRecord, TooManyHeaders
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from ottla.protocol.records.errors import InvalidRecord, TooManyHeaders
 
 _STRUCTURE: Final = "Found invalid record structure"
 PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"

@@ -6,8 +6,8 @@ usually the first request that it receives.
 
 from typing import Final, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.schema.fields import NO_VERSIONS, Versions
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.fields import NO_VERSIONS, Versions
 
 
 class ApiVersions(NamedTuple):
@@ -90,4 +90,4 @@ _LAST_AND_FIRST_FLEXIBLE: Final[dict[ApiKey, tuple[int, int | None]]] = {
 }
 
 DECLARED_APIS: Final = frozenset(_LAST_AND_FIRST_FLEXIBLE)
-"""The APIs whose messages are in `protocol.messages`."""
+"""The APIs whose messages are in `ottla.protocol.messages`."""

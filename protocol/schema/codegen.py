@@ -15,14 +15,14 @@ import linecache
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from protocol.schema.decoder_source import decoder_source
-from protocol.schema.encoder_source import encoder_source
-from protocol.schema.fields import StructOf
-from protocol.schema.source import compiled
-from protocol.schema.wire import Buffer, UnsupportedVersion
+from ottla.protocol.schema.decoder_source import decoder_source
+from ottla.protocol.schema.encoder_source import encoder_source
+from ottla.protocol.schema.fields import StructOf
+from ottla.protocol.schema.source import compiled
+from ottla.protocol.schema.wire import Buffer, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from protocol.schema.message import Message, Struct
+    from ottla.protocol.schema.message import Message, Struct
 
 Decoder = Callable[..., "tuple[Message, int]"]
 """Called with buffer, offset, and optionally the most elements that a request may have."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.schema import wire
-from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
-from protocol.schema.shared import SharedEncoding
-from protocol.schema.source import Source, compiled, present_fields, struct_name, tagged_fields_of
+from ottla.protocol.schema import wire
+from ottla.protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
+from ottla.protocol.schema.shared import SharedEncoding
+from ottla.protocol.schema.source import Source, compiled, present_fields, struct_name, tagged_fields_of
 
 if TYPE_CHECKING:
-    from protocol.schema.message import Message, Struct
+    from ottla.protocol.schema.message import Message, Struct
 
 
 _JOINED_PIECES = 4096

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.schema.wire import ProtocolError
+from ottla.protocol.schema.wire import ProtocolError
 
 LENGTH_BYTES: Final = 4
 

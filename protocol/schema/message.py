@@ -8,13 +8,13 @@ Only `protocol/messages/*.py` uses it. A declaration reads
         key_type: Int8 = since(1)
         coordinator_keys: Array[String] = since(4)
 
-The versions of an API are in `protocol.schema.api_versions`, where they can be listed without importing messages.
+The versions of an API are in `ottla.protocol.schema.api_versions`, where they can be listed without importing messages.
 
 Every field has a default (Kafka's: zero, empty, or the one given), so constructors take any subset of the fields by keyword. A field that
 is absent from a version keeps its default when decoded. Encoding another value raises `UnsupportedField`, unless the field is ignorable. A
 tagged field is written only when it differs from its default. Unknown tagged fields are kept in `unknown_tagged_fields` and written again.
 
-`protocol.schema.codegen` makes the codecs when a (class, version) is first used.
+`ottla.protocol.schema.codegen` makes the codecs when a (class, version) is first used.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import typing
 from collections.abc import Callable, Generator
 from typing import Annotated, Any, ClassVar, Final, Self, TypedDict, TypeVar, Unpack, dataclass_transform
 
-from protocol.api_keys import ApiKey
-from protocol.schema import codegen
-from protocol.schema.api_versions import versions_of
-from protocol.schema.fields import LAST_VERSION, NO_VERSIONS, ArrayOf, Field, Fixed, Schema, StructOf, Variable, Versions, WireType
-from protocol.schema.shared import SharedEncoding
-from protocol.schema.wire import MAX_ELEMENTS
-from protocol.uuid import ZERO_UUID
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema import codegen
+from ottla.protocol.schema.api_versions import versions_of
+from ottla.protocol.schema.fields import LAST_VERSION, NO_VERSIONS, ArrayOf, Field, Fixed, Schema, StructOf, Variable, Versions, WireType
+from ottla.protocol.schema.shared import SharedEncoding
+from ottla.protocol.schema.wire import MAX_ELEMENTS
+from ottla.protocol.uuid import ZERO_UUID
 
 _T = TypeVar("_T")
 _NULLABLE: Final = "nullable"

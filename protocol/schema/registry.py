@@ -1,6 +1,6 @@
 """Finds messages, versions and header versions by API key; the source of what ApiVersions advertises.
 
-The broker uses it for every request it decodes and for every request it sends. Modules of `protocol.messages` are imported on first use,
+The broker uses it for every request it decodes and for every request it sends. Modules of `ottla.protocol.messages` are imported on first use,
 so a process pays only for the APIs it uses. Their names follow from the names of the keys.
 """
 
@@ -11,10 +11,10 @@ from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple, cast
 
-from protocol.api_keys import ApiKey
-from protocol.schema.api_versions import versions_of
-from protocol.schema.fields import Versions
-from protocol.schema.message import Message
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.api_versions import versions_of
+from ottla.protocol.schema.fields import Versions
+from ottla.protocol.schema.message import Message
 
 # APIs that a 3.9 broker in ZooKeeper mode serves. The other keys belong to KRaft, share groups and client telemetry.
 ZOOKEEPER_MODE_APIS: Final = frozenset(
@@ -70,7 +70,7 @@ class AdvertisedApi(NamedTuple):
 @cache
 def api(key: ApiKey) -> Api:
     """The messages of an API. Raises ImportError for an API without declared messages."""
-    module = import_module(f"protocol.messages.{key.name.lower()}")
+    module = import_module(f"ottla.protocol.messages.{key.name.lower()}")
     name = key.name.title().replace("_", "")
     request = cast("type[Message]", getattr(module, f"{name}Request"))
     response = cast("type[Message]", getattr(module, f"{name}Response"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from protocol.schema.wire import InvalidValue
+from ottla.protocol.schema.wire import InvalidValue
 
 
 class SharedEncoding:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, WireType
+from ottla.protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, WireType
 
 
 class Source:

@@ -2,7 +2,7 @@
 
 The generated codecs read and write fixed-size values with `struct` themselves. This module has the rest: varints of more than one byte,
 unknown tagged fields, and the errors. Lengths and counts are compared with the remaining bytes before memory is allocated for them.
-`protocol.records.reader` and `protocol.records.builder` have the zigzag varints inside records.
+`ottla.protocol.records.reader` and `ottla.protocol.records.builder` have the zigzag varints inside records.
 """
 
 from __future__ import annotations

@@ -9,18 +9,18 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from protocol.uuid import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
-from storage.upkeep.directory_renames import DirectoryRename
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.upkeep.directory_renames import DirectoryRename
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ event loop.
 
 from typing import TYPE_CHECKING
 
-from storage.disk.turns import in_turns
+from ottla.storage.disk.turns import in_turns
 
 if TYPE_CHECKING:
-    from replication.control.replica_manager import ReplicaManager
+    from ottla.replication.control.replica_manager import ReplicaManager
 
 FAILED_PER_TURN = 150
 """Partitions per turn of the event loop, half a millisecond."""

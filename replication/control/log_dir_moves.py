@@ -11,15 +11,15 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from replication.errors import InvalidTopicName, ReplicationError
-from replication.ports.thread_work import done
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import StorageError
-from storage.manager.future_logs import may_have_future
-from storage.manager.new_logs import NewLog
+from ottla.replication.errors import InvalidTopicName, ReplicationError
+from ottla.replication.ports.thread_work import done
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import StorageError
+from ottla.storage.manager.future_logs import may_have_future
+from ottla.storage.manager.new_logs import NewLog
 
 if TYPE_CHECKING:
-    from replication.control.replica_manager import ReplicaManager
+    from ottla.replication.control.replica_manager import ReplicaManager
 
 MOVES_PER_TURN = 5
 

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
-from protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.uuid import ZERO_UUID
-from replication.leader.partition import Partition
-from replication.ports.cluster import TopicImage
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.cluster import TopicImage
 
 if TYPE_CHECKING:
-    from replication.control.replica_manager import ReplicaManager
+    from ottla.replication.control.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 

@@ -12,35 +12,35 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.uuid import ZERO_UUID
-from replication.control import failed_log_dirs, log_dir_moves, metadata_updates, stopped_replicas
-from replication.control.controller_requests import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
+from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control import failed_log_dirs, log_dir_moves, metadata_updates, stopped_replicas
+from ottla.replication.control.controller_requests import (
     LeaderAndIsrAnswer,
     NamedState,
     log_not_followed,
     named_states,
 )
-from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, ReplicationError, UnknownTopicOrPartition
-from replication.leader.followers import Followers, NoFollowers, follow_in_turns
-from replication.leader.isr import IsrChanges
-from replication.leader.partition import Partition
-from replication.ports.cluster import MetadataCache, TopicImage
-from replication.ports.isr_proposals import IsrProposals
-from replication.ports.replica_selector import ReplicaSelector
-from replication.ports.thread_work import done
-from replication.ports.throttle import ReplicationQuota
-from replication.ports.topic_stats import BrokerTopicStats
-from storage.disk.clock import Clock, elapsed_ms
-from storage.disk.topic_partition import TopicPartition
-from storage.disk.turns import in_turns
-from storage.errors import LogDirFailure, StorageError
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.manager.new_logs import NewLog
+from ottla.replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, ReplicationError, UnknownTopicOrPartition
+from ottla.replication.leader.followers import Followers, NoFollowers, follow_in_turns
+from ottla.replication.leader.isr import IsrChanges
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.cluster import MetadataCache, TopicImage
+from ottla.replication.ports.isr_proposals import IsrProposals
+from ottla.replication.ports.replica_selector import ReplicaSelector
+from ottla.replication.ports.thread_work import done
+from ottla.replication.ports.throttle import ReplicationQuota
+from ottla.replication.ports.topic_stats import BrokerTopicStats
+from ottla.storage.disk.clock import Clock, elapsed_ms
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.turns import in_turns
+from ottla.storage.errors import LogDirFailure, StorageError
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.new_logs import NewLog
 
 logger = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, StopReplicaAnswer, stopped_partitions
-from replication.ports.thread_work import done
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure
-from storage.upkeep.directory_renames import DirectoryRename
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, StopReplicaAnswer, stopped_partitions
+from ottla.replication.ports.thread_work import done
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.upkeep.directory_renames import DirectoryRename
 
 if TYPE_CHECKING:
-    from replication.control.replica_manager import ReplicaManager
+    from ottla.replication.control.replica_manager import ReplicaManager
 
 LOGS_PER_TURN = 3
 """Logs that are renamed for deletion in one turn of the event loop."""

@@ -1,10 +1,10 @@
 cimport cython
 from libc.stdint cimport int64_t
-from replication.follower.fetch_session cimport FetchSession, FollowedPartition, Found
-from replication.leader.partition cimport Partition
-from replication.ports.topic_stats cimport TopicStats
-from storage.log.partition_log cimport PartitionLog
-from storage.validation.run cimport BatchRun
+from ottla.replication.follower.fetch_session cimport FetchSession, FollowedPartition, Found
+from ottla.replication.leader.partition cimport Partition
+from ottla.replication.ports.topic_stats cimport TopicStats
+from ottla.storage.log.partition_log cimport PartitionLog
+from ottla.storage.validation.run cimport BatchRun
 
 cdef int64_t BYTES_PER_BATCH, BYTES_PER_PARTITION, BYTES_PER_TURN, END, FIRST_FETCH_WITH_REPLICA_STATE, NO_EPOCH, PARTITION, REPLICATION
 

@@ -16,21 +16,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.cursors.kinds import END, PARTITION
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, ReplicaState
-from replication.follower import fetcher_failures, truncation
-from replication.follower.fetch_session import NO_EPOCH, FetchSession, FollowedPartition, Found
-from replication.follower.fetcher_settings import FetcherSettings
-from replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
-from replication.leader.partition import Partition
-from replication.ports.peer import Peer, PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
-from storage.log.origins import REPLICATION
-from storage.log.partition_log import PartitionLog
-from storage.validation.run import BatchRun
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.cursors.kinds import END, PARTITION
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
+from ottla.replication.follower import fetcher_failures, truncation
+from ottla.replication.follower.fetch_session import NO_EPOCH, FetchSession, FollowedPartition, Found
+from ottla.replication.follower.fetcher_settings import FetcherSettings
+from ottla.replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.peer import Peer, PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
+from ottla.storage.log.origins import REPLICATION
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ class Fetcher:
             try:
                 await self._step()
             except Exception:
-                logger.exception("%s: unexpected error while fetching from broker %d; continuing", self.client_id, self.leader_id)
+                logger.exception("%s: unexpected error while fetching from ottla.broker %d; continuing", self.client_id, self.leader_id)
                 self.session.on_failure()
                 fetcher_failures.delay_all(self, self.followed.values())
         self._on_idle(self)

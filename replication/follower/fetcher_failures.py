@@ -10,13 +10,13 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
-from replication.follower.fetch_session import FollowedPartition
-from storage.errors import LogDirFailure, StorageError
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.follower.fetch_session import FollowedPartition
+from ottla.storage.errors import LogDirFailure, StorageError
 
 if TYPE_CHECKING:
-    from replication.follower.fetcher import Fetcher
-    from replication.ports.peer import PeerUnavailable
+    from ottla.replication.follower.fetcher import Fetcher
+    from ottla.replication.ports.peer import PeerUnavailable
 
 logger = logging.getLogger(__name__)
 

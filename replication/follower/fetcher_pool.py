@@ -27,15 +27,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from config.broker import BrokerConfig
-from config.keys.replication import NUM_REPLICA_FETCHERS
-from replication.follower.fetch_session import FollowedPartition
-from replication.follower.fetcher import Fetcher
-from replication.follower.fetcher_settings import FetcherSettings
-from replication.leader.partition import Partition
-from replication.ports.peer import Connect, PeerAddress
-from replication.ports.throttle import ReplicationQuota
-from storage.disk.topic_partition import TopicPartition
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.replication import NUM_REPLICA_FETCHERS
+from ottla.replication.follower.fetch_session import FollowedPartition
+from ottla.replication.follower.fetcher import Fetcher
+from ottla.replication.follower.fetcher_settings import FetcherSettings
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.peer import Connect, PeerAddress
+from ottla.replication.ports.throttle import ReplicationQuota
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class FetcherPool:
             fetcher.follow(partition)
             added[fetcher] = added.get(fetcher, 0) + 1
         for fetcher, count in added.items():
-            logger.info("%s fetches %d more partitions from broker %d", fetcher.client_id, count, fetcher.leader_id)
+            logger.info("%s fetches %d more partitions from ottla.broker %d", fetcher.client_id, count, fetcher.leader_id)
 
     def unfollow(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """See Followers."""
@@ -164,7 +164,7 @@ class FetcherPool:
         self._tasks.pop(fetcher, None)
         if not task.cancelled() and task.exception() is not None:
             self.dead_fetchers += 1
-            logger.error("%s from broker %d ended", fetcher.client_id, fetcher.leader_id, exc_info=task.exception())
+            logger.error("%s from ottla.broker %d ended", fetcher.client_id, fetcher.leader_id, exc_info=task.exception())
 
     def _on_change(self, _: frozenset[str]) -> None:
         size = self._config[NUM_REPLICA_FETCHERS]

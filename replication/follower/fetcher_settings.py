@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from config.broker import BrokerConfig
-from config.keys.replication import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_FETCH_BACKOFF_MS,
     REPLICA_FETCH_MAX_BYTES,
@@ -12,8 +12,8 @@ from config.keys.replication import (
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_SOCKET_TIMEOUT_MS,
 )
-from replication.follower.leader_requests import InterBrokerVersions
-from replication.ports.throttle import ReplicationQuota
+from ottla.replication.follower.leader_requests import InterBrokerVersions
+from ottla.replication.ports.throttle import ReplicationQuota
 
 
 class FetcherSettings:

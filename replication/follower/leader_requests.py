@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import cast
 
-from config.schema.metadata_version import is_at_least
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
-from protocol.messages.offset_for_leader_epoch import (
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from replication.ports.peer import Peer
-from storage.disk.topic_partition import TopicPartition
+from ottla.replication.ports.peer import Peer
+from ottla.storage.disk.topic_partition import TopicPartition
 
 LATEST = -1
 EARLIEST = -2

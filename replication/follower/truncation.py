@@ -11,18 +11,18 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import ErrorCode
-from replication.follower import fetcher_failures
-from replication.follower.fetch_session import FollowedPartition, Found
-from replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
-from replication.ports.peer import PeerUnavailable
-from replication.ports.thread_work import done
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import UnexpectedAppendOffset
-from storage.log.partition_log import PartitionLog
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.follower import fetcher_failures
+from ottla.replication.follower.fetch_session import FollowedPartition, Found
+from ottla.replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.replication.ports.thread_work import done
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import UnexpectedAppendOffset
+from ottla.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from replication.follower.fetcher import Fetcher
+    from ottla.replication.follower.fetcher import Fetcher
 
 logger = logging.getLogger(__name__)
 

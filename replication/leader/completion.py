@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TypeAlias
 
-from replication.leader.partition import Partition
-from storage.disk.clock import Clock
-from storage.validation.batch import complete_validation
-from storage.validation.run import BatchRun
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import Clock
+from ottla.storage.validation.batch import complete_validation
+from ottla.storage.validation.run import BatchRun
 
 Completion: TypeAlias = Generator[Callable[[], BatchRun], BatchRun, BatchRun]
 

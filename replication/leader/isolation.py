@@ -10,7 +10,7 @@ If all partitions that a broker leads are cut off, the broker is alone. Clients 
 the leader. So it closes their connections, once per session timeout: while they cannot reach it, they ask others. Clients that reach no
 other broker are served as before.
 
-`broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from the detection of the loss, so a process that was suspended
+`ottla.broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from the detection of the loss, so a process that was suspended
 first processes the messages that have arrived.
 """
 
@@ -19,8 +19,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from replication.leader.partition import Partition
-from storage.disk.clock import Clock, elapsed_ms
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import Clock, elapsed_ms
 
 logger = logging.getLogger(__name__)
 

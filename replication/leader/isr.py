@@ -16,15 +16,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
-from replication.ports.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal, IsrProposals, NoIsrProposals
-from storage.disk.clock import NEVER_MS, elapsed_ms
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.ports.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal, IsrProposals, NoIsrProposals
+from ottla.storage.disk.clock import NEVER_MS, elapsed_ms
 
 if TYPE_CHECKING:
-    from replication.leader.partition import Partition
-    from replication.leader.progress import ReplicaProgress
-    from replication.ports.cluster import MetadataCache
-    from storage.disk.clock import Clock
+    from ottla.replication.leader.partition import Partition
+    from ottla.replication.leader.progress import ReplicaProgress
+    from ottla.replication.ports.cluster import MetadataCache
+    from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
 cimport cython
 from libc.stdint cimport int64_t
-from replication.leader.progress cimport ReplicaProgress
-from replication.ports.topic_stats cimport TopicStats
-from replication.ports.waiters cimport Waiters
-from storage.log.partition_log cimport PartitionLog
-from storage.validation.run cimport BatchRun
+from ottla.replication.leader.progress cimport ReplicaProgress
+from ottla.replication.ports.topic_stats cimport TopicStats
+from ottla.replication.ports.waiters cimport Waiters
+from ottla.storage.log.partition_log cimport PartitionLog
+from ottla.storage.validation.run cimport BatchRun
 
 cdef class Partition:
     cdef public PartitionLog log

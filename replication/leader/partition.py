@@ -11,10 +11,10 @@ Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, Offse
 
 from __future__ import annotations
 
-from config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from protocol.uuid import ZERO_UUID
-from replication.errors import (
+from ottla.config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -25,16 +25,16 @@ from replication.errors import (
     UnknownLeaderEpoch,
     UnknownReplica,
 )
-from replication.leader.isr import IsrChanges
-from replication.leader.progress import IdleFetches, ReplicaProgress
-from replication.ports.isr_proposals import IsrProposal
-from replication.ports.topic_stats import TopicStats
-from replication.ports.waiters import Waiters
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogBeingTruncated, OffsetOutOfRange
-from storage.log.partition_log import PartitionLog
-from storage.producers.verification import VerificationStateEntry
-from storage.validation.run import BatchRun
+from ottla.replication.leader.isr import IsrChanges
+from ottla.replication.leader.progress import IdleFetches, ReplicaProgress
+from ottla.replication.ports.isr_proposals import IsrProposal
+from ottla.replication.ports.topic_stats import TopicStats
+from ottla.replication.ports.waiters import Waiters
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogBeingTruncated, OffsetOutOfRange
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.verification import VerificationStateEntry
+from ottla.storage.validation.run import BatchRun
 
 HIGH_WATERMARK = -1
 """Offset in DeleteRecords that stands for the high watermark."""

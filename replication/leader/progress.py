@@ -1,12 +1,12 @@
 """Tracks the progress of a follower, which its leader learns from the offsets of its fetches.
 
-Times are those of `storage.disk.clock.elapsed_ms`. A wall clock that jumps must neither remove a follower from the ISR nor keep a dead one
+Times are those of `ottla.storage.disk.clock.elapsed_ms`. A wall clock that jumps must neither remove a follower from the ISR nor keep a dead one
 in it.
 """
 
 from typing import Protocol
 
-from storage.disk.clock import NEVER_MS
+from ottla.storage.disk.clock import NEVER_MS
 
 
 class IdleFetches(Protocol):

@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from config.listeners import SecurityProtocol
-from protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState, UpdateMetadataRequest
-from protocol.uuid import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
+from ottla.config.listeners import SecurityProtocol
+from ottla.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState, UpdateMetadataRequest
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
 
 LEADER_NONE = -1
 LEADER_DURING_DELETE = -2

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from protocol.errors import ErrorCode
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class IsrProposal(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.messages.fetch import FetchRequest
-from protocol.schema.message import Message
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.schema.message import Message
 
 
 class PeerUnavailable(ConnectionError):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from config.errors import ConfigError
+from ottla.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from replication.leader.partition import Partition
-    from replication.ports.cluster import MetadataCache
+    from ottla.replication.leader.partition import Partition
+    from ottla.replication.ports.cluster import MetadataCache
 
 NO_PREFERENCE = -1
 """Stands for the leader."""

@@ -5,7 +5,7 @@ Kafka, there is no barrier between brokers. The `Channel` knows the kind of the 
 request at each attempt, from everything that is due for the broker. A request that cannot be encoded is dropped, because no attempt would
 succeed and the next requests would wait for it.
 
-The controller uses it for its requests (`controller.state.channels`).
+The controller uses it for its requests (`ottla.controller.state.channels`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from protocol.schema.wire import InvalidValue, UnsupportedField
+from ottla.protocol.schema.wire import InvalidValue, UnsupportedField
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ between fetches the same one always fetches just after the quota allows it again
 
 from __future__ import annotations
 
-from config.broker import BrokerConfig
-from config.keys.metrics import REPLICATION_QUOTA_WINDOW_NUM, REPLICATION_QUOTA_WINDOW_SIZE_SECONDS
-from config.keys.quotas import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
-from config.schema.key import LONG_MAX, Key
-from config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS, TopicConfig
-from replication.ports.windowed_sum import WindowedSum
-from storage.disk.clock import Clock, elapsed_ms
-from storage.log.partition_log import PartitionLog
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.metrics import REPLICATION_QUOTA_WINDOW_NUM, REPLICATION_QUOTA_WINDOW_SIZE_SECONDS
+from ottla.config.keys.quotas import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
+from ottla.config.schema.key import LONG_MAX, Key
+from ottla.config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS, TopicConfig
+from ottla.replication.ports.windowed_sum import WindowedSum
+from ottla.storage.disk.clock import Clock, elapsed_ms
+from ottla.storage.log.partition_log import PartitionLog
 
 ALL_REPLICAS = "*"
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
-from storage.segment.file_region cimport FileRegion
-from storage.segment.segment cimport Segment
+from ottla.storage.segment.file_region cimport FileRegion
+from ottla.storage.segment.segment cimport Segment
 
 cdef int64_t NO_EPOCH, NO_PREFERENCE
 

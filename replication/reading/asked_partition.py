@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from replication.reading.readers import NO_EPOCH, NO_PREFERENCE
-from storage.segment.file_region import FileRegion
+from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
+from ottla.storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from storage.segment.segment import Segment
+    from ottla.storage.segment.segment import Segment
 
 
 class AskedPartition:

@@ -1,12 +1,12 @@
 cimport cython
 from libc.stdint cimport int64_t
-from replication.leader.partition cimport Partition
-from replication.ports.waiters cimport Waiters
-from replication.reading.asked_partition cimport AskedPartition
-from storage.log.partition_log cimport PartitionLog
-from storage.log.reads cimport FetchSlice
-from storage.segment.file_region cimport FileRegion
-from storage.segment.segment cimport Segment
+from ottla.replication.leader.partition cimport Partition
+from ottla.replication.ports.waiters cimport Waiters
+from ottla.replication.reading.asked_partition cimport AskedPartition
+from ottla.storage.log.partition_log cimport PartitionLog
+from ottla.storage.log.reads cimport FetchSlice
+from ottla.storage.segment.file_region cimport FileRegion
+from ottla.storage.segment.segment cimport Segment
 
 cdef int64_t CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
 cdef bytes ZERO_UUID

@@ -9,18 +9,18 @@ The Fetch handler calls it for consumers and followers alike. They differ in thr
 
 from __future__ import annotations
 
-from protocol.uuid import ZERO_UUID
-from replication.control.replica_manager import ReplicaManager
-from replication.errors import InconsistentTopicId
-from replication.leader.partition import Partition
-from replication.ports.replica_selector import preferred_read_replica
-from replication.ports.throttle import ReplicationQuota
-from replication.ports.waiters import Waiters
-from replication.reading.asked_partition import AskedPartition
-from replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
-from storage.errors import OffsetOutOfRange
-from storage.log.partition_log import PartitionLog
-from storage.segment.file_region import FileRegion
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.errors import InconsistentTopicId
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.replica_selector import preferred_read_replica
+from ottla.replication.ports.throttle import ReplicationQuota
+from ottla.replication.ports.waiters import Waiters
+from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
+from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.file_region import FileRegion
 
 
 class FetchParams:

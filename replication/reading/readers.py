@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from replication.ports import replica_selector
+from ottla.replication.ports import replica_selector
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1

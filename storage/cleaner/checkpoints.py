@@ -5,12 +5,12 @@ Owned by `LogCleaner`; queried on the event loop, loaded in a thread at start, w
 
 from collections.abc import Callable, Iterable
 
-from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.disk.filesystem import FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptCheckpoint, LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.upkeep.log_checkpoints import LogCheckpoints
+from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptCheckpoint, LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
 
 
 class CleanerCheckpoints:

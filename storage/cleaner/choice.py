@@ -8,9 +8,9 @@ cleaned however clean the rest of the log is (KIP-58, KIP-354).
 import logging
 from typing import NamedTuple
 
-from config.schema.key import LONG_MAX
-from config.topic import CLEANUP_POLICY, MAX_COMPACTION_LAG_MS, MIN_CLEANABLE_DIRTY_RATIO, MIN_COMPACTION_LAG_MS
-from storage.log.partition_log import PartitionLog
+from ottla.config.schema.key import LONG_MAX
+from ottla.config.topic import CLEANUP_POLICY, MAX_COMPACTION_LAG_MS, MIN_CLEANABLE_DIRTY_RATIO, MIN_COMPACTION_LAG_MS
+from ottla.storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 

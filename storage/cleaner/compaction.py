@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from config.broker import BrokerConfig
-from config.keys.cleaner import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.cleaner import (
     LOG_CLEANER_BACKOFF_MS,
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_ENABLE,
@@ -25,23 +25,23 @@ from config.keys.cleaner import (
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     LOG_CLEANER_THREADS,
 )
-from config.keys.log import MESSAGE_MAX_BYTES
-from protocol.records.errors import RecordFormatError
-from storage.cleaner.checkpoints import CleanerCheckpoints
-from storage.cleaner.choice import LogToClean, is_compacted, log_to_clean
-from storage.cleaner.job import CleanedGroup, CleaningStats
-from storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
-from storage.cleaner.task import CleaningTask, limits_of
-from storage.disk.background import Background
-from storage.disk.clock import Clock, elapsed_ms
-from storage.disk.filesystem import FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure, StorageError
-from storage.log.partition_log import PartitionLog
-from storage.log.retention import delete_old_segments, work_of
-from storage.segment.cold_lookups import ColdRead
-from storage.upkeep.log_checkpoints import LogCheckpoints
-from storage.upkeep.retention_checks import SEGMENTS_PER_TURN
+from ottla.config.keys.log import MESSAGE_MAX_BYTES
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.cleaner.checkpoints import CleanerCheckpoints
+from ottla.storage.cleaner.choice import LogToClean, is_compacted, log_to_clean
+from ottla.storage.cleaner.job import CleanedGroup, CleaningStats
+from ottla.storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
+from ottla.storage.cleaner.task import CleaningTask, limits_of
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock, elapsed_ms
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure, StorageError
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import delete_old_segments, work_of
+from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
+from ottla.storage.upkeep.retention_checks import SEGMENTS_PER_TURN
 
 log = logging.getLogger(__name__)
 

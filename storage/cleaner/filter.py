@@ -15,13 +15,13 @@ MemoryRecords.filterTo:
 
 from collections.abc import Mapping
 
-from protocol.records.batch import CONTROL_MASK, BatchHeader, Buffer
-from protocol.records.builder import empty_batch
-from protocol.records.reader import record_data
-from storage.cleaner.job import CleaningStats
-from storage.cleaner.offset_map import TOMBSTONE, OffsetMap
-from storage.cleaner.records import KeptRecord, keep, keep_by_position, rewrite
-from storage.cleaner.transactions import CleanedTransactions
+from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, Buffer
+from ottla.protocol.records.builder import empty_batch
+from ottla.protocol.records.reader import record_data
+from ottla.storage.cleaner.job import CleaningStats
+from ottla.storage.cleaner.offset_map import TOMBSTONE, OffsetMap
+from ottla.storage.cleaner.records import KeptRecord, keep, keep_by_position, rewrite
+from ottla.storage.cleaner.transactions import CleanedTransactions
 
 _TOMBSTONE = bytes([TOMBSTONE])
 

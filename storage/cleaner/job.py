@@ -8,7 +8,7 @@ offset, which do not change. If they do (the log is truncated, deleted, its disk
 import json
 from typing import NamedTuple
 
-from storage.disk.yielding import yield_to_loop
+from ottla.storage.disk.yielding import yield_to_loop
 
 _PRODUCERS_PER_PIECE = 1000
 """Producers encoded between two yields, 0.4 ms."""

@@ -15,11 +15,11 @@ Invariant: values are `2 * offset`, plus 1 for a tombstone.
 from hashlib import blake2b
 from typing import NamedTuple
 
-from protocol.records.batch import BatchHeader
-from protocol.records.errors import InvalidRecord
-from protocol.records.reader import read_varint
-from storage.cleaner.equal_records import LONGEST_KEY, MISSES, add_run
-from storage.cleaner.hash_table import BYTES_PER_ENTRY, HashTable
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.reader import read_varint
+from ottla.storage.cleaner.equal_records import LONGEST_KEY, MISSES, add_run
+from ottla.storage.cleaner.hash_table import BYTES_PER_ENTRY, HashTable
 
 LIVE = 1
 TOMBSTONE = 2

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ottla.launcher import command
-from storage.cleaner.frames import take_frame, write_frame
-from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, decode_stats, encode_job
+from ottla.storage.cleaner.frames import take_frame, write_frame
+from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, decode_stats, encode_job
 
 _READ_BYTES = 64 * 1024
 _PATIENCE_SECONDS = 1.0
@@ -73,7 +73,7 @@ class CleanerProcess:
             # The hashes of keys must be unpredictable.
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
             process = subprocess.Popen(
-                command("storage.cleaner.worker", str(os.getpid())), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+                command("ottla.storage.cleaner.worker", str(os.getpid())), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
             )
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)

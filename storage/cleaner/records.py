@@ -9,7 +9,7 @@ the offsets of its records and the sequence of its producer.
 from collections.abc import Container
 from itertools import compress as chosen
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -18,11 +18,11 @@ from protocol.records.batch import (
     TRANSACTIONAL_MASK,
     BatchHeader,
 )
-from protocol.records.builder import encode_varint, encode_varlong, frame_batch
-from protocol.records.compression import compress
-from protocol.records.errors import InvalidRecord
-from protocol.records.reader import int64, read_varint, read_varlong
-from storage.cleaner.equal_records import MISSES, SHORTEST_RUN, run_length
+from ottla.protocol.records.builder import encode_varint, encode_varlong, frame_batch
+from ottla.protocol.records.compression import compress
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.reader import int64, read_varint, read_varlong
+from ottla.storage.cleaner.equal_records import MISSES, SHORTEST_RUN, run_length
 
 MAX_INT64 = (1 << 63) - 1
 _KNOWN_VARINTS = 1024

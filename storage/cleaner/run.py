@@ -13,23 +13,23 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from protocol.conversion.old_logs import as_batches
-from protocol.records.batch import CONTROL_MASK, NO_TIMESTAMP, BatchHeader, Buffer, iter_batches, next_batch_size, parse_header
-from protocol.records.errors import CorruptRecord
-from protocol.records.reader import record_data
-from storage.cleaner.filter import BatchFilter
-from storage.cleaner.job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, SourceSegment
-from storage.cleaner.offset_map import OffsetMap
-from storage.cleaner.transactions import CleanedTransactions
-from storage.disk.file_names import CLEANED_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
-from storage.disk.filesystem import File, FileSystem
-from storage.errors import SegmentOffsetOverflow
-from storage.segment.batch_scan import batches_from
-from storage.segment.leftovers import remove_cleaned
-from storage.segment.limits import MAX_RELATIVE_OFFSET
-from storage.segment.log_settings import LogSettings
-from storage.segment.segment import Segment
-from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.protocol.conversion.old_logs import as_batches
+from ottla.protocol.records.batch import CONTROL_MASK, NO_TIMESTAMP, BatchHeader, Buffer, iter_batches, next_batch_size, parse_header
+from ottla.protocol.records.errors import CorruptRecord
+from ottla.protocol.records.reader import record_data
+from ottla.storage.cleaner.filter import BatchFilter
+from ottla.storage.cleaner.job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, SourceSegment
+from ottla.storage.cleaner.offset_map import OffsetMap
+from ottla.storage.cleaner.transactions import CleanedTransactions
+from ottla.storage.disk.file_names import CLEANED_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.errors import SegmentOffsetOverflow
+from ottla.storage.segment.batch_scan import batches_from
+from ottla.storage.segment.leftovers import remove_cleaned
+from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 _SMALLEST_BUFFER = 4096
 _LARGEST_GROUP = 100

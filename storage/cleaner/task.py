@@ -6,24 +6,24 @@ Made by `LogCleaner` on the event loop.
 import logging
 from typing import NamedTuple
 
-from config.broker import BrokerConfig
-from config.keys.cleaner import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.cleaner import (
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
     LOG_CLEANER_IO_BUFFER_SIZE,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     LOG_CLEANER_THREADS,
 )
-from config.topic import DELETE_RETENTION_MS, MAX_MESSAGE_BYTES
-from storage.cleaner.choice import LogToClean
-from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
-from storage.cleaner.process import CleanerWorker
-from storage.disk.filesystem import FileSystem
-from storage.disk.yielding import yield_to_loop
-from storage.log.deletion import OnReplaced
-from storage.producers.limits import NONE
-from storage.segment.leftovers import remove_cleaned
-from storage.segment.swaps import Swap
+from ottla.config.topic import DELETE_RETENTION_MS, MAX_MESSAGE_BYTES
+from ottla.storage.cleaner.choice import LogToClean
+from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
+from ottla.storage.cleaner.process import CleanerWorker
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.yielding import yield_to_loop
+from ottla.storage.log.deletion import OnReplaced
+from ottla.storage.producers.limits import NONE
+from ottla.storage.segment.leftovers import remove_cleaned
+from ottla.storage.segment.swaps import Swap
 
 log = logging.getLogger(__name__)
 

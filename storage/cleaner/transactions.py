@@ -9,9 +9,9 @@ of an aborted transaction is kept together with its marker.
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from protocol.records.batch import TRANSACTIONAL_MASK, BatchHeader, Buffer
-from protocol.records.builder import ControlRecordType, read_control_type
-from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.protocol.records.batch import TRANSACTIONAL_MASK, BatchHeader, Buffer
+from ottla.protocol.records.builder import ControlRecordType, read_control_type
+from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 
 class CleanedTransactions:

@@ -1,4 +1,4 @@
-"""Runs cleanings in a process of its own, so that they do not block the event loop: `python -m storage.cleaner.worker PARENT`.
+"""Runs cleanings in a process of its own, so that they do not block the event loop: `python -m ottla.storage.cleaner.worker PARENT`.
 
 `process` starts it when there is a log to clean, and ends it after some idle time. Jobs arrive on standard input,
 groups and results leave on standard output (`frames`). After each group it waits for a message to continue. It ends
@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from protocol.records.errors import RecordFormatError
-from storage.cleaner.frames import read_frame, write_frame
-from storage.cleaner.job import CleaningAborted, decode_job, encode_stats
-from storage.cleaner.run import CleanerPorts, clean
-from storage.disk.filesystem import RealFileSystem
-from storage.errors import StorageError
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.cleaner.frames import read_frame, write_frame
+from ottla.storage.cleaner.job import CleaningAborted, decode_job, encode_stats
+from ottla.storage.cleaner.run import CleanerPorts, clean
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.errors import StorageError
 
 _NICE = 5
 _SHORTEST_SLEEP_SECONDS = 0.02

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from storage.disk.scheduler import Scheduler
+from ottla.storage.disk.scheduler import Scheduler
 
 
 class Background(Scheduler, Protocol):

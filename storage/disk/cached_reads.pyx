@@ -4,7 +4,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
-from storage.cached_read cimport read_cached as read_without_waiting
+from ottla.storage.cached_read cimport read_cached as read_without_waiting
 
 
 def read_cached(int file, Py_ssize_t length, int64_t at):

@@ -13,11 +13,11 @@ is not used.
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from storage.disk.file_names import TEMPORARY_SUFFIX
-from storage.disk.filesystem import FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.disk.yielding import yield_to_loop
-from storage.errors import CorruptCheckpoint
+from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.yielding import yield_to_loop
+from ottla.storage.errors import CorruptCheckpoint
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"

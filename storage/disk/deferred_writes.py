@@ -10,9 +10,9 @@ batches.
 from collections import deque
 from collections.abc import Callable
 
-from storage.disk.background import Background
-from storage.disk.directory_writes import Checkpoint, DirectoryWrites, OnWritten, Write
-from storage.errors import LogDirFailure
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.directory_writes import Checkpoint, DirectoryWrites, OnWritten, Write
+from ottla.storage.errors import LogDirFailure
 
 
 class DeferredWrites:

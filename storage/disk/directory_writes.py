@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from storage.disk.background import Background
-from storage.errors import LogDirFailure
+from ottla.storage.disk.background import Background
+from ottla.storage.errors import LogDirFailure
 
 log = logging.getLogger(__name__)
 

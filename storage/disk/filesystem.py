@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from storage.disk.real_file import RealFile
+from ottla.storage.disk.real_file import RealFile
 
 _READ_BYTES = 1 << 20
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
@@ -245,7 +245,7 @@ class RealFileSystem:
             os.close(fd)
 
     def sync_everything(self, path: str) -> bool:
-        from storage.disk.syncfs import syncfs  # importing ctypes takes 2 ms, and a starting broker has nothing to sync
+        from ottla.storage.disk.syncfs import syncfs  # importing ctypes takes 2 ms, and a starting broker has nothing to sync
 
         return syncfs(path)
 

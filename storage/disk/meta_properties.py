@@ -8,13 +8,13 @@ broker's. Called by `log_directories`.
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from config.errors import ConfigError
-from config.loader import parse_properties
-from config.schema.types import java_int
-from protocol import uuid
-from storage.disk.checkpoint import replace_file
-from storage.disk.filesystem import FileSystem
-from storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterId, InvalidMetaProperties
+from ottla.config.errors import ConfigError
+from ottla.config.loader import parse_properties
+from ottla.config.schema.types import java_int
+from ottla.protocol import uuid
+from ottla.storage.disk.checkpoint import replace_file
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterId, InvalidMetaProperties
 
 META_PROPERTIES = "meta.properties"
 VERSION = 0

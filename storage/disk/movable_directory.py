@@ -11,9 +11,9 @@ during a call. No call waits for the disk longer than the loop itself would.
 from collections.abc import Callable
 from typing import TypeVar
 
-from storage.disk.filesystem import FileSystem
-from storage.disk.small_files import SmallFiles
-from storage.disk.translated_paths import TranslatedPaths
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.small_files import SmallFiles
+from ottla.storage.disk.translated_paths import TranslatedPaths
 
 T = TypeVar("T")
 

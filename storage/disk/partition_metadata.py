@@ -10,9 +10,9 @@ import binascii
 import logging
 import re
 
-from storage.disk.checkpoint import replace_file
-from storage.disk.filesystem import FileSystem
-from storage.errors import CorruptCheckpoint
+from ottla.storage.disk.checkpoint import replace_file
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import CorruptCheckpoint
 
 log = logging.getLogger(__name__)
 

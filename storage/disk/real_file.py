@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from protocol.compiled import compiled
-from storage.disk.deleted_files import close_file
+from ottla.protocol.compiled import compiled
+from ottla.storage.disk.deleted_files import close_file
 
 if TYPE_CHECKING:
-    from storage.disk.page_cache import PageCache
+    from ottla.storage.disk.page_cache import PageCache
 
 _COUNTED_BYTES = 128 * 1024
 """Size above which the kernel counts the cached pages, which takes as long as three probes."""
@@ -20,7 +20,7 @@ _SLACK_BYTES = 1 << 20
 """Excess allocation that is not freed, because file systems round up or use some of it for their own tables."""
 _PROBE = [bytearray(1)]  # its content is not used
 
-_native = compiled("storage.disk.cached_reads")
+_native = compiled("ottla.storage.disk.cached_reads")
 _read_cached: Callable[[int, int, int], bytes | None] | None = None if _native is None else _native.read_cached
 
 
@@ -94,7 +94,7 @@ class RealFile:
         return os.fstat(self.descriptor).st_size
 
     def reserve(self, at: int, length: int) -> bool:
-        from storage.disk.disk_space import reserve  # importing ctypes takes 2 ms, and not every broker needs it
+        from ottla.storage.disk.disk_space import reserve  # importing ctypes takes 2 ms, and not every broker needs it
 
         return reserve(self.descriptor, at, length)
 
@@ -142,6 +142,6 @@ class RealFile:
 
 @cache
 def _page_cache() -> "PageCache":
-    from storage.disk.page_cache import PageCache  # importing ctypes takes 2 ms, and not every broker needs it
+    from ottla.storage.disk.page_cache import PageCache  # importing ctypes takes 2 ms, and not every broker needs it
 
     return PageCache()

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storage.disk.file_names import TEMPORARY_SUFFIX
-from storage.disk.filesystem import FileSystem
+from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
+from ottla.storage.disk.filesystem import FileSystem
 
 
 class SmallFiles:

@@ -1,7 +1,7 @@
 """Defines the errors that prevent a start on the log directories; each message has the place and the remedy. None of
 them reaches a client."""
 
-from storage.errors import StorageError
+from ottla.storage.errors import StorageError
 
 
 class LogDirectoryError(StorageError):

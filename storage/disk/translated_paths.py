@@ -6,7 +6,7 @@ The common base of `MovableDirectory` and `CleanedFiles`.
 from collections.abc import Callable
 from typing import TypeVar
 
-from storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.filesystem import File, FileSystem
 
 T = TypeVar("T")
 

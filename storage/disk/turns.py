@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from storage.disk.background import Background
+from ottla.storage.disk.background import Background
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport int64_t
-from storage.log.reads cimport FetchSlice
-from storage.segment.batch_finder cimport BatchFinder
-from storage.segment.segment cimport Segment
+from ottla.storage.log.reads cimport FetchSlice
+from ottla.storage.segment.batch_finder cimport BatchFinder
+from ottla.storage.segment.segment cimport Segment
 
 cdef int64_t CHUNK_BYTES, HEADER_SIZE, INLINE_BYTES
 

@@ -6,15 +6,15 @@ which followers have read. Invariant of a hint `offset -> (segment, position)`: 
 `position`, or the segment ends there.
 """
 
-from protocol.records.batch import HEADER_SIZE
-from storage.disk.filesystem import File
-from storage.log.reads import MAX_HINTS, FetchSlice
-from storage.segment.batch_finder import BatchFinder
-from storage.segment.cold_lookups import UnwaitingFile, unwaiting_file
-from storage.segment.file_region import FileRegion
-from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES
-from storage.segment.log_segments import LogSegments
-from storage.segment.segment import Segment
+from ottla.protocol.records.batch import HEADER_SIZE
+from ottla.storage.disk.filesystem import File
+from ottla.storage.log.reads import MAX_HINTS, FetchSlice
+from ottla.storage.segment.batch_finder import BatchFinder
+from ottla.storage.segment.cold_lookups import UnwaitingFile, unwaiting_file
+from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.limits import CHUNK_BYTES, INLINE_BYTES
+from ottla.storage.segment.log_segments import LogSegments
+from ottla.storage.segment.segment import Segment
 
 
 class BatchReader:

@@ -4,15 +4,15 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from storage.disk.clock import Clock
-from storage.disk.directory_writes import OnWritten
-from storage.disk.filesystem import File, FileSystem
-from storage.disk.scheduler import Scheduler
-from storage.errors import LogDirFailure
-from storage.segment.log_settings import LogSettings
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.directory_writes import OnWritten
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.scheduler import Scheduler
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.segment.log_settings import LogSettings
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], None]], None]
 Schedule = Callable[[str, int, int, Callable[[], None]], None]

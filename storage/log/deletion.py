@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from storage.disk.file_names import DELETED_SUFFIX
-from storage.disk.filesystem import FileSystem
-from storage.errors import LogClosed, LogDirFailure, StorageError
-from storage.producers.state_manager import ProducerStateManager
-from storage.segment.discards import DISCARD_SEGMENTS, Discard
-from storage.segment.segment import Segment
-from storage.segment.swaps import Swap
+from ottla.storage.disk.file_names import DELETED_SUFFIX
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import LogClosed, LogDirFailure, StorageError
+from ottla.storage.producers.state_manager import ProducerStateManager
+from ottla.storage.segment.discards import DISCARD_SEGMENTS, Discard
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.swaps import Swap
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ three, where waiting is allowed.
 
 from typing import TYPE_CHECKING
 
-from storage.segment.segment import Segment
+from ottla.storage.segment.segment import Segment
 
 SEGMENTS_AT_ONCE = 20
 """Segments per flush. Each takes the loop some 30 µs, because its index entries are written to the file."""
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 
 class FlushPlan:

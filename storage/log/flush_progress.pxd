@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from storage.segment.log_settings cimport LogSettings
+from ottla.storage.segment.log_settings cimport LogSettings
 
 cdef int64_t NEVER
 

@@ -1,15 +1,15 @@
 cimport cython
 from libc.stdint cimport int64_t
-from storage.producers.state cimport ProducerState
-from storage.log.batch_reader cimport BatchReader
-from storage.log.flush_progress cimport FlushProgress
-from storage.log.reads cimport FetchSlice
-from storage.segment.log_settings cimport LogSettings
-from storage.segment.segment cimport Segment
-from storage.validation.batch cimport check_fits_segment, judge
-from storage.validation.replicated cimport judge_replicated
-from storage.validation.rules cimport ValidationRules
-from storage.validation.run cimport BatchRun
+from ottla.storage.producers.state cimport ProducerState
+from ottla.storage.log.batch_reader cimport BatchReader
+from ottla.storage.log.flush_progress cimport FlushProgress
+from ottla.storage.log.reads cimport FetchSlice
+from ottla.storage.segment.log_settings cimport LogSettings
+from ottla.storage.segment.segment cimport Segment
+from ottla.storage.validation.batch cimport check_fits_segment, judge
+from ottla.storage.validation.replicated cimport judge_replicated
+from ottla.storage.validation.rules cimport ValidationRules
+from ottla.storage.validation.run cimport BatchRun
 
 cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
 

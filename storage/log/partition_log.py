@@ -13,15 +13,15 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
-from protocol.records.builder import read_marker
-from protocol.records.errors import RecordFormatError
-from storage.disk.leader_epochs import LeaderEpochCache
-from storage.disk.partition_metadata import ZERO_UUID
-from storage.disk.small_files import SmallFiles
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import (
+from ottla.config.topic import TopicConfig
+from ottla.protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
+from ottla.protocol.records.builder import read_marker
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.leader_epochs import LeaderEpochCache
+from ottla.storage.disk.partition_metadata import ZERO_UUID
+from ottla.storage.disk.small_files import SmallFiles
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import (
     CorruptRecord,
     LogBeingTruncated,
     LogClosed,
@@ -29,34 +29,34 @@ from storage.errors import (
     OffsetOutOfRange,
     UnexpectedAppendOffset,
 )
-from storage.log import deletion, flush, roll, time_lookups, truncation
-from storage.log.batch_reader import BatchReader
-from storage.log.context import LogContext
-from storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_result
-from storage.log.flush import FlushPlan
-from storage.log.flush_progress import FlushProgress
-from storage.log.origins import CLIENT, REPLICATION
-from storage.log.producer_replay import replay_producer
-from storage.log.reads import FetchSlice, OffsetAndTimestamp
-from storage.log.truncation import OnTruncated, Truncation
-from storage.producers.limits import SEQUENCES
-from storage.producers.state import ProducerStateEntry
-from storage.producers.state_manager import ProducerStateManager
-from storage.producers.verification import VerificationStateEntry, begin_verification
-from storage.segment.closed_segment import ClosedSegment
-from storage.segment.cold_lookups import LOOKUP_ERRORS, ColdRead, NotCached
-from storage.segment.discards import Discard
-from storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
-from storage.segment.log_segments import LogSegments
-from storage.segment.log_settings import LogSettings, rules_for
-from storage.segment.record_search import FoundRecords
-from storage.segment.segment import Segment
-from storage.segment.swaps import Swap
-from storage.segment.transaction_index import AbortedTransaction
-from storage.segment.truncated_segment import SegmentBeingTruncated
-from storage.validation.batch import check_fits_segment, judge
-from storage.validation.replicated import judge_replicated
-from storage.validation.run import BatchRun
+from ottla.storage.log import deletion, flush, roll, time_lookups, truncation
+from ottla.storage.log.batch_reader import BatchReader
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_result
+from ottla.storage.log.flush import FlushPlan
+from ottla.storage.log.flush_progress import FlushProgress
+from ottla.storage.log.origins import CLIENT, REPLICATION
+from ottla.storage.log.producer_replay import replay_producer
+from ottla.storage.log.reads import FetchSlice, OffsetAndTimestamp
+from ottla.storage.log.truncation import OnTruncated, Truncation
+from ottla.storage.producers.limits import SEQUENCES
+from ottla.storage.producers.state import ProducerStateEntry
+from ottla.storage.producers.state_manager import ProducerStateManager
+from ottla.storage.producers.verification import VerificationStateEntry, begin_verification
+from ottla.storage.segment.closed_segment import ClosedSegment
+from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, ColdRead, NotCached
+from ottla.storage.segment.discards import Discard
+from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
+from ottla.storage.segment.log_segments import LogSegments
+from ottla.storage.segment.log_settings import LogSettings, rules_for
+from ottla.storage.segment.record_search import FoundRecords
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.swaps import Swap
+from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.storage.segment.truncated_segment import SegmentBeingTruncated
+from ottla.storage.validation.batch import check_fits_segment, judge
+from ottla.storage.validation.replicated import judge_replicated
+from ottla.storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
 

@@ -12,17 +12,17 @@ The log opens nevertheless: its readable batches are worth more than the detecti
 import logging
 from collections.abc import Callable, Iterator
 
-from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, read_marker
-from protocol.records.errors import RecordFormatError
-from storage.disk.yielding import no_yield
-from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
-from storage.producers.state import BatchMetadata, ProducerState
-from storage.producers.state_manager import ProducerStateManager
-from storage.segment.batch_scan import batches_from
-from storage.segment.log_segments import LogSegments
-from storage.segment.segment import Segment
-from storage.segment.transaction_index import AbortedTransaction
+from ottla.protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, read_marker
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.yielding import no_yield
+from ottla.storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
+from ottla.storage.producers.state import BatchMetadata, ProducerState
+from ottla.storage.producers.state_manager import ProducerStateManager
+from ottla.storage.segment.batch_scan import batches_from
+from ottla.storage.segment.log_segments import LogSegments
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.transaction_index import AbortedTransaction
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from storage.segment.file_region cimport FileRegion
+from ottla.storage.segment.file_region cimport FileRegion
 
 @cython.final
 @cython.no_gc

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from storage.segment.file_region import FileRegion
+from ottla.storage.segment.file_region import FileRegion
 
 MAX_HINTS = 64
 MAX_UNKNOWN = 20

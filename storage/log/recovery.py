@@ -9,12 +9,12 @@ Invariant: the log returned by `open_log` accepts appends. Every batch that reco
 
 import logging
 
-from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
-from protocol.records.builder import read_marker
-from protocol.records.errors import RecordFormatError
-from storage.disk.checkpoint import MAX_OFFSET
-from storage.disk.file_names import (
+from ottla.config.topic import TopicConfig
+from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
+from ottla.protocol.records.builder import read_marker
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.checkpoint import MAX_OFFSET
+from ottla.storage.disk.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -23,21 +23,21 @@ from storage.disk.file_names import (
     file_name,
     offset_of_file_name,
 )
-from storage.disk.leader_epochs import LeaderEpochCache
-from storage.disk.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.producer_replay import rebuild_producer_state, replay_producer
-from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
-from storage.segment.batch_scan import header_at, whole_batches
-from storage.segment.leftovers import clean_up_leftovers
-from storage.segment.limits import MAX_RELATIVE_OFFSET
-from storage.segment.log_segments import LogSegments
-from storage.segment.log_settings import LogSettings
-from storage.segment.segment import Segment
-from storage.segment.split import find_overflowed_segment, has_its_parts, split_overflowed_segment
+from ottla.storage.disk.leader_epochs import LeaderEpochCache
+from ottla.storage.disk.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.producer_replay import rebuild_producer_state, replay_producer
+from ottla.storage.producers.state_manager import ProducerStateManager, snapshot_offsets
+from ottla.storage.segment.batch_scan import header_at, whole_batches
+from ottla.storage.segment.leftovers import clean_up_leftovers
+from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
+from ottla.storage.segment.log_segments import LogSegments
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.split import find_overflowed_segment, has_its_parts, split_overflowed_segment
 
 log = logging.getLogger(__name__)
 

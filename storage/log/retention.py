@@ -5,11 +5,11 @@ of Apache Kafka's UnifiedLog.deleteOldSegments. Whole segments are deleted, from
 of a segment is that of its newest timestamp. The active segment may be deleted, too; then an empty one replaces it.
 """
 
-from config.topic import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
-from storage.log.deletion import NO_LIMIT, ShouldDelete
-from storage.log.partition_log import PartitionLog
-from storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
-from storage.segment.segment import Segment
+from ottla.config.topic import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
+from ottla.storage.log.deletion import NO_LIMIT, ShouldDelete
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
+from ottla.storage.segment.segment import Segment
 
 _ROLL_COSTS = 9
 """Cost of a roll, in units of the deletion of one segment."""

@@ -14,7 +14,7 @@ Kafka expects.
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.disk.file_names import (
+from ottla.storage.disk.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -22,13 +22,13 @@ from storage.disk.file_names import (
     TIME_INDEX_SUFFIX,
     file_name,
 )
-from storage.errors import LogDirFailure
-from storage.log import deletion
-from storage.producers import log_snapshot
-from storage.segment.segment import Segment
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log import deletion
+from ottla.storage.producers import log_snapshot
+from ottla.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

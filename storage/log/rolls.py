@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from storage.disk.background import Background
-from storage.errors import LogClosed, LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.log.roll import FILES_MADE_LATER
-from storage.segment.spare_files import SpareFiles
+from ottla.storage.disk.background import Background
+from ottla.storage.errors import LogClosed, LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.roll import FILES_MADE_LATER
+from ottla.storage.segment.spare_files import SpareFiles
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ to be read from the disk first. A search that may not wait for the disk raises C
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from storage.log.batch_reader import file_of
-from storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
-from storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
-from storage.segment.record_search import FoundRecords
-from storage.segment.segment import RecordPosition, Segment
+from ottla.storage.log.batch_reader import file_of
+from ottla.storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
+from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
+from ottla.storage.segment.record_search import FoundRecords
+from ottla.storage.segment.segment import RecordPosition, Segment
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 
 def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:

@@ -23,19 +23,19 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from protocol.records.errors import RecordFormatError
-from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
-from storage.disk.filesystem import FileSystem
-from storage.disk.movable_directory import MovableDirectory
-from storage.disk.yielding import yield_to_loop
-from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, StorageError
-from storage.log.deletion import delete_later, discard_files, ignore_result, names_of, rename_snapshots
-from storage.log.producer_replay import rebuild_producer_state
-from storage.segment.log_segments import LogSegments
-from storage.segment.segment import Segment
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.movable_directory import MovableDirectory
+from ottla.storage.disk.yielding import yield_to_loop
+from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, StorageError
+from ottla.storage.log.deletion import delete_later, discard_files, ignore_result, names_of, rename_snapshots
+from ottla.storage.log.producer_replay import rebuild_producer_state
+from ottla.storage.segment.log_segments import LogSegments
+from ottla.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -7,17 +7,17 @@ log is renamed and deleted. `NewLogs` creates it, in a thread; everything else h
 import logging
 from typing import TYPE_CHECKING
 
-from config.keys.log import LOG_SEGMENT_DELETE_DELAY_MS
-from storage.disk.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
-from storage.disk.partition_metadata import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure, LogDirNotFound
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_directories import LogDirectory
-from storage.upkeep.directory_renames import DirectoryRename
+from ottla.config.keys.log import LOG_SEGMENT_DELETE_DELAY_MS
+from ottla.storage.disk.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
+from ottla.storage.disk.partition_metadata import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure, LogDirNotFound
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_directories import LogDirectory
+from ottla.storage.upkeep.directory_renames import DirectoryRename
 
 if TYPE_CHECKING:
-    from storage.manager.log_manager import LogManager
+    from ottla.storage.manager.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 

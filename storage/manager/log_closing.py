@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from storage.disk.filesystem import FileSystem
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 

@@ -15,24 +15,24 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from config.topic import TopicConfig
-from storage.disk.checkpoint import (
+from ottla.config.topic import TopicConfig
+from ottla.storage.disk.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name, suffixed_name
-from storage.disk.file_names import TEMPORARY_SUFFIX
-from storage.disk.meta_properties import META_PROPERTIES
-from storage.disk.start_errors import DuplicateLog, ForeignDirectory
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptCheckpoint, LogDirFailure
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE, LogDirectories, LogDirectory
+from ottla.storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name, suffixed_name
+from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
+from ottla.storage.disk.meta_properties import META_PROPERTIES
+from ottla.storage.disk.start_errors import DuplicateLog, ForeignDirectory
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptCheckpoint, LogDirFailure
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.manager.log_directories import CLEAN_SHUTDOWN_FILE, LogDirectories, LogDirectory
 
 log = logging.getLogger(__name__)
 

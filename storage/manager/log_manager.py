@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from random import Random
 
-from config.broker import BrokerConfig
-from config.keys.log import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.log import (
     LOG_DIRS,
     LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
     LOG_FLUSH_SCHEDULER_INTERVAL_MS,
@@ -25,45 +25,45 @@ from config.keys.log import (
     LOG_SEGMENT_DELETE_DELAY_MS,
     NUM_RECOVERY_THREADS_PER_DATA_DIR,
 )
-from config.keys.transactions import (
+from ottla.config.keys.transactions import (
     PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
     PRODUCER_ID_EXPIRATION_MS,
     TRANSACTION_PARTITION_VERIFICATION_ENABLE,
 )
-from config.topic import TopicConfig
-from config.validation import log_dirs
-from storage.cleaner.choice import is_compacted
-from storage.cleaner.compaction import LogCleaner
-from storage.cleaner.process import CleanerProcess, CleanerWorker
-from storage.disk.background import Background
-from storage.disk.clock import Clock, elapsed_ms
-from storage.disk.filesystem import FileSystem
-from storage.disk.partition_metadata import ZERO_UUID
-from storage.disk.start_errors import NoUsableLogDirectory
-from storage.disk.topic_partition import TopicPartition
-from storage.disk.turns import in_turns
-from storage.errors import LogDirFailure
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.log.rolls import Rolls
-from storage.manager import future_logs
-from storage.manager.log_closing import close_logs
-from storage.manager.log_directories import LogDirectories, LogDirectory
-from storage.manager.log_dirs_description import LogDirDescription, describe
-from storage.manager.log_loading import LogLoading, Progress
-from storage.manager.log_moves import LogMoves
-from storage.manager.new_logs import NewLogs
-from storage.segment.spare_files import SpareFiles
-from storage.upkeep.directory_renames import DirectoryRename, DirectoryRenames
-from storage.upkeep.flusher import Flusher
-from storage.upkeep.idle_files import IdleFiles
-from storage.upkeep.log_checkpoints import LogCheckpoints
-from storage.upkeep.log_deletion_schedule import LogDeletions
-from storage.upkeep.partition_events import PartitionEvents
-from storage.upkeep.producer_expirations import ProducerExpirations
-from storage.upkeep.reservations import Reservations
-from storage.upkeep.retention_checks import RetentionChecks
+from ottla.config.topic import TopicConfig
+from ottla.config.validation import log_dirs
+from ottla.storage.cleaner.choice import is_compacted
+from ottla.storage.cleaner.compaction import LogCleaner
+from ottla.storage.cleaner.process import CleanerProcess, CleanerWorker
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock, elapsed_ms
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.partition_metadata import ZERO_UUID
+from ottla.storage.disk.start_errors import NoUsableLogDirectory
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.turns import in_turns
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.log.rolls import Rolls
+from ottla.storage.manager import future_logs
+from ottla.storage.manager.log_closing import close_logs
+from ottla.storage.manager.log_directories import LogDirectories, LogDirectory
+from ottla.storage.manager.log_dirs_description import LogDirDescription, describe
+from ottla.storage.manager.log_loading import LogLoading, Progress
+from ottla.storage.manager.log_moves import LogMoves
+from ottla.storage.manager.new_logs import NewLogs
+from ottla.storage.segment.spare_files import SpareFiles
+from ottla.storage.upkeep.directory_renames import DirectoryRename, DirectoryRenames
+from ottla.storage.upkeep.flusher import Flusher
+from ottla.storage.upkeep.idle_files import IdleFiles
+from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
+from ottla.storage.upkeep.log_deletion_schedule import LogDeletions
+from ottla.storage.upkeep.partition_events import PartitionEvents
+from ottla.storage.upkeep.producer_expirations import ProducerExpirations
+from ottla.storage.upkeep.reservations import Reservations
+from ottla.storage.upkeep.retention_checks import RetentionChecks
 
 log = logging.getLogger(__name__)
 

@@ -16,22 +16,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from config.broker import BrokerConfig
-from config.keys.quotas import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
-from config.keys.replication import NUM_REPLICA_ALTER_LOG_DIRS_THREADS
-from config.schema.key import LONG_MAX
-from storage.disk.background import Background
-from storage.disk.clock import Clock
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
-from storage.log.flush import FlushPlan
-from storage.log.origins import REPLICATION
-from storage.log.partition_log import PartitionLog
-from storage.segment.file_region import FileRegion
-from storage.validation.run import BatchRun
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.quotas import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
+from ottla.config.keys.replication import NUM_REPLICA_ALTER_LOG_DIRS_THREADS
+from ottla.config.schema.key import LONG_MAX
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
+from ottla.storage.log.flush import FlushPlan
+from ottla.storage.log.origins import REPLICATION
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.validation.run import BatchRun
 
 if TYPE_CHECKING:
-    from storage.manager.log_manager import LogManager
+    from ottla.storage.manager.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 

@@ -16,18 +16,18 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.topic import TopicConfig
-from storage.disk.partition_metadata import ZERO_UUID, write_topic_id
-from storage.disk.topic_partition import TopicPartition
-from storage.disk.yielding import yield_to_loop
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.manager.future_logs import remove_log
-from storage.manager.log_directories import LogDirectory
+from ottla.config.topic import TopicConfig
+from ottla.storage.disk.partition_metadata import ZERO_UUID, write_topic_id
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.yielding import yield_to_loop
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.manager.future_logs import remove_log
+from ottla.storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
-    from storage.manager.log_manager import LogManager
+    from ottla.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.producers.state import ProducerStateEntry
+    from ottla.storage.producers.state import ProducerStateEntry
 
 
 class CopyOnWriteProducers(Mapping[int, "ProducerStateEntry"]):

@@ -11,11 +11,11 @@ is complete. Otherwise the log would never be flushed again.
 import logging
 from typing import TYPE_CHECKING
 
-from storage.errors import LogDirFailure
-from storage.producers.snapshot import SnapshotWrite
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.producers.snapshot import SnapshotWrite
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

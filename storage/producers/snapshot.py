@@ -14,11 +14,11 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
-from protocol.records.checksum import crc32c
-from storage.disk.filesystem import File
-from storage.errors import CorruptSnapshot
-from storage.producers.limits import NO_SEQUENCE, NO_TIMESTAMP, NONE
-from storage.producers.state import ProducerStateEntry
+from ottla.protocol.records.checksum import crc32c
+from ottla.storage.disk.filesystem import File
+from ottla.storage.errors import CorruptSnapshot
+from ottla.storage.producers.limits import NO_SEQUENCE, NO_TIMESTAMP, NONE
+from ottla.storage.producers.state import ProducerStateEntry
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
-from storage.producers.copy_on_write_producers import CopyOnWriteProducers
-from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, NONE, SEQUENCES
-from storage.producers.verification import VerificationStateEntry
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
+from ottla.storage.producers.copy_on_write_producers import CopyOnWriteProducers
+from ottla.storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, NONE, SEQUENCES
+from ottla.storage.producers.verification import VerificationStateEntry
 
 log = logging.getLogger(__name__)
 

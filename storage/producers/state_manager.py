@@ -17,12 +17,12 @@ import logging
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
-from storage.disk.filesystem import File, FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptSnapshot
-from storage.producers.snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
-from storage.producers.state import ProducerState, ProducerStateEntry, is_expired
-from storage.producers.verification import remove_expired_verifications
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptSnapshot
+from ottla.storage.producers.snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
+from ottla.storage.producers.state import ProducerState, ProducerStateEntry, is_expired
+from ottla.storage.producers.verification import remove_expired_verifications
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from storage.segment.offset_index cimport OffsetIndex
+from ottla.protocol.cursors cimport fields
+from ottla.storage.segment.offset_index cimport OffsetIndex
 
 cdef int64_t BOUNDS_SIZE, CHUNK_BYTES, CURRENT_MAGIC, GAP_BYTES, HEADER_SIZE, INLINE_BYTES, LOG_OVERHEAD, MIN_BATCH_SIZE, PACKET_BYTES, PAGE_BYTES
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.cursors import fields
-from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MIN_BATCH_SIZE, next_batch_size, parse_header
-from protocol.records.errors import RecordFormatError
-from storage.segment.limits import BOUNDS_SIZE, CHUNK_BYTES, GAP_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MIN_BATCH_SIZE, next_batch_size, parse_header
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.segment.limits import BOUNDS_SIZE, CHUNK_BYTES, GAP_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 
 if TYPE_CHECKING:
-    from storage.disk.filesystem import File
-    from storage.segment.cold_lookups import UnwaitingFile
-    from storage.segment.offset_index import OffsetIndex
-    from storage.segment.segment import Segment
+    from ottla.storage.disk.filesystem import File
+    from ottla.storage.segment.cold_lookups import UnwaitingFile
+    from ottla.storage.segment.offset_index import OffsetIndex
+    from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ one large one.
 
 from collections.abc import Iterator
 
-from protocol.records.batch import HEADER_SIZE, MIN_BATCH_SIZE, BatchHeader, header_bytes, next_batch_size, parse_header
-from storage.disk.filesystem import File
-from storage.segment.cold_lookups import UnwaitingFile
+from ottla.protocol.records.batch import HEADER_SIZE, MIN_BATCH_SIZE, BatchHeader, header_bytes, next_batch_size, parse_header
+from ottla.storage.disk.filesystem import File
+from ottla.storage.segment.cold_lookups import UnwaitingFile
 
 _CHUNK_BYTES = 4096
 _READ_BYTES = 1024 * 1024

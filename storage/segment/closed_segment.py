@@ -1,9 +1,9 @@
 """Replaces the active segment of a closed log."""
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogClosed
-from storage.segment.limits import NEVER
-from storage.segment.segment import Segment
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogClosed
+from ottla.storage.segment.limits import NEVER
+from ottla.storage.segment.segment import Segment
 
 
 class ClosedSegment(Segment):

@@ -8,12 +8,12 @@ repeated. Every repetition gets further, as long as the page cache keeps the byt
 
 from typing import TYPE_CHECKING
 
-from protocol.records.errors import RecordFormatError
-from storage.disk.filesystem import File, FileSystem
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from storage.segment.segment import Segment
+    from ottla.storage.segment.segment import Segment
 
 _WARM_BYTES = 128 * 1024
 """Bytes per read of `warm`, as much as the kernel would read ahead. The next header of a sequential search lies within them."""

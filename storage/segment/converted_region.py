@@ -18,14 +18,14 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from protocol.conversion.down_converter import DownConverter
-from protocol.conversion.message_reader import MessageReader
-from protocol.conversion.message_sets import down_convert
-from protocol.records.batch import ATTRIBUTES_OFFSET, CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, next_batch_size
-from protocol.records.compression import CompressionCodec
-from protocol.records.errors import RecordFormatError
-from storage.disk.yielding import PacedYield
-from storage.segment.file_region import FileRegion
+from ottla.protocol.conversion.down_converter import DownConverter
+from ottla.protocol.conversion.message_reader import MessageReader
+from ottla.protocol.conversion.message_sets import down_convert
+from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, next_batch_size
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.yielding import PacedYield
+from ottla.storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

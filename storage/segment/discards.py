@@ -1,6 +1,6 @@
 """Renames the files of removed segments to `.deleted`, in a thread.
 
-A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `storage.log.deletion` creates a
+A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `ottla.storage.log.deletion` creates a
 `Discard`. By then the segments are no longer in the log, and readers have their files open. If the broker crashes before the renames, the
 next start finds the segments in the log again, and the next check of its retention removes them.
 
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storage.disk.file_names import DELETED_SUFFIX
-from storage.disk.filesystem import FileSystem
-from storage.disk.movable_directory import MovableDirectory
-from storage.segment.segment import Segment
+from ottla.storage.disk.file_names import DELETED_SUFFIX
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.movable_directory import MovableDirectory
+from ottla.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 DISCARD_SEGMENTS = "discard-segments"
 """Name of this work, followed by the log directory: each directory may be a disk of its own."""

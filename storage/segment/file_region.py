@@ -4,7 +4,7 @@ Made by the log, sent by the network. A region holds its `File`, and a `File` cl
 that is deleted while a slow consumer reads it stays readable until the response is sent.
 """
 
-from storage.disk.filesystem import File
+from ottla.storage.disk.filesystem import File
 
 _WARM_BYTES = 256 * 1024
 

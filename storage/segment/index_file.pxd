@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
-from protocol.cursors cimport fields
+from ottla.protocol.cursors cimport fields
 
 cdef int64_t STRAIGHT_LINES, TAIL_BYTES, WARM_BYTES
 

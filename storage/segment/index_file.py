@@ -12,10 +12,10 @@ dropped before the file is truncated.
 
 import mmap
 
-from protocol.cursors import fields
-from storage.disk.filesystem import FileSystem
-from storage.segment.cold_lookups import NotCached
-from storage.segment.limits import STRAIGHT_LINES, TAIL_BYTES, WARM_BYTES
+from ottla.protocol.cursors import fields
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.segment.cold_lookups import NotCached
+from ottla.storage.segment.limits import STRAIGHT_LINES, TAIL_BYTES, WARM_BYTES
 
 _READ_ENTRIES = 4
 

@@ -8,7 +8,7 @@ is open.
 
 import logging
 
-from storage.disk.file_names import (
+from ottla.storage.disk.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -18,11 +18,11 @@ from storage.disk.file_names import (
     file_name,
     offset_of_file_name,
 )
-from storage.disk.filesystem import FileSystem
-from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT
-from storage.disk.partition_metadata import PARTITION_METADATA
-from storage.segment.log_settings import LogSettings
-from storage.segment.segment import Segment
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT
+from ottla.storage.disk.partition_metadata import PARTITION_METADATA
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
 

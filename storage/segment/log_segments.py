@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from storage.segment.segment import Segment
+from ottla.storage.segment.segment import Segment
 
 
 class LogSegments:

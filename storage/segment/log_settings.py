@@ -5,8 +5,8 @@
 
 from collections.abc import Mapping
 
-from config.schema.metadata_version import record_magic
-from config.topic import (
+from ottla.config.schema.metadata_version import record_magic
+from ottla.config.topic import (
     CLEANUP_POLICY,
     COMPRESSION_GZIP_LEVEL,
     COMPRESSION_LZ4_LEVEL,
@@ -28,10 +28,10 @@ from config.topic import (
     SEGMENT_MS,
     TopicConfig,
 )
-from protocol.records.batch import TimestampType
-from protocol.records.compression import CODEC_BY_NAME, CompressionCodec
-from storage.disk.topic_partition import TopicPartition
-from storage.validation.rules import ValidationRules
+from ottla.protocol.records.batch import TimestampType
+from ottla.protocol.records.compression import CODEC_BY_NAME, CompressionCodec
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.validation.rules import ValidationRules
 
 _LEVEL_OF = {
     CompressionCodec.GZIP: COMPRESSION_GZIP_LEVEL,

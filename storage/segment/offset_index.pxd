@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport Bytes
-from storage.segment.index_file cimport IndexFile, last_slot
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport Bytes
+from ottla.storage.segment.index_file cimport IndexFile, last_slot
 
 cdef int64_t ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
 

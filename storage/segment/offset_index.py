@@ -7,11 +7,11 @@ per `index.interval.bytes` or batch, whichever is larger.
 import struct
 from typing import NamedTuple
 
-from protocol.cursors import fields
-from storage.disk.filesystem import FileSystem
-from storage.errors import CorruptIndex
-from storage.segment.index_file import IndexFile, last_slot
-from storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
+from ottla.protocol.cursors import fields
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import CorruptIndex
+from ottla.storage.segment.index_file import IndexFile, last_slot
+from ottla.storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
 
 _ENTRY = struct.Struct(">ii")
 _unpack = _ENTRY.unpack_from

@@ -8,14 +8,14 @@ A record takes a microsecond, and a batch of 130 KB may expand to 18 million. So
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.conversion.old_logs import offsets_and_timestamps_at
-from protocol.records.batch import CODEC_MASK, BatchHeader
-from protocol.records.errors import DecompressionTooLarge, RecordFormatError
-from storage.disk.yielding import PacedYield, no_yield
-from storage.segment.cold_lookups import NotCached
+from ottla.protocol.conversion.old_logs import offsets_and_timestamps_at
+from ottla.protocol.records.batch import CODEC_MASK, BatchHeader
+from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatError
+from ottla.storage.disk.yielding import PacedYield, no_yield
+from ottla.storage.segment.cold_lookups import NotCached
 
 if TYPE_CHECKING:
-    from storage.segment.segment import Segment
+    from ottla.storage.segment.segment import Segment
 
 LATEST: Final = (1 << 63) - 1
 """Largest timestamp."""

@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
-from storage.segment.batch_finder cimport BatchFinder
-from storage.segment.log_settings cimport LogSettings
-from storage.segment.offset_index cimport OffsetIndex
-from storage.segment.time_index cimport TimeIndex
+from ottla.storage.segment.batch_finder cimport BatchFinder
+from ottla.storage.segment.log_settings cimport LogSettings
+from ottla.storage.segment.offset_index cimport OffsetIndex
+from ottla.storage.segment.time_index cimport TimeIndex
 
 cdef int64_t FIRST_BYTES, HEADER_SIZE, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
 

@@ -11,25 +11,25 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple
 
-from protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
-from storage.disk.file_names import (
+from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from ottla.storage.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     file_name,
 )
-from storage.disk.filesystem import File, FileSystem
-from storage.errors import CorruptIndex
-from storage.segment.batch_finder import BatchFinder
-from storage.segment.batch_scan import batches_from, header_at
-from storage.segment.cold_lookups import UnwaitingFile
-from storage.segment.limits import FIRST_BYTES, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
-from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.record_search import LATEST, FoundRecords, Wanted, first_record
-from storage.segment.time_index import TimeIndex, TimestampOffset
-from storage.segment.transaction_index import TransactionIndex
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.errors import CorruptIndex
+from ottla.storage.segment.batch_finder import BatchFinder
+from ottla.storage.segment.batch_scan import batches_from, header_at
+from ottla.storage.segment.cold_lookups import UnwaitingFile
+from ottla.storage.segment.limits import FIRST_BYTES, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.offset_index import OffsetIndex
+from ottla.storage.segment.record_search import LATEST, FoundRecords, Wanted, first_record
+from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
+from ottla.storage.segment.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
 

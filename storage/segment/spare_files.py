@@ -1,15 +1,15 @@
 """Creates empty files ahead, in a thread, so that a roll of a log only has to name them.
 
 Allocating an inode takes ext4 0.02 to 0.7 ms of processor time, naming a file 0.02 to 0.04 ms. A roll needs one file at once and three
-soon after (`storage.log.roll`). `LogManager` owns the object, on the event loop. The files have no name until they are taken (O_TMPFILE),
+soon after (`ottla.storage.log.roll`). `LogManager` owns the object, on the event loop. The files have no name until they are taken (O_TMPFILE),
 so a crash leaves none. If the file system does not support such files, or none is left because very many logs roll at once, the caller
 creates its file itself.
 """
 
 from collections import deque
 
-from storage.disk.background import Background
-from storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.filesystem import File, FileSystem
 
 SPARE_FILES = 32
 """Files per log directory, for that many logs that roll before a thread creates more. Each is an open file."""

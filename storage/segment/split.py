@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from protocol.records.errors import RecordFormatError
-from storage.disk.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
-from storage.disk.filesystem import FileSystem
-from storage.segment.batch_scan import batches_from
-from storage.segment.limits import MAX_RELATIVE_OFFSET
-from storage.segment.log_settings import LogSettings
-from storage.segment.segment import Segment
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.segment.batch_scan import batches_from
+from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
 

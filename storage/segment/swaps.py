@@ -11,14 +11,14 @@ crash at any point leaves either the old segments, or the new one as `.swap` fil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.disk.file_names import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SWAP_SUFFIX, file_name
-from storage.disk.filesystem import File, FileSystem
-from storage.disk.translated_paths import TranslatedPaths
-from storage.segment.discards import Discard
-from storage.segment.segment import Segment
+from ottla.storage.disk.file_names import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.translated_paths import TranslatedPaths
+from ottla.storage.segment.discards import Discard
+from ottla.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from storage.segment.index_file cimport IndexFile
+from ottla.protocol.cursors cimport fields
+from ottla.storage.segment.index_file cimport IndexFile
 
 cdef int64_t NO_TIMESTAMP
 

@@ -7,11 +7,11 @@ index. One more is appended when the segment is rolled or closed, so that the la
 import struct
 from typing import NamedTuple
 
-from protocol.cursors import fields
-from storage.disk.filesystem import FileSystem
-from storage.errors import CorruptIndex
-from storage.segment.index_file import IndexFile
-from storage.segment.limits import NO_TIMESTAMP
+from ottla.protocol.cursors import fields
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import CorruptIndex
+from ottla.storage.segment.index_file import IndexFile
+from ottla.storage.segment.limits import NO_TIMESTAMP
 
 ENTRY_SIZE = 12
 

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from storage.disk.filesystem import FileSystem
-from storage.errors import CorruptIndex
-from storage.segment.cold_lookups import NotCached
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import CorruptIndex
+from ottla.storage.segment.cold_lookups import NotCached
 
 ENTRY_SIZE = 34
 CURRENT_VERSION = 0

@@ -2,15 +2,15 @@
 
 from typing import NoReturn
 
-from storage.disk.filesystem import File, FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogBeingTruncated
-from storage.segment.limits import UNKNOWN
-from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex, TimestampOffset
-from storage.segment.transaction_index import TransactionIndex
+from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogBeingTruncated
+from ottla.storage.segment.limits import UNKNOWN
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.offset_index import OffsetIndex
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
+from ottla.storage.segment.transaction_index import TransactionIndex
 
 
 class SegmentBeingTruncated(Segment):

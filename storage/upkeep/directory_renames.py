@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable, Collection
 from functools import partial
 
-from storage.disk.background import Background
-from storage.disk.directory_writes import OnWritten
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.directory_writes import OnWritten
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from config.schema.key import LONG_MAX
-from config.topic import FLUSH_MS
-from storage.disk.background import Background
-from storage.disk.rounds import Rounds
-from storage.errors import LogDirFailure
-from storage.log.flush import FlushPlan
-from storage.log.partition_log import PartitionLog
+from ottla.config.schema.key import LONG_MAX
+from ottla.config.topic import FLUSH_MS
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.rounds import Rounds
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.flush import FlushPlan
+from ottla.storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from storage.disk.background import Background
-from storage.disk.filesystem import FileSystem
-from storage.disk.rounds import Rounds
-from storage.log.partition_log import PartitionLog
-from storage.segment.segment import Segment
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.rounds import Rounds
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
 

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
-from storage.disk.background import Background
-from storage.disk.checkpoint import (
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.deferred_writes import DeferredWrites
-from storage.disk.directory_writes import Checkpoint, OnWritten, Write
-from storage.disk.filesystem import FileSystem
-from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
-from storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.deferred_writes import DeferredWrites
+from ottla.storage.disk.directory_writes import Checkpoint, OnWritten, Write
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from ottla.storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
 
 LOGS_PER_STEP = 500
 """Logs read per step, half a millisecond at most."""

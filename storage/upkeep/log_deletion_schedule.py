@@ -8,13 +8,13 @@ import logging
 import os
 from collections.abc import Callable
 
-from storage.disk.background import Background
-from storage.disk.directory_names import DirectoryKind, parse_directory_name
-from storage.disk.filesystem import FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.upkeep.partition_events import PartitionEvents
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.upkeep.partition_events import PartitionEvents
 
 log = logging.getLogger(__name__)
 

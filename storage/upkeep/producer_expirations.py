@@ -7,10 +7,10 @@ Owned by `LogManager`. A thousand producers are checked per turn of the loop; a 
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from storage.disk.background import Background
-from storage.disk.clock import Clock
-from storage.disk.rounds import Rounds
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.rounds import Rounds
+from ottla.storage.log.partition_log import PartitionLog
 
 PRODUCERS_PER_TURN = 1000
 """Producers checked per turn, half a millisecond."""

@@ -14,13 +14,13 @@ full disk is not affected.
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from storage.disk.filesystem import FileSystem
-from storage.log.context import Submit
-from storage.segment.limits import FIRST_BYTES, NEVER
-from storage.segment.segment import Segment
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.log.context import Submit
+from ottla.storage.segment.limits import FIRST_BYTES, NEVER
+from ottla.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 _FREE_FOR_EACH: Final = 8

@@ -9,13 +9,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from protocol.records.errors import RecordFormatError
-from storage.disk.background import Background
-from storage.disk.clock import Clock
-from storage.errors import LogDirFailure, StorageError
-from storage.log.partition_log import PartitionLog
-from storage.log.retention import delete_old_segments, work_of
-from storage.segment.cold_lookups import ColdRead
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock
+from ottla.storage.errors import LogDirFailure, StorageError
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import delete_old_segments, work_of
+from ottla.storage.segment.cold_lookups import ColdRead
 
 log = logging.getLogger(__name__)
 

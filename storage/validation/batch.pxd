@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
-from storage.validation.rules cimport ValidationRules
-from storage.validation.run cimport BatchRun
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
+from ottla.storage.validation.rules cimport ValidationRules
+from ottla.storage.validation.run cimport BatchRun
 
 cdef int64_t CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK
 cdef int64_t FIRST_VERSION_WITH_ZSTD, FIRST_VERSION_WITHOUT_MESSAGE_SETS, GZIP, INLINE_CHECK_MAX_BYTES, INLINE_CHECK_MAX_RECORDS, LAST_CODEC, LZ4, MIN_RECORD_BYTES, NO_MAGIC

@@ -1,9 +1,9 @@
 """Judges produced batches before a leader appends them.
 
 `read_only_batch` is the part of Produce that needs no log: exactly one batch, of magic 2, and zstd only from version 7 on. Before version 3
-it may be a message set of magic 0 or 1 instead, which a worker converts (`storage.validation.conversion`). `judge` applies the rules of one
+it may be a message set of magic 0 or 1 instead, which a worker converts (`ottla.storage.validation.conversion`). `judge` applies the rules of one
 log. `PartitionLog.append` calls it for every batch of a producer or a coordinator. Followers judge by other rules
-(`storage.validation.replicated`).
+(`ottla.storage.validation.replicated`).
 
 The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). But records are read
 only if the header cannot decide a rule. The header has their number, size and timestamps, and the checksum covers all of it.
@@ -13,9 +13,9 @@ docs/differences.md, section "Record validation", lists the rules that are not c
 Invariant: the bytes are not changed here. `BatchRun.stamp` changes them once the log knows the offset.
 """
 
-from protocol.cursors import fields
-from protocol.cursors.fields import FieldError
-from protocol.records.batch import (
+from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.fields import FieldError
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
     CURRENT_MAGIC,
@@ -27,12 +27,12 @@ from protocol.records.batch import (
     Buffer,
     next_batch_size,
 )
-from protocol.records.compression import CompressionCodec
-from protocol.records.errors import CorruptRecord as CorruptBatch
-from protocol.records.reader import PREMATURE_END, RECORDS_REMAIN, RecordsSummary
-from storage.disk.topic_partition import TopicPartition
-from storage.disk.yielding import yield_to_loop
-from storage.errors import (
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.errors import CorruptRecord as CorruptBatch
+from ottla.protocol.records.reader import PREMATURE_END, RECORDS_REMAIN, RecordsSummary
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.yielding import yield_to_loop
+from ottla.storage.errors import (
     CorruptRecord,
     InvalidRecord,
     RecordBatchTooLarge,
@@ -40,8 +40,8 @@ from storage.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from storage.validation.conversion import as_messages, convert
-from storage.validation.limits import (
+from ottla.storage.validation.conversion import as_messages, convert
+from ottla.storage.validation.limits import (
     FIRST_VERSION_WITH_ZSTD,
     FIRST_VERSION_WITHOUT_MESSAGE_SETS,
     GZIP,
@@ -56,7 +56,7 @@ from storage.validation.limits import (
     WALK_MAX_RECORDS,
     ZSTD,
 )
-from storage.validation.record_errors import (
+from ottla.storage.validation.record_errors import (
     InvalidOffsetOrSequence,
     InvalidProduceRecords,
     LegacyRecords,
@@ -65,9 +65,9 @@ from storage.validation.record_errors import (
     UnreadableRecords,
     WrongChecksum,
 )
-from storage.validation.records import check_records, may_be_out_of_range, recompress
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.storage.validation.records import check_records, may_be_out_of_range, recompress
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 
 
 def read_only_batch(run: BatchRun, api_version: int) -> None:

@@ -1,6 +1,6 @@
 """Converts the message sets of old producers (formats 0 and 1) to batches of format 2, and batches to the old format of a log.
 
-`storage.validation.batch` calls it in a worker thread. The rules are those of Apache Kafka's LogValidator. Every message set
+`ottla.storage.validation.batch` calls it in a worker thread. The rules are those of Apache Kafka's LogValidator. Every message set
 becomes a batch first, also one for a log of an old format. Produce requests that may have message sets have no field for single records, so
 only the kind of the error counts.
 """
@@ -8,19 +8,19 @@ only the kind of the error counts.
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from protocol.conversion.down_converter import DownConverter
-from protocol.conversion.limits import RECORDS_PER_SLICE
-from protocol.conversion.message_reader import MessageReader
-from protocol.conversion.message_sets import MessageSet, down_convert, up_convert
-from protocol.records.batch import (
+from ottla.protocol.conversion.down_converter import DownConverter
+from ottla.protocol.conversion.limits import RECORDS_PER_SLICE
+from ottla.protocol.conversion.message_reader import MessageReader
+from ottla.protocol.conversion.message_sets import MessageSet, down_convert, up_convert
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CURRENT_MAGIC,
     HEADER_SIZE,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
 )
-from protocol.records.compression import CompressionCodec
-from protocol.records.errors import (
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.errors import (
     CorruptCompressedData,
     CorruptRecord,
     DecompressionTooLarge,
@@ -29,12 +29,12 @@ from protocol.records.errors import (
     RecordFormatError,
     UnknownCompressionCodec,
 )
-from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
-from storage.validation.conversion_cost import Conversion
-from storage.validation.limits import MESSAGES_BYTES
-from storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from ottla.storage.validation.conversion_cost import Conversion
+from ottla.storage.validation.limits import MESSAGES_BYTES
+from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 
 
 def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callable[[], None]) -> BatchRun:

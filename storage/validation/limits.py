@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protocol.records import batch
-from protocol.records.compression import CompressionCodec
+from ottla.protocol.records import batch
+from ottla.protocol.records.compression import CompressionCodec
 
 WALK_MAX_RECORDS: Final = 4
 """Records of an uncompressed batch up to which their lengths and timestamps are checked.

@@ -1,14 +1,14 @@
-"""Declares errors of produced records beside those in `storage.errors`, and their form in a Produce response.
+"""Declares errors of produced records beside those in `ottla.storage.errors`, and their form in a Produce response.
 
-Raised by `storage.validation.batch` and `storage.validation.records`. Apache Kafka refuses some records before it looks up the log. Those
+Raised by `ottla.storage.validation.batch` and `ottla.storage.validation.records`. Apache Kafka refuses some records before it looks up the log. Those
 errors have no topic partition, and their response has no log start offset.
 """
 
 from typing import Final
 
-from protocol.records.compression import CompressionCodec
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptRecord, InvalidRecord, RecordBatchTooLarge, RecordTooLarge, StorageError, UnsupportedCompressionType
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptRecord, InvalidRecord, RecordBatchTooLarge, RecordTooLarge, StorageError, UnsupportedCompressionType
 
 
 class MalformedRecords(CorruptRecord):

@@ -1,13 +1,13 @@
 """Checks every record of a produced batch, and recompresses batches for the broker.
 
-Called by `storage.validation.batch` only if the batch header cannot decide a rule. The functions are pure: worker threads run them for
+Called by `ottla.storage.validation.batch` only if the batch header cannot decide a rule. The functions are pure: worker threads run them for
 large batches. Messages are Apache Kafka's, because clients print them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from protocol.records.batch import (
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
@@ -17,14 +17,14 @@ from protocol.records.batch import (
     Buffer,
     TimestampType,
 )
-from protocol.records.builder import encode_outlines, frame_batch
-from protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
-from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
-from protocol.records.reader import RecordOutline, RecordsSummary, int64, outline_records, record_data, walk_records
-from storage.disk.yielding import no_yield
-from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
-from storage.validation.record_errors import NO_KEY, UnreadableRecords
-from storage.validation.rules import ValidationRules
+from ottla.protocol.records.builder import encode_outlines, frame_batch
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
+from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
+from ottla.protocol.records.reader import RecordOutline, RecordsSummary, int64, outline_records, record_data, walk_records
+from ottla.storage.disk.yielding import no_yield
+from ottla.storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords
+from ottla.storage.validation.rules import ValidationRules
 
 _SHOWN_ERRORS = 3  # errors repeated in the message of the batch
 MOST_RECORD_ERRORS = 10_000

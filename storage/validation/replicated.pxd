@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport int64_t
-from storage.validation.batch cimport check_fits_segment
-from storage.validation.rules cimport ValidationRules
-from storage.validation.run cimport BatchRun
+from ottla.storage.validation.batch cimport check_fits_segment
+from ottla.storage.validation.rules cimport ValidationRules
+from ottla.storage.validation.run cimport BatchRun
 
 cdef int64_t CONTROL_MASK, CURRENT_MAGIC, LARGEST_OFFSET, MARKER_WORK, MESSAGE_WORK, MOST_WORK
 

@@ -1,6 +1,6 @@
 """Judges the batches that a follower got from its leader, before its log takes them unchanged.
 
-`PartitionLog.append` calls `judge_replicated`. The rules of the topic are the leader's affair (`storage.validation.batch`): it has applied
+`PartitionLog.append` calls `judge_replicated`. The rules of the topic are the leader's affair (`ottla.storage.validation.batch`): it has applied
 them, perhaps with another configuration. A follower checks that the batches are undamaged and in order, and fit into a segment.
 
 Invariant: the log and the bytes are not changed here.
@@ -8,14 +8,14 @@ Invariant: the log and the bytes are not changed here.
 
 import logging
 
-from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC
-from protocol.records.builder import read_marker
-from protocol.records.errors import RecordFormatError
-from storage.errors import CorruptRecord, OffsetsOutOfOrder
-from storage.validation.batch import check_fits_segment
-from storage.validation.limits import LARGEST_OFFSET, MARKER_WORK, MESSAGE_WORK, MOST_WORK
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC
+from ottla.protocol.records.builder import read_marker
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.errors import CorruptRecord, OffsetsOutOfOrder
+from ottla.storage.validation.batch import check_fits_segment
+from ottla.storage.validation.limits import LARGEST_OFFSET, MARKER_WORK, MESSAGE_WORK, MOST_WORK
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
 

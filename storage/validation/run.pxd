@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
-from protocol.cursors cimport fields
-from protocol.cursors.fields cimport View
+from ottla.protocol.cursors cimport fields
+from ottla.protocol.cursors.fields cimport View
 
 cdef int64_t ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, KNOWN_ATTRIBUTES, LOG_OVERHEAD, MAGIC_OFFSET, MIN_BATCH_SIZE, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 

@@ -7,8 +7,8 @@ created for a batch.
 Invariants: after `read` the header fields are those of the batch at `at`. A run with `needs_worker` set is not accepted.
 """
 
-from protocol.cursors import fields
-from protocol.records.batch import (
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
     CURRENT_MAGIC,
     HEADER_SIZE,
@@ -26,9 +26,9 @@ from protocol.records.batch import (
     parse_header,
     stamp_max_timestamp,
 )
-from protocol.records.builder import EndTransactionMarker
-from protocol.records.checksum import crc32c
-from storage.validation.conversion_cost import Conversion
+from ottla.protocol.records.builder import EndTransactionMarker
+from ottla.protocol.records.checksum import crc32c
+from ottla.storage.validation.conversion_cost import Conversion
 
 
 class BatchRun:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-from broker.metrics.endpoint import FAMILIES
+from ottla.broker.metrics.endpoint import FAMILIES
 from tests.apache_suite.expectations import Outcome
 from tests.apache_suite.stand_in_classes import stand_in
 from tests.support.apache_kafka import free_ports, process_guard

@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from broker.metrics import request_metrics
-from broker.network import acceptor
-from broker.security.client import Client
-from broker.security.principals import Principal
+from ottla.broker.metrics import request_metrics
+from ottla.broker.network import acceptor
+from ottla.broker.security.client import Client
+from ottla.broker.security.principals import Principal
 from ottla.__main__ import main
 
 BY_LISTENER = ("AuthorizerIntegrationTest", "PlaintextEndToEndAuthorizationTest")

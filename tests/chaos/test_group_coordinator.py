@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.crowd import CrowdMember, a_crowd, assignment_of, disperse, leave_again, settle
 from tests.support.rebalance_history import History, are_shared, check_offsets_topic

@@ -12,10 +12,10 @@ from pathlib import Path
 import confluent_kafka as confluent
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import iter_batches
-from protocol.records.reader import iter_records
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.reader import iter_records
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.apache_kafka.tools import run_tool
 from tests.support.batches import a_batch

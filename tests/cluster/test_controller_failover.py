@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.cluster import Cluster as Client
-from broker.client.topic_admin import NewTopic, create_topics
+from ottla.client.cluster import Cluster as Client
+from ottla.client.topic_admin import NewTopic, create_topics
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_writer, read_all

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker.client.errors import ClientError
+from ottla.client.errors import ClientError
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 

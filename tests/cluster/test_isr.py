@@ -85,6 +85,6 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(tmp_path: Path) -> None:
             return seen >= 50 and 2 in read_from
 
         try:
-            eventually(has_read, what="50 records are read, from broker 2")
+            eventually(has_read, what="50 records are read, from ottla.broker 2")
         finally:
             consumer.close()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from broker.client.cluster import Cluster as Client
-from broker.security.client_security import ConfiguredSecurity
-from config.client_properties import ClientProperties
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.client.cluster import Cluster as Client
+from ottla.broker.security.client_security import ConfiguredSecurity
+from ottla.config.client_properties import ClientProperties
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.certificates import Identity
 from tests.support.cluster import Cluster, a_cluster

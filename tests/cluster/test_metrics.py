@@ -7,8 +7,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics.endpoint import FAMILIES
-from broker.metrics.families import Kind
+from ottla.broker.metrics.endpoint import FAMILIES
+from ottla.broker.metrics.families import Kind
 from tests.cluster.test_reassignment import move
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, ClusterBroker, a_cluster

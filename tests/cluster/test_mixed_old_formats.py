@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from protocol.records.batch import CURRENT_MAGIC, iter_batches
+from ottla.protocol.records.batch import CURRENT_MAGIC, iter_batches
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 from tests.integration.test_delegation_tokens import HOUR_MS, User, log_in
 from tests.integration.test_sasl_listener import MODULE, Wire
 from tests.support.apache_kafka import ApacheKafka, free_ports

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from controller.store.zookeeper_wire import SENSITIVE_PATHS, acls
+from ottla.controller.store.zookeeper_wire import SENSITIVE_PATHS, acls
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually

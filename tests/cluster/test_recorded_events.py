@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from broker.client.config_admin import Change, Operation, ResourceType, alter_configs
-from broker.client.topic_admin import delete_topics
+from ottla.client.config_admin import Change, Operation, ResourceType, alter_configs
+from ottla.client.topic_admin import delete_topics
 from tests.support.broker_process import eventually
 from tests.support.cluster import ClusterBroker
 from tests.support.cluster_links import ZOOKEEPER

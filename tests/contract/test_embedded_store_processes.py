@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import SessionExpired, StoreUnavailable
-from controller.store import session_lock
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.embedded_worker import REQUESTS_PER_BEAT, EmbeddedWorker
-from controller.store.metadata_store import Exists, WatchedEvent
-from controller.store.session_lock import ObservedSession, OwnSessionLock
-from controller.store.sqlite_tree import SqliteTree
+from ottla.controller.errors import SessionExpired, StoreUnavailable
+from ottla.controller.store import session_lock
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.embedded_worker import REQUESTS_PER_BEAT, EmbeddedWorker
+from ottla.controller.store.metadata_store import Exists, WatchedEvent
+from ottla.controller.store.session_lock import ObservedSession, OwnSessionLock
+from ottla.controller.store.sqlite_tree import SqliteTree
 
 OTHER_BROKER = """
 import asyncio, sys, time
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.embedded_worker import EmbeddedWorker
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.embedded_worker import EmbeddedWorker
 class Clock:
     now_ms = staticmethod(lambda: time.time_ns() // 1_000_000)
     monotonic = staticmethod(time.monotonic)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.deleted_files import LARGE_BYTES
-from storage.disk.filesystem import FileSystem, RealFileSystem
-from storage.disk.movable_directory import MovableDirectory
-from storage.disk.small_files import SmallFiles
+from ottla.storage.disk.deleted_files import LARGE_BYTES
+from ottla.storage.disk.filesystem import FileSystem, RealFileSystem
+from ottla.storage.disk.movable_directory import MovableDirectory
+from ottla.storage.disk.small_files import SmallFiles
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.slow_disk import Delays, SlowFileSystem
 

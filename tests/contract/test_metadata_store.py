@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import (
+from ottla.controller.errors import (
     BadArguments,
     BadVersion,
     NoChildrenForEphemerals,
@@ -17,9 +17,9 @@ from controller.errors import (
     SessionExpired,
     StoreError,
 )
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.metadata_store import (
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.metadata_store import (
     Check,
     Children,
     Create,
@@ -33,7 +33,7 @@ from controller.store.metadata_store import (
     Stat,
     WatchedEvent,
 )
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.zookeeper import a_chroot
 
 Opener = Callable[[], MetadataStore]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.errors import StoreError
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.metadata_store import (
+from ottla.controller.errors import StoreError
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.metadata_store import (
     Check,
     Children,
     Create,
@@ -26,7 +26,7 @@ from controller.store.metadata_store import (
     Stat,
     WatchedEvent,
 )
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.clocks import ManualClock
 from tests.support.zookeeper import a_chroot
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from controller.errors import NodeExists
-from controller.store.metadata_store import Children, Create, Exists, Get, MetadataStore, Multi, SetData, Stat, WatchedEvent, data_and_stat
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.errors import NodeExists
+from ottla.controller.store.metadata_store import Children, Create, Exists, Get, MetadataStore, Multi, SetData, Stat, WatchedEvent, data_and_stat
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.cutting_proxy import CuttingProxy, a_cutting_proxy
 from tests.support.zookeeper import MIN_SESSION_TIMEOUT_MS, a_chroot, shared_zookeeper
@@ -26,8 +26,8 @@ SESSION_TIMEOUT_MS = 20_000
 
 WRITER = """
 import asyncio, sys
-from controller.errors import SessionExpired
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.errors import SessionExpired
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 async def main():
     store = ZooKeeperStore(ZooKeeperSettings(sys.argv[1], session_timeout_ms=int(sys.argv[2])))
     await store.open_session()

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from config.errors import ConfigError
-from config.jaas import KERBEROS_MODULE
-from config.sasl import zookeeper_login
-from controller.errors import StoreUnavailable
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import KERBEROS_MODULE
+from ottla.config.sasl import zookeeper_login
+from ottla.controller.errors import StoreUnavailable
 from tests.contract.test_zookeeper_sasl import a_store, acls_of
 from tests.support.kerberos import REALM, Realm, a_realm, jaas, needs_kerberos
 from tests.support.zookeeper import ZooKeeperServer, a_zookeeper

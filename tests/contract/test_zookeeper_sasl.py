@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from broker.loop.clock import SystemClock
-from broker.metadata_store import open_metadata_store
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.sasl import zookeeper_login
-from controller.errors import NoAuth, StoreUnavailable
-from controller.store.digest_md5 import DigestFailed, DigestLogin, DigestMd5
-from controller.store.metadata_store import MetadataStore
+from ottla.broker.loop.clock import SystemClock
+from ottla.broker.metadata_store import open_metadata_store
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.sasl import zookeeper_login
+from ottla.controller.errors import NoAuth, StoreUnavailable
+from ottla.controller.store.digest_md5 import DigestFailed, DigestLogin, DigestMd5
+from ottla.controller.store.metadata_store import MetadataStore
 from tests.support.apache_kafka.java import QUICK_OPTIONS, java_command
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.zookeeper import ZooKeeperServer, a_zookeeper

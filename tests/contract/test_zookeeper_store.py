@@ -12,11 +12,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from controller.errors import NodeExists, SessionExpired, StoreUnavailable
-from controller.store import zookeeper_store
-from controller.store.metadata_store import EventType, WatchedEvent
-from controller.store.zookeeper_client import EXPIRED
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.errors import NodeExists, SessionExpired, StoreUnavailable
+from ottla.controller.store import zookeeper_store
+from ottla.controller.store.metadata_store import EventType, WatchedEvent
+from ottla.controller.store.zookeeper_client import EXPIRED
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.zookeeper import ZooKeeperServer, a_chroot, a_zookeeper, shared_zookeeper
 

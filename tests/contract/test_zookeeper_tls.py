@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from broker.loop.clock import SystemClock
-from broker.metadata_store import open_metadata_store
-from config.broker import BrokerConfig
-from controller.errors import StoreUnavailable
-from controller.store.metadata_store import MetadataStore
+from ottla.broker.loop.clock import SystemClock
+from ottla.broker.metadata_store import open_metadata_store
+from ottla.config.broker import BrokerConfig
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.store.metadata_store import MetadataStore
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.certificates import Identity, java_key_store
 from tests.support.zookeeper import ZooKeeperServer, a_zookeeper

@@ -11,9 +11,9 @@ import confluent_kafka as confluent
 import pytest
 from confluent_kafka import admin as confluent_admin
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.support.admin_requests import a_topic, create
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

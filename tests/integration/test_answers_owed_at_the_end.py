@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from protocol.messages.header import RequestHeader
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
 from tests.support.broker_process import a_broker, eventually
 from tests.support.clients import ConfluentClient
@@ -50,7 +50,7 @@ def test_everything_that_was_appended_is_answered_though_more_requests_lie_unrea
             with suppress(BlockingIOError):
                 sent += client.send(frames[sent : sent + (1 << 16)])
         broker.signal(signal.SIGTERM)
-        eventually(lambda: " stops (broker.server)" in broker.log_file.read_text(encoding="utf-8"))
+        eventually(lambda: " stops (ottla.broker.server)" in broker.log_file.read_text(encoding="utf-8"))
         client.settimeout(30)
         received = bytearray()
         with suppress(ConnectionResetError):  # what it had sent beside was never read

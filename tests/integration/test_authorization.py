@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.table import SERVED
-from broker.network.request_channel import Pending
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.principals import Principal
-from controller.admin.topic_admin import NewTopic
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.schema.registry import api
-from protocol.uuid import ZERO_UUID
-from storage.segment.file_region import FileRegion
+from ottla.broker.handlers.table import SERVED
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.principals import Principal
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.registry import api
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.broker_process import eventually
 from tests.support.connections import ClientConnection
 from tests.support.golden_replay import decode, request_frame

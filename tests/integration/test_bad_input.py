@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.handlers.table import IMPLEMENTED
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.records.batch import CURRENT_MAGIC, LOG_OVERHEAD
+from ottla.broker.handlers.table import IMPLEMENTED
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsResponse
+from ottla.protocol.records.batch import CURRENT_MAGIC, LOG_OVERHEAD
 from tests.support.golden_replay import (
     RECORDED_TOPIC_ID,
     Case,

@@ -11,7 +11,7 @@ import confluent_kafka as confluent
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from broker.security.tls.listener import ListenerTls
+from ottla.broker.security.tls.listener import ListenerTls
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.supervisor import state_file
+from ottla.supervisor import state_file
 from tests.support.broker_process import eventually
 
 pytestmark = pytest.mark.cluster

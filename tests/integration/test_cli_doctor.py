@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from broker.cli.doctor.cluster_checks import check_cluster
-from broker.cli.doctor.cluster_facts import gather
-from broker.cli.doctor.examination import examine_broker, examine_directories
-from broker.cli.doctor.host import RealHost
-from broker.client.cluster import Cluster as Client
-from config.broker import BrokerConfig
+from ottla.cli.doctor.cluster_checks import check_cluster
+from ottla.cli.doctor.cluster_facts import gather
+from ottla.cli.doctor.examination import examine_broker, examine_directories
+from ottla.cli.doctor.host import RealHost
+from ottla.client.cluster import Cluster as Client
+from ottla.config.broker import BrokerConfig
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.support.acl_requests import ANONYMOUS, AUTHORIZER
 from tests.support.broker_process import a_broker
 from tests.support.command_line import CommandLine

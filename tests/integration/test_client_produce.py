@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.compression import CODEC_BY_NAME
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import CODECS, Client, Clients, ConfluentClient, Record
 from tests.support.segment_files import batch_headers

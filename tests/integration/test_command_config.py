@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.cluster import Cluster
-from broker.client.errors import NotAuthenticated
-from broker.security.client_security import ConfiguredSecurity
-from config.client_properties import ClientProperties
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.client.cluster import Cluster
+from ottla.client.errors import NotAuthenticated
+from ottla.broker.security.client_security import ConfiguredSecurity
+from ottla.config.client_properties import ClientProperties
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.integration.test_cli_cluster import a_detached_cluster
 from tests.support.certificates import Identity, java_key_store
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

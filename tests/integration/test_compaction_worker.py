@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from broker.loop.background import LoopBackground
-from config.broker import BrokerConfig
-from config.topic import TopicConfig
-from storage.cleaner.frames import write_frame
-from storage.cleaner.job import CleaningJob, encode_job
-from storage.cleaner.process import CleanerProcess
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.manager.log_manager import LogManager
-from storage.segment.log_settings import LogSettings
+from ottla.broker.loop.background import LoopBackground
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.storage.cleaner.frames import write_frame
+from ottla.storage.cleaner.job import CleaningJob, encode_job
+from ottla.storage.cleaner.process import CleanerProcess
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.segment.log_settings import LogSettings
 from tests.support.compacted_logs import Writer, values_of
 from tests.support.logs import a_config
 
@@ -82,7 +82,7 @@ async def _until(true: Callable[[], bool]) -> None:
 def _children() -> list[int]:
     command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "storage.cleaner.worker" in line]
+    return [int(line.split()[0]) for line in listed.splitlines() if "ottla.storage.cleaner.worker" in line]
 
 
 def test_a_log_is_cleaned_in_another_process_which_ends_with_the_broker(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_stop_does_not_wait_for_a_slow_cleaning(tmp_path: Path) -> None:
 def test_the_process_ends_when_the_broker_is_gone() -> None:
     program = """
         import os
-        from storage.cleaner.job import CleaningJob
-        from storage.cleaner.process import CleanerProcess
+        from ottla.storage.cleaner.job import CleaningJob
+        from ottla.storage.cleaner.process import CleanerProcess
         process = CleanerProcess()
         job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, {}, 0, 1 << 20, 0.9, 4096, 1.0)
         process.start(job)
@@ -135,7 +135,7 @@ def test_the_process_ends_when_the_broker_is_gone() -> None:
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True, timeout=30)
     pid = int(done.stdout)
     deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and "storage.cleaner.worker" in Path(f"/proc/{pid}/cmdline").read_text():
+    while Path(f"/proc/{pid}").exists() and "ottla.storage.cleaner.worker" in Path(f"/proc/{pid}/cmdline").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -144,7 +144,7 @@ def test_a_process_does_not_begin_the_job_of_a_broker_that_is_gone() -> None:
     job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, LogSettings(a_config()).to_numbers(), 0, 1 << 20, 0.9, 4096, 1.0)
     data = encode_job(job)
     for parent, is_done in ((os.getpid(), True), (os.getppid(), False)):
-        command = [sys.executable, "-m", "storage.cleaner.worker", str(parent)]
+        command = [sys.executable, "-m", "ottla.storage.cleaner.worker", str(parent)]
         done = subprocess.run(command, input=struct.pack(">I", len(data)) + data, capture_output=True, check=True, timeout=30)
         assert (b"done" in done.stdout, done.stderr) == (is_done, b"")
 
@@ -153,7 +153,7 @@ def test_a_process_without_a_broker_to_tell_says_nothing() -> None:
     job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, LogSettings(a_config()).to_numbers(), 0, 1 << 20, 0.9, 4096, 1.0)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # which hides it
     with subprocess.Popen(
-        [sys.executable, "-m", "storage.cleaner.worker", str(os.getpid())],
+        [sys.executable, "-m", "ottla.storage.cleaner.worker", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -181,7 +181,7 @@ def test_a_process_that_is_being_made_when_everything_ends_is_ended_too(monkeypa
     job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, {}, 0, 1 << 20, 0.9, 4096, 1.0)
     with ThreadPoolExecutor(2) as executor:
         with monkeypatch.context() as patched:
-            patched.setattr("storage.cleaner.process.subprocess.Popen", slowly)
+            patched.setattr("ottla.storage.cleaner.process.subprocess.Popen", slowly)
             starting = executor.submit(process.start, job)
             assert is_begun.wait(30)
             process.kill()

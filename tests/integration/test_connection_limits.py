@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.acceptor import BindFailed
-from broker.network.connection_quotas import IP_BURST_SECONDS
-from broker.network.limits import NetworkLimits
-from broker.network.request_channel import Answer, Pending
-from broker.network.socket_server import SocketServer
-from config.listeners import EndPoint, SecurityProtocol
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.acceptor import BindFailed
+from ottla.broker.network.connection_quotas import IP_BURST_SECONDS
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.request_channel import Answer, Pending
+from ottla.broker.network.socket_server import SocketServer
+from ottla.config.listeners import EndPoint, SecurityProtocol
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.network import FunctionHandler, framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, echo, endpoint, run_on, serving, until
 

@@ -14,8 +14,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from broker.cli.console.login.passwords import hashed
-from broker.cli.console.streams import MAX_STREAMS
+from ottla.console.login.passwords import hashed
+from ottla.console.streams import MAX_STREAMS
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity
 from tests.support.command_line import CommandLine

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.console.login.passwords import hashed
+from ottla.console.login.passwords import hashed
 from tests.support.chromium import Page, a_page, is_installed
 from tests.support.command_line import CommandLine
 from tests.support.hostile_records import GROUP, HOSTILE, a_broker_of_hostile_records

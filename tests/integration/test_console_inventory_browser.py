@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 from tests.support.broker_process import eventually
 from tests.support.chromium import Page, a_page, is_installed
 from tests.support.hostile_records import HOSTILE

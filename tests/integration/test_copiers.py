@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline.copying.copiers import Copiers
-from benchmarks.pipeline.plan import Copies, DidNotFinish, Plan
-from benchmarks.pipeline.topic import Topic, prepare
+from ottla.validate.copying.copiers import Copiers
+from ottla.validate.plan import Copies, DidNotFinish, Plan
+from ottla.validate.topic import Topic, prepare
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 
 ROOT = Path(__file__).parents[2]

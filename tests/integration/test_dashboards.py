@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.dashboards.files import expressions, metrics_in
+from ottla.dashboards.files import expressions, metrics_in
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient, Record
 

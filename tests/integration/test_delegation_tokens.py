@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import CreatableRenewers
-from protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_delegation_token import CreatableRenewers
+from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner
 from tests.integration.test_sasl_listener import MODULE, Wire, port_of
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

@@ -8,8 +8,8 @@ from pathlib import Path
 import confluent_kafka as confluent
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.admin_requests import a_topic, create
 from tests.support.batches import a_batch
 from tests.support.broker_process import BrokerProcess, a_broker, eventually

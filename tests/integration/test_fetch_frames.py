@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.data.fetch import handle_fetch_frame
-from broker.network.request_channel import Pending
-from broker.request.services import Services
-from controller.admin.topic_admin import NewTopic
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.header import ResponseHeader
-from protocol.records.batch import LOG_OVERHEAD
-from protocol.schema.registry import api
-from protocol.schema.wire import ProtocolError
-from storage.log.origins import CLIENT
-from storage.segment.file_region import FileRegion
-from storage.segment.transaction_index import AbortedTransaction as AbortedInLog
+from ottla.broker.handlers.data.fetch import handle_fetch_frame
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.services import Services
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.log.origins import CLIENT
+from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.transaction_index import AbortedTransaction as AbortedInLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
 from tests.support.connections import ClientConnection
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

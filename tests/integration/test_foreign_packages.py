@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.main import COMMANDS
+from ottla.cli.main import COMMANDS
 from ottla.launcher import FLOORS, command
 
 NAMES = ("benchmarks", "broker", "config", "controller", "protocol", "replication", "storage")
@@ -39,9 +39,9 @@ def test_every_command_works_in_such_a_project(name: str, path: str | None, proj
 
 @pytest.mark.parametrize("path", [None, "."])
 def test_child_processes_work_in_such_a_project(path: str | None, project: Path) -> None:
-    ended = run(command("storage.cleaner.worker", str(os.getpid())), project, path)
+    ended = run(command("ottla.storage.cleaner.worker", str(os.getpid())), project, path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    alone = run(command("broker.supervisor.child", "1", "serve"), project, path)
+    alone = run(command("ottla.supervisor.child", "1", "serve"), project, path)
     assert alone.stderr == "ottla: the supervisor ended before its broker began\n"
 
 

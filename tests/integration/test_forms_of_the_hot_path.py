@@ -5,7 +5,7 @@ from pathlib import Path
 import confluent_kafka as confluent
 import pytest
 
-from protocol.compiled import describe
+from ottla.protocol.compiled import describe
 from tests.support.broker_process import a_broker, eventually
 
 RECORDS = 30_000

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.environment import Environment
-from broker.server import Broker
-from config.broker import BrokerConfig
-from controller.admin.topic_admin import NewTopic
-from controller.controller import Controller
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.environment import Environment
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.controller import Controller
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 
 T0 = TopicPartition("topic", 0)

@@ -12,10 +12,10 @@ from types import CodeType, FrameType
 
 import pytest
 
-from broker.handlers.table import SERVED, handlers_of
-from broker.security.authorizer import AllowAll, Authorizer
-from protocol.api_keys import ApiKey
-from protocol.schema.registry import INTER_BROKER_APIS
+from ottla.broker.handlers.table import SERVED, handlers_of
+from ottla.broker.security.authorizer import AllowAll, Authorizer
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.registry import INTER_BROKER_APIS
 from tests.support.grants import Grants
 from tests.support.huge_requests import huge_requests
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

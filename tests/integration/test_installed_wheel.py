@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.compiled import describe
-from protocol.hot_modules import SHARED, binaries
+from ottla.protocol.compiled import describe
+from ottla.protocol.hot_modules import SHARED, binaries
 from tests.distributions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
 ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
-ANEW = (SHARED, "broker.groups.record_encoding", "storage.disk.cached_reads")
+ANEW = (SHARED, "ottla.broker.groups.record_encoding", "ottla.storage.disk.cached_reads")
 """One compiled module of each kind, the smallest."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -81,7 +81,7 @@ def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path:
     (wheel,) = wheels.glob("ottla-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)  # one file after the other, as installers do: the order of their times is that of their names
-    show = "import ottla.launcher as l; l.use_floors(); import protocol.compiled as c; print(c.__file__, c.describe())"
+    show = "import ottla.launcher as l; l.use_floors(); import ottla.protocol.compiled as c; print(c.__file__, c.describe())"
     told = _run("-c", show, cwd=tmp_path, PYTHONPATH=str(installed))
     assert told.split(maxsplit=1) == [str(installed / "ottla" / "floors" / "protocol" / "compiled.py"), describe() + "\n"]
     assert "serve" in _run("-m", "ottla", "--help", cwd=tmp_path, PYTHONPATH=str(installed))
@@ -176,7 +176,7 @@ def test_a_distribution_with_a_package_of_a_floors_name_lives_beside_it(pure: tu
         dependencies = str(Path(pytest.__file__).parents[1])
         assert _run("-c", "import config; print(config.OWNER)", cwd=tmp_path, python=python) == "other\n"
         code = f"import sys; sys.path.append({dependencies!r}); from ottla.launcher import use_floors; use_floors()"
-        code += "; from broker.cli.main import main; [main([each, '--help'], 'ottla', standalone_mode=False) for each in sys.argv[1:]]"
+        code += "; from ottla.cli.main import main; [main([each, '--help'], 'ottla', standalone_mode=False) for each in sys.argv[1:]]"
         commands = ("topics", "serve", "cluster", "dump-log")
         said = _run("-c", code, *commands, cwd=tmp_path, python=python)
         assert [command for command in commands if f"Usage: ottla {command}" in said] == list(commands)

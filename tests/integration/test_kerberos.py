@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from broker.client.cluster import Cluster
-from broker.client.errors import NotAuthenticated
-from broker.network.peer_connection import PeerConnections
-from broker.security.client_security import ConfiguredSecurity, InterBrokerSecurity
-from broker.server import CannotStart
-from config.broker import BrokerConfig
-from config.client_properties import ClientProperties
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from replication.ports.peer import PeerAddress, PeerRefused
+from ottla.client.cluster import Cluster
+from ottla.client.errors import NotAuthenticated
+from ottla.broker.network.peer_connection import PeerConnections
+from ottla.broker.security.client_security import ConfiguredSecurity, InterBrokerSecurity
+from ottla.broker.server import CannotStart
+from ottla.config.broker import BrokerConfig
+from ottla.config.client_properties import ClientProperties
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.replication.ports.peer import PeerAddress, PeerRefused
 from tests.integration.test_sasl_clients import address_of
 from tests.integration.test_sasl_listener import Wire, port_of
 from tests.support.broker_process import eventually

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.client.cluster import Cluster
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.client.cluster import Cluster
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.integration.test_kerberos import NO_LAYER, REFUSED, command, context_of, listener, log_in, to_the_layer
 from tests.integration.test_sasl_clients import address_of
 from tests.integration.test_sasl_listener import Wire, port_of

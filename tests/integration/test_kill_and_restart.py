@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka as confluent
 import pytest
 
-from protocol.records.batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient
 from tests.support.segment_files import batch_headers

@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.start_errors import InconsistentBrokerId, LogDirectoryLocked
-from storage.disk.topic_partition import TopicPartition as StoragePartition
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.start_errors import InconsistentBrokerId, LogDirectoryLocked
+from ottla.storage.disk.topic_partition import TopicPartition as StoragePartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch

@@ -5,8 +5,8 @@ import pkgutil
 import subprocess
 from pathlib import Path
 
-import protocol.messages
-from protocol.schema.message import Message
+import ottla.protocol.messages
+from ottla.protocol.schema.message import Message
 from tests.support.apache_kafka import ensure_jars
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.marks import needs_apache_kafka
@@ -19,7 +19,7 @@ VALUES_PER_VERSION = 5
 
 
 def message_classes() -> dict[str, type[Message]]:
-    modules = [importlib.import_module(f"protocol.messages.{info.name}") for info in pkgutil.iter_modules(protocol.messages.__path__)]
+    modules = [importlib.import_module(f"ottla.protocol.messages.{info.name}") for info in pkgutil.iter_modules(protocol.messages.__path__)]
     return {
         name: value
         for module in modules

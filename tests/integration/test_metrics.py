@@ -17,16 +17,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.build import version
-from broker.metrics.endpoint import FAMILIES, MetricsEndpoint
-from broker.metrics.families import Kind
-from broker.metrics.http_server import MAX_REQUESTS
-from broker.server import Broker, CannotStart
-from config.broker import BrokerConfig
-from controller.admin.topic_admin import NewTopic
-from protocol.compiled import IS_COMPILED
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.build import version
+from ottla.broker.metrics.endpoint import FAMILIES, MetricsEndpoint
+from ottla.broker.metrics.families import Kind
+from ottla.broker.metrics.http_server import MAX_REQUESTS
+from ottla.broker.server import Broker, CannotStart
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.compiled import IS_COMPILED
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import a_wire_client

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
-from protocol.messages.describe_configs import DescribeConfigsResource
-from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+from ottla.protocol.messages.describe_configs import DescribeConfigsResource
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from tests.integration.test_sasl_listener import MODULE, Wire, port_of
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

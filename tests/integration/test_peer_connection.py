@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.network.peer_connection import PeerConnections
-from protocol.api_keys import ApiKey
-from protocol.cursors.kinds import PARTITION
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replication.ports.peer import Peer, PeerAddress, PeerUnavailable
+from ottla.broker.network.peer_connection import PeerConnections
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.kinds import PARTITION
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.replication.ports.peer import Peer, PeerAddress, PeerUnavailable
 from tests.support.peers import LOOPS, run_on, until
 from tests.support.scripted_peer import Received, ScriptedPeer, a_peer
 

@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.network import peer_connection
-from broker.network.peer_connection import STEPS_PER_TURN, PeerConnection, PeerConnections
-from protocol.api_keys import ApiKey
-from protocol.messages.leader_and_isr import (
+from ottla.broker.network import peer_connection
+from ottla.broker.network.peer_connection import STEPS_PER_TURN, PeerConnection, PeerConnections
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -18,7 +18,7 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
-from replication.ports.peer import PeerUnavailable
+from ottla.replication.ports.peer import PeerUnavailable
 from tests.support.scripted_peer import Received, a_peer
 
 SECONDS = 20_000

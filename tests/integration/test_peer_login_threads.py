@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.network.peer_connection import PeerConnections
-from broker.security.sasl.clients import CredentialUnavailable, SaslClient
-from config.listeners import SecurityProtocol
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeResponse
-from protocol.schema.message import Message
-from replication.ports.peer import PeerRefused, PeerUnavailable
+from ottla.broker.network.peer_connection import PeerConnections
+from ottla.broker.security.sasl.clients import CredentialUnavailable, SaslClient
+from ottla.config.listeners import SecurityProtocol
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import PeerRefused, PeerUnavailable
 from tests.support.peers import LOOPS, run_on
 from tests.support.scripted_peer import Received, a_peer
 

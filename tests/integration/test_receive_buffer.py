@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.connection import Connection
-from broker.network.receive_buffer import LARGEST_BYTES
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.receive_buffer import LARGEST_BYTES
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
 from tests.support.clients import ConfluentClient
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.offenders import LINES_PER_WINDOW
+from ottla.broker.network.offenders import LINES_PER_WINDOW
 from tests.integration.test_sasl_listener import MODULE, USERS, Wire, port_of
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.request_histories import a_history, prefix_of
 from tests.support.request_player import RequestPlayer

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.table import SERVED
-from broker.network import offenders
-from broker.security.audit_log import logger
-from protocol.api_keys import ApiKey
+from ottla.broker.handlers.table import SERVED
+from ottla.broker.network import offenders
+from ottla.broker.security.audit_log import logger
+from ottla.protocol.api_keys import ApiKey
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.record_rights import RECORDING
 from tests.support.request_comparison import unequal

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import CannotStart
-from broker.serving import authentication
-from protocol.errors import ErrorCode
+from ottla.broker.server import CannotStart
+from ottla.broker.serving import authentication
+from ottla.protocol.errors import ErrorCode
 from tests.integration.test_sasl_listener import MODULE, USERS, Wire, port_of
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.schema.message import Message
-from protocol.schema.registry import api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.scram_client import ScramClient
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.peer_connection import PeerConnections
-from broker.security.client_security import ClientSecurity, InterBrokerSecurity
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from replication.ports.peer import Peer, PeerAddress, PeerRefused, PeerUnavailable
+from ottla.broker.network.peer_connection import PeerConnections
+from ottla.broker.security.client_security import ClientSecurity, InterBrokerSecurity
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.replication.ports.peer import Peer, PeerAddress, PeerRefused, PeerUnavailable
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.peers import LOOPS, run_on, until

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.security.sasl import kerberos_names
-from broker.security.tls.distinguished_names import name_of
-from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
-from config.errors import ConfigError, JaasError
-from config.jaas import MODULES, LoginModule, parse_jaas, parse_jaas_file
+from ottla.broker.security.sasl import kerberos_names
+from ottla.broker.security.tls.distinguished_names import name_of
+from ottla.broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
+from ottla.config.errors import ConfigError, JaasError
+from ottla.config.jaas import MODULES, LoginModule, parse_jaas, parse_jaas_file
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.security_judge import NO_RULE, Verdict, encoded, verdicts
 

@@ -8,10 +8,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from protocol.records.batch import iter_batches
-from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition as StoragePartition
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition as StoragePartition
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.log_manager import Disks

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.metadata_store import METADATA_FILE
+from ottla.broker.metadata_store import METADATA_FILE
 from tests.support.apache_kafka.serving import answers_api_versions
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient, KcatClient, Record
@@ -389,9 +389,9 @@ def test_two_listeners_tell_their_clients_their_own_addresses(tmp_path: Path) ->
 
 
 def test_help_imports_nothing_that_takes_time() -> None:
-    asked = "import sys; sys.argv = ['ottla', '--help']; from broker.cli.main import main; main(standalone_mode=False); print(*sys.modules)"
+    asked = "import sys; sys.argv = ['ottla', '--help']; from ottla.cli.main import main; main(standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=30, check=True)
 
     assert "serve" in done.stdout
     modules = set(done.stdout.splitlines()[-1].split())
-    assert modules.isdisjoint({"asyncio", "uvloop", "rich", "kazoo", "sqlite3", "config.broker", "broker.server", "broker.cli.serve"})
+    assert modules.isdisjoint({"asyncio", "uvloop", "rich", "kazoo", "sqlite3", "ottla.config.broker", "ottla.broker.server", "ottla.cli.serve"})

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.environment import Environment
-from broker.server import Broker
-from config.broker import BrokerConfig
-from controller.admin.config_admin import ConfigOp, OpType
-from controller.errors import SessionExpired, StoreError
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.metadata_store import Exists, MetadataStore, Request, Result
-from controller.store.sqlite_tree import SqliteTree
-from controller.store.tree import Attempt, delete_ephemerals
-from controller.znodes.layout import CONTROLLER, broker_id_path
+from ottla.broker.environment import Environment
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.config_admin import ConfigOp, OpType
+from ottla.controller.errors import SessionExpired, StoreError
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.metadata_store import Exists, MetadataStore, Request, Result
+from ottla.controller.store.sqlite_tree import SqliteTree
+from ottla.controller.store.tree import Attempt, delete_ephemerals
+from ottla.controller.znodes.layout import CONTROLLER, broker_id_path
 from tests.support.cluster_stores import each_store, zookeeper_of
 
 Carry = Callable[[Sequence[Request]], Awaitable[list[Result | StoreError]]]

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import MAX_MESSAGE_BYTES, RETENTION_MS
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema.message import Message
-from storage.disk.topic_partition import TopicPartition
+from ottla.config.topic import MAX_MESSAGE_BYTES, RETENTION_MS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.stop_replica import StopReplicaRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.schema.message import Message
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.admin_requests import BROKER, OK, SET, TOPIC, change
 from tests.support.in_process_broker import InProcessBroker
 from tests.support.several_brokers import create_topic, leaders_of, metadata_of, start_broker, three_brokers, until

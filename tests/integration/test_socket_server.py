@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.limits import NetworkLimits
-from broker.network.request_channel import Answer, Pending
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.request_channel import Answer, Pending
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.network import other
 from tests.support.peers import LOOPS, Peer, Scenario, run_on, serving, until
 
@@ -159,7 +159,7 @@ def test_a_file_shorter_than_its_region_closes_the_connection_with_one_line(
     run: Callable[[Scenario], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, region = a_file(tmp_path, MiB)
-    caplog.set_level("INFO", "broker.network")
+    caplog.set_level("INFO", "ottla.broker.network")
 
     async def scenario() -> None:
         async with serving(lambda frame, connection: [b"h", region(0, 2 * MiB)]) as server:

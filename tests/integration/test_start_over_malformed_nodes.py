@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.configuration.dynamic_config import KEEPS_RECORDS
-from broker.environment import Environment
-from broker.server import Broker, CannotStart
-from config.broker import BrokerConfig
-from controller.znodes.layout import config_path
+from ottla.broker.configuration.dynamic_config import KEEPS_RECORDS
+from ottla.broker.environment import Environment
+from ottla.broker.server import Broker, CannotStart
+from ottla.config.broker import BrokerConfig
+from ottla.controller.znodes.layout import config_path
 
 SECONDS = 60
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.configuration.certificate_renewal import check_exchange
-from broker.security.tls.listener import ListenerTls, check_peers, tls_of
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError
-from config.listeners import EndPoint, SecurityProtocol
+from ottla.broker.configuration.certificate_renewal import check_exchange
+from ottla.broker.security.tls.listener import ListenerTls, check_peers, tls_of
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import EndPoint, SecurityProtocol
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.certificates import Identity
 from tests.support.security_judge import Verdict, a_judge, encoded

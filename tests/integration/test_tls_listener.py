@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.network import acceptor
-from broker.network.limits import NetworkLimits
-from broker.network.request_channel import Answer
-from broker.network.socket_server import SocketServer
-from broker.security.tls.listener import ListenerTls, tls_of
-from config.broker_properties import BrokerProperties
-from config.listeners import EndPoint, SecurityProtocol
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network import acceptor
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.network.socket_server import SocketServer
+from ottla.broker.security.tls.listener import ListenerTls, tls_of
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.listeners import EndPoint, SecurityProtocol
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.certificates import Identity
 from tests.support.network import FunctionHandler, framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, echo, endpoint, run_on, until

@@ -11,8 +11,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore, serialize_key_and_certificates
 
-from broker.security.tls.stores import certificates_from_store
-from config.errors import ConfigError
+from ottla.broker.security.tls.stores import certificates_from_store
+from ottla.config.errors import ConfigError
 from tests.support.apache_kafka.java import KEYTOOL
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.certificates import Identity, java_key_store

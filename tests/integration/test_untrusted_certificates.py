@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import CannotStart
+from ottla.broker.server import CannotStart
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.serve_command import refused, tree

@@ -15,8 +15,8 @@ from typing import IO, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker.client import cluster as client_cluster
-from broker.client.topic_admin import delete_records
+from ottla.client import cluster as client_cluster
+from ottla.client.topic_admin import delete_records
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.go_programs import compiled_program, needs_go

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from broker.cli.console.decoding import Decoder
-from broker.cli.console.schema_registry import SchemaRegistry
+from ottla.console.decoding import Decoder
+from ottla.console.schema_registry import SchemaRegistry
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.neighbours.artifacts import REGISTRY, whole
 from tests.support.neighbours.records import Row, records_of, write

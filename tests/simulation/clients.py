@@ -10,25 +10,25 @@ import asyncio
 from random import Random
 from typing import cast
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import iter_batches
-from protocol.records.builder import build_batch
-from protocol.records.reader import Record, iter_records
-from protocol.schema.message import Message
-from replication.ports.peer import Peer, PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import Peer, PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.committed import Committed
 

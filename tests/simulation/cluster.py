@@ -1,4 +1,4 @@
-"""Whole brokers in one process, on a virtual clock: all of `broker.server` is the real thing but sockets, threads, disks and ZooKeeper.
+"""Whole brokers in one process, on a virtual clock: all of `ottla.broker.server` is the real thing but sockets, threads, disks and ZooKeeper.
 
 `SimulatedCluster` starts, kills, pauses, isolates and stops them. What is random comes from one seed.
 """
@@ -17,19 +17,19 @@ from random import Random
 from typing import Any, cast
 from unittest.mock import patch
 
-from broker.environment import Environment
-from broker.network.limits import NetworkLimits
-from broker.network.socket_server import SocketServer
-from broker.security.client_security import ClientSecurity
-from broker.server import Broker
-from config.broker import BrokerConfig
-from controller.store.metadata_store import MetadataStore
-from protocol.records.builder import build_batch
-from protocol.records.reader import Record
-from replication.leader.partition import Partition
-from replication.ports.peer import Connect, Peer, PeerAddress, Resolve
-from storage.log.partition_log import PartitionLog
-from storage.manager import log_closing, log_loading
+from ottla.broker.environment import Environment
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.socket_server import SocketServer
+from ottla.broker.security.client_security import ClientSecurity
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.peer import Connect, Peer, PeerAddress, Resolve
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager import log_closing, log_loading
 from tests.simulation.elections import WatchedEnsemble
 from tests.simulation.loop import Life, NoThreads, SimulatedLoop
 from tests.simulation.network import CLIENT, SimulatedNetwork, SimulatedPeer, SimulatedServer

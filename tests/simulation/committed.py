@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.records.batch import BatchHeader, iter_batches
-from protocol.records.reader import iter_records
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
+from ottla.protocol.records.batch import BatchHeader, iter_batches
+from ottla.protocol.records.reader import iter_records
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
 from tests.simulation.outcomes import TRANSACTION_STATE, Decisions, PartitionTransactions
 
 OFFSETS_TOPIC = "__consumer_offsets"

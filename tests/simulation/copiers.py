@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import cast
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from protocol.messages.txn_offset_commit import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.records.batch import iter_batches
-from protocol.schema.message import Message
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import Leaders
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections

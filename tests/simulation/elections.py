@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.tree import Node
-from controller.znodes.layout import (
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.tree import Node
+from ottla.controller.znodes.layout import (
     CONTROLLER_EPOCH,
     NO_LEADER,
     PartitionState,
@@ -21,8 +21,8 @@ from controller.znodes.layout import (
     decode_partition_state,
     partition_state_path,
 )
-from storage.disk.clock import Clock
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.topic_partition import TopicPartition
 
 STOPPED = "stopped"
 """What a session ended by that its owner closed."""

@@ -5,11 +5,11 @@ docs/simulation.md lists them, and where each is looked at; `test_planted_faults
 
 from __future__ import annotations
 
-from controller.znodes.layout import PartitionState
-from replication.leader.partition import Partition
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.producers.limits import BATCHES_RETAINED
+from ottla.controller.znodes.layout import PartitionState
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.limits import BATCHES_RETAINED
 from tests.simulation.cluster import Node, SimulatedCluster
 from tests.simulation.committed import OFFSETS_TOPIC, Committed
 from tests.simulation.elections import Elections

@@ -130,7 +130,7 @@ class Misfortune:
     async def _slow(self, broker_id: int) -> None:
         factor = self.random.choice([10.0, 100.0, 1000.0])
         host = self.cluster.nodes[broker_id].host
-        self.note(f"everything to and from broker {broker_id} takes {factor:.0f} times as long")
+        self.note(f"everything to and from ottla.broker {broker_id} takes {factor:.0f} times as long")
         self.cluster.network.slowness[host] = factor
         self._later(
             self.random.uniform(0, 5), f"broker {broker_id} is as fast as ever", lambda: self.cluster.network.slowness.pop(host, None)

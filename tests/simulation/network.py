@@ -14,20 +14,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 from zlib import crc32
 
-from broker.network.connection_quotas import ConnectionQuotas
-from broker.network.handler import RequestHandler
-from broker.network.limits import NetworkLimits
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Pending
-from broker.security.authorizer import Authorizer
-from config.listeners import EndPoint
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.schema.message import Message
-from protocol.schema.registry import api
-from replication.ports.peer import Peer, PeerAddress, PeerUnavailable, Resolve
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.connection_quotas import ConnectionQuotas
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Pending
+from ottla.broker.security.authorizer import Authorizer
+from ottla.config.listeners import EndPoint
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
+from ottla.replication.ports.peer import Peer, PeerAddress, PeerUnavailable, Resolve
+from ottla.storage.segment.file_region import FileRegion
 from tests.simulation.loop import NODE, Life, SimulatedLoop
 from tests.support.connections import ClientConnection
 
@@ -82,7 +82,7 @@ class SimulatedNetwork:
 
 
 class SimulatedServer:
-    """What a broker uses of `broker.network.socket_server.SocketServer`."""
+    """What a broker uses of `ottla.broker.network.socket_server.SocketServer`."""
 
     def __init__(self, network: SimulatedNetwork, host: str, life: Life, limits: NetworkLimits) -> None:
         self.limits = limits

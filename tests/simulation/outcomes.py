@@ -1,16 +1,16 @@
 """Follows the transactions in committed batches: which are open, which were aborted, and what the coordinator had decided before.
 
-A second reading of the log format beside the brokers' own (`storage.producers`), without their shortcuts.
+A second reading of the log format beside the brokers' own (`ottla.storage.producers`), without their shortcuts.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.records.batch import BatchHeader
-from protocol.records.builder import ControlRecordType, parse_end_transaction_marker
-from protocol.records.reader import Record
+from ottla.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.builder import ControlRecordType, parse_end_transaction_marker
+from ottla.protocol.records.reader import Record
 
 TRANSACTION_STATE = "__transaction_state"
 PREPARE_COMMIT = 2

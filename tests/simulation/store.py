@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from controller.errors import SessionExpired, StoreError
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, Watch, WatchedEvent
+from ottla.controller.errors import SessionExpired, StoreError
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, Watch, WatchedEvent
 from tests.simulation.elections import STOPPED
 from tests.simulation.loop import Life
 from tests.simulation.network import SimulatedNetwork

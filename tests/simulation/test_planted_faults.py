@@ -10,31 +10,31 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.record_encoding import encode_pairs
-from broker.groups import loading
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.offsets import GroupOffsets
-from broker.serving.dispatch import Dispatcher
-from broker.transactions import state as transaction_state
-from broker.transactions.effects import Store
-from broker.transactions.log_records import transaction_key, transaction_value
-from broker.transactions.machines import TransactionMachines
-from broker.transactions.metadata import PREPARED, TransactionMetadata
-from controller.state import partition_elections
-from controller.store.metadata_store import Create, SetData
-from controller.znodes.layout import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
-from protocol.errors import ErrorCode
-from replication.control.alter_partition import AlterPartition
-from replication.leader.isr import IsrChanges
-from replication.leader.partition import Partition
-from replication.reading import fetch_read
-from storage.disk.topic_partition import TopicPartition
-from storage.log.origins import CLIENT, REPLICATION
-from storage.log.partition_log import PartitionLog
-from storage.manager import log_loading
-from storage.producers.state import ProducerState
-from storage.validation import run as validation_run
-from storage.validation.run import BatchRun
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.groups import loading
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.offsets import GroupOffsets
+from ottla.broker.serving.dispatch import Dispatcher
+from ottla.broker.transactions import state as transaction_state
+from ottla.broker.transactions.effects import Store
+from ottla.broker.transactions.log_records import transaction_key, transaction_value
+from ottla.broker.transactions.machines import TransactionMachines
+from ottla.broker.transactions.metadata import PREPARED, TransactionMetadata
+from ottla.controller.state import partition_elections
+from ottla.controller.store.metadata_store import Create, SetData
+from ottla.controller.znodes.layout import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.control.alter_partition import AlterPartition
+from ottla.replication.leader.isr import IsrChanges
+from ottla.replication.leader.partition import Partition
+from ottla.replication.reading import fetch_read
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.origins import CLIENT, REPLICATION
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager import log_loading
+from ottla.storage.producers.state import ProducerState
+from ottla.storage.validation import run as validation_run
+from ottla.storage.validation.run import BatchRun
 from tests.simulation import groups
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections

@@ -10,13 +10,13 @@ from contextlib import suppress
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.messages.alter_partition_reassignments import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.cluster import tear_write
 from tests.simulation.ledger import Fate, Transaction
 from tests.simulation.network import Exchange

@@ -12,19 +12,19 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.fetch import PartitionData
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import iter_batches
-from protocol.records.builder import ControlRecordType, build_batch, parse_end_transaction_marker
-from protocol.records.reader import Record, iter_records
-from protocol.schema.message import Message
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import ControlRecordType, build_batch, parse_end_transaction_marker
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import BACKOFF_S, PRODUCE_TIMEOUT_MS, TRANSACTIONAL_ID, Consumer, CoordinatorClient, Leaders
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.committed import Committed
@@ -202,7 +202,7 @@ class TransactionalClient(CoordinatorClient):
     async def _wait(self, code: int | None, coordinator: CoordinatorClient | None = None) -> None:
         """Before a coordinator is asked again."""
         if code is not None:
-            assert code not in NEVER, f"{self.instance}: {ErrorCode.of(code).name} from broker {(coordinator or self).coordinator}"
+            assert code not in NEVER, f"{self.instance}: {ErrorCode.of(code).name} from ottla.broker {(coordinator or self).coordinator}"
             if code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 (coordinator or self).forget_coordinator()
         await asyncio.sleep(BACKOFF_S * (0.5 + self.random.random()))

@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.header import RequestHeader
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.records.batch import ATTRIBUTES_OFFSET
-from protocol.records.builder import build_batch
-from protocol.records.reader import Record
-from protocol.schema.message import Message
-from protocol.schema.registry import api
-from replication.ports.peer import PeerAddress, PeerUnavailable
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.records.batch import ATTRIBUTES_OFFSET
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
+from ottla.replication.ports.peer import PeerAddress, PeerUnavailable
 from tests.simulation.clients import Client, Leaders
 from tests.simulation.cluster import PORT, SimulatedCluster
 from tests.simulation.network import CLIENT, Exchange

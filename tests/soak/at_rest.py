@@ -8,21 +8,21 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storage.disk.checkpoint import (
+from ottla.storage.disk.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.directory_names import DirectoryKind, parse_directory_name
-from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT
-from storage.disk.meta_properties import META_PROPERTIES
-from storage.disk.partition_metadata import PARTITION_METADATA, read_topic_id
-from storage.disk.topic_partition import TopicPartition
-from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE
+from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
+from ottla.storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT
+from ottla.storage.disk.meta_properties import META_PROPERTIES
+from ottla.storage.disk.partition_metadata import PARTITION_METADATA, read_topic_id
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.manager.log_directories import CLEAN_SHUTDOWN_FILE
 
 BAD_LINE = re.compile(r"\b(ERROR|CRITICAL|Traceback|Exception)\b|log directory.* (offline|failed)")
 HARMLESS = re.compile(r"ERROR cannot follow broker \d+, which is not alive")

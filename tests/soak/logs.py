@@ -12,13 +12,13 @@ from random import Random
 
 import pytest
 
-from protocol.records.batch import iter_batches
-from storage.disk.start_errors import DuplicateLog
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogBeingTruncated, LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.producers import state_manager as producer_state_manager
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.disk.start_errors import DuplicateLog
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogBeingTruncated, LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.producers import state_manager as producer_state_manager
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log

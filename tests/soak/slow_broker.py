@@ -12,29 +12,29 @@ from collections.abc import Callable
 from importlib import import_module
 from random import Random
 
-from broker import server
-from broker.cli.main import main
-from broker.environment import Environment
-from broker.loop.background import LoopBackground
+from ottla.broker import server
+from ottla.cli.main import main
+from ottla.broker.environment import Environment
+from ottla.broker.loop.background import LoopBackground
 from tests.support.slow_disk import Delays, SlowFileSystem
 
 SWITCH_SECONDS = 1e-5
 LATE_MS = (0, 0, 1, 5, 30)
 SMALL_TURNS = {
-    ("storage.upkeep.flusher", "LOGS_PER_TURN"): 2,
-    ("storage.cleaner.compaction", "_LOGS_PER_TURN"): 15,
-    ("storage.upkeep.retention_checks", "_LOGS_PER_TURN"): 1,
-    ("storage.upkeep.log_checkpoints", "LOGS_PER_STEP"): 1,
-    ("storage.disk.directory_writes", "WRITES_PER_TURN"): 1,
-    ("storage.disk.directory_writes", "_WRITES_PER_THREAD"): 1,
-    ("storage.upkeep.producer_expirations", "PRODUCERS_PER_TURN"): 2,
-    ("storage.upkeep.producer_expirations", "_LOG_COSTS"): 2,
-    ("storage.manager.new_logs", "_LOGS_PER_REST"): 1,
-    ("replication.control.stopped_replicas", "LOGS_PER_TURN"): 1,
-    ("replication.control.metadata_updates", "STATES_PER_TURN"): 2,
-    ("replication.leader.followers", "FOLLOWED_PER_TURN"): 2,
-    ("replication.control.log_dir_moves", "MOVES_PER_TURN"): 1,
-    ("replication.control.replica_manager", "PARTITIONS_PER_TURN"): 2,
+    ("ottla.storage.upkeep.flusher", "LOGS_PER_TURN"): 2,
+    ("ottla.storage.cleaner.compaction", "_LOGS_PER_TURN"): 15,
+    ("ottla.storage.upkeep.retention_checks", "_LOGS_PER_TURN"): 1,
+    ("ottla.storage.upkeep.log_checkpoints", "LOGS_PER_STEP"): 1,
+    ("ottla.storage.disk.directory_writes", "WRITES_PER_TURN"): 1,
+    ("ottla.storage.disk.directory_writes", "_WRITES_PER_THREAD"): 1,
+    ("ottla.storage.upkeep.producer_expirations", "PRODUCERS_PER_TURN"): 2,
+    ("ottla.storage.upkeep.producer_expirations", "_LOG_COSTS"): 2,
+    ("ottla.storage.manager.new_logs", "_LOGS_PER_REST"): 1,
+    ("ottla.replication.control.stopped_replicas", "LOGS_PER_TURN"): 1,
+    ("ottla.replication.control.metadata_updates", "STATES_PER_TURN"): 2,
+    ("ottla.replication.leader.followers", "FOLLOWED_PER_TURN"): 2,
+    ("ottla.replication.control.log_dir_moves", "MOVES_PER_TURN"): 1,
+    ("ottla.replication.control.replica_manager", "PARTITIONS_PER_TURN"): 2,
 }
 """Module and name -> how much of it makes a turn."""
 
@@ -49,10 +49,10 @@ def put(module: str, name: str, value: int) -> None:
 def hurry(random: Random) -> None:
     """See the module."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    put("storage.upkeep.idle_files", "PERIOD_MS", 80)
-    put("storage.upkeep.idle_files", "_SEGMENTS_PER_TURN", random.choice([5, 250]))
-    put("storage.producers.state_manager", "WRITTEN_AT_ONCE", random.choice([0, 2, 500]))
-    put("storage.manager.log_moves", "CHUNK_BYTES", random.choice([2_000, 256 * 1024]))
+    put("ottla.storage.upkeep.idle_files", "PERIOD_MS", 80)
+    put("ottla.storage.upkeep.idle_files", "_SEGMENTS_PER_TURN", random.choice([5, 250]))
+    put("ottla.storage.producers.state_manager", "WRITTEN_AT_ONCE", random.choice([0, 2, 500]))
+    put("ottla.storage.manager.log_moves", "CHUNK_BYTES", random.choice([2_000, 256 * 1024]))
     if random.random() < 0.7:
         for (module, name), value in SMALL_TURNS.items():
             put(module, name, value)

@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from broker.client.cluster import Cluster as Client
-from broker.client.errors import ClientError
-from storage.disk.topic_partition import TopicPartition
+from ottla.client.cluster import Cluster as Client
+from ottla.client.errors import ClientError
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.soak import slow_requests as requests
 from tests.soak.at_rest import bad_lines, badly_stopped, broken_logs, foreign_names
 from tests.soak.slow_topics import SlowTopic

@@ -16,13 +16,13 @@ from random import Random
 from typing import Any, Protocol
 from zlib import crc32
 
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError, Refused
-from protocol.errors import ErrorCode
-from protocol.records import builder as record_builder
-from protocol.records.batch import iter_batches
-from protocol.records.reader import Record as ReadRecord
-from protocol.records.reader import iter_records
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.errors import ClientError, Refused
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records import builder as record_builder
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.reader import Record as ReadRecord
+from ottla.protocol.records.reader import iter_records
 from tests.soak import slow_requests as requests
 from tests.support.admin_requests import a_topic
 from tests.support.batches import a_batch

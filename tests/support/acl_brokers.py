@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.security.acl_admin import AclAdmin
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
-from broker.security.authorizer import Operation, ResourceType
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.znodes.pauses import no_pause
+from ottla.broker.security.acl_admin import AclAdmin
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.znodes.pauses import no_pause
 from tests.support.clocks import ManualClock
 
 EVERYTHING = AclFilter(1, None, 1, None, None, 1, 1)

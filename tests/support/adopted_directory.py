@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.loop.clock import SystemClock
-from broker.metadata_store import METADATA_FILE
-from controller.registration import prepare_store
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.metadata_store import Create, StoreError
-from controller.znodes.changes import encode_config
-from controller.znodes.layout import (
+from ottla.broker.loop.clock import SystemClock
+from ottla.broker.metadata_store import METADATA_FILE
+from ottla.controller.registration import prepare_store
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.metadata_store import Create, StoreError
+from ottla.controller.znodes.changes import encode_config
+from ottla.controller.znodes.layout import (
     CLUSTER_ID,
     PartitionState,
     ReplicaAssignment,
@@ -26,8 +26,8 @@ from controller.znodes.layout import (
     partitions_path,
     topic_path,
 )
-from protocol.uuid import from_text
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.uuid import from_text
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 def adopt(source: Path, target: Path, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import crc32c
 
-from protocol.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, TimestampType
-from protocol.records.builder import build_batch
-from protocol.records.compression import CODEC_BY_NAME
-from protocol.records.reader import Header, Record
-from storage.validation.batch import judge, read_only_batch
-from storage.validation.limits import FIRST_VERSION_WITH_ZSTD
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, TimestampType
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.reader import Header, Record
+from ottla.storage.validation.batch import judge, read_only_batch
+from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 

@@ -20,12 +20,12 @@ from importlib import import_module
 
 LONGEST_REQUEST_BYTES = 128 * 1024
 MODULES = (
-    "broker.cli.serve",
-    "broker.server",
-    "broker.service_manager",
-    "broker.logs.events",
-    "broker.logs.sink",
-    "controller.store.embedded_store",
+    "ottla.cli.serve",
+    "ottla.broker.server",
+    "ottla.broker.service_manager",
+    "ottla.broker.logs.events",
+    "ottla.broker.logs.sink",
+    "ottla.controller.store.embedded_store",
     "uvloop",
 )
 """A broker imports these before it is ready, and they nearly all that it ever imports."""

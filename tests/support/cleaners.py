@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Generator
 
-from protocol.records.errors import RecordFormatError
-from storage.cleaner.choice import log_to_clean
-from storage.cleaner.job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, decode_job, encode_job
-from storage.cleaner.process import CleanerMessage, CleaningEnded
-from storage.cleaner.run import CleanerPorts, clean
-from storage.cleaner.task import CleaningTask, WorkerLimits
-from storage.disk.filesystem import FileSystem
-from storage.errors import StorageError
-from storage.log.partition_log import PartitionLog
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.cleaner.choice import log_to_clean
+from ottla.storage.cleaner.job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, decode_job, encode_job
+from ottla.storage.cleaner.process import CleanerMessage, CleaningEnded
+from ottla.storage.cleaner.run import CleanerPorts, clean
+from ottla.storage.cleaner.task import CleaningTask, WorkerLimits
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import StorageError
+from ottla.storage.log.partition_log import PartitionLog
 
 LIMITS = WorkerLimits(map_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=1 << 16, max_bytes_per_second=1e300)
 

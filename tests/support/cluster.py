@@ -22,11 +22,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from broker.client.cluster import Cluster as Client
-from broker.client.errors import ClientError
-from broker.client.topic_admin import NewTopic, create_topics
-from broker.supervisor.layout import Layout
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+from ottla.client.cluster import Cluster as Client
+from ottla.client.errors import ClientError
+from ottla.client.topic_admin import NewTopic, create_topics
+from ottla.supervisor.layout import Layout
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually

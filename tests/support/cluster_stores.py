@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 needs_zookeeper_store = pytest.mark.skipif(
-    importlib.util.find_spec("broker.metadata_store") is None, reason="brokers can only keep their metadata in the embedded store"
+    importlib.util.find_spec("ottla.broker.metadata_store") is None, reason="brokers can only keep their metadata in the embedded store"
 )
 each_store = pytest.mark.parametrize("store", ["embedded", pytest.param("zookeeper", marks=[pytest.mark.java, needs_zookeeper_store])])
 

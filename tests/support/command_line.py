@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
-from broker.cli.main import main
+from ottla.cli.main import main
 
 SECONDS = 60.0
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from protocol.records.batch import CONTROL_MASK, BatchHeader, iter_batches
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker, control_record_type
-from protocol.records.reader import Record, iter_records
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
+from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, iter_batches
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker, control_record_type
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.logs import LOG_DIR, T0, a_config, a_context, follow, read_all
 

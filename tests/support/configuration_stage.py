@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.cluster.control_requests import ControlRequests
-from broker.configuration.dynamic_config import DynamicConfig
-from config.topic import TopicConfig
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.metadata_waits import MetadataWaits
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.config.topic import TopicConfig
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quotas.token_bucket import MutationQuota, TokenBucket
-from broker.security.access import Access
-from broker.security.authorizer import AllowAll, Authorizer
-from broker.security.client import Client
+from ottla.broker.quotas.token_bucket import MutationQuota, TokenBucket
+from ottla.broker.security.access import Access
+from ottla.broker.security.authorizer import AllowAll, Authorizer
+from ottla.broker.security.client import Client
 
 if TYPE_CHECKING:
-    from broker.network.timings import Timing
+    from ottla.broker.network.timings import Timing
 
 
 class ClientConnection:

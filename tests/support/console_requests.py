@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 from starlette.types import Message
 
-from broker.cli.console.application import application
-from broker.cli.console.audit import Audit
-from broker.cli.console.clusters import Clusters, Served
-from broker.cli.console.decoding import Decoder
-from broker.cli.console.guard import Rules
-from broker.cli.console.login.passwords import Passwords
-from broker.cli.console.login.proxy_login import ProxyLogin
-from broker.cli.console.login.sessions import Sessions
-from broker.client.cluster import Cluster
-from broker.client.connection import Address, Connection
-from broker.client.errors import Unreachable
+from ottla.console.application import application
+from ottla.console.audit import Audit
+from ottla.console.clusters import Clusters, Served
+from ottla.console.decoding import Decoder
+from ottla.console.guard import Rules
+from ottla.console.login.passwords import Passwords
+from ottla.console.login.proxy_login import ProxyLogin
+from ottla.console.login.sessions import Sessions
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import Unreachable
 
 HOST = "127.0.0.1:8080"
 FIRST, SECOND = "first", "second one"

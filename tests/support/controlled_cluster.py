@@ -5,19 +5,19 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
-from config.broker import BrokerConfig
-from controller.admin.metadata_waits import MetadataWaits
-from controller.admin.partition_growth import PartitionGrowth
-from controller.admin.topic_admin import CreatedTopic, NewTopic, TopicAdmin
-from controller.controller import Controller
-from controller.errors import StoreError
-from controller.events.isr_changes import IsrChange
-from controller.registration import prepare_store
-from controller.state.channels import ControlRequest, InProcessChannel
-from controller.state.context import Leadership, LiveBroker
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Write
-from controller.znodes.layout import (
+from ottla.config.broker import BrokerConfig
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.admin.partition_growth import PartitionGrowth
+from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic, TopicAdmin
+from ottla.controller.controller import Controller
+from ottla.controller.errors import StoreError
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.registration import prepare_store
+from ottla.controller.state.channels import ControlRequest, InProcessChannel
+from ottla.controller.state.context import Leadership, LiveBroker
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.store.metadata_store import Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Write
+from ottla.controller.znodes.layout import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
@@ -27,16 +27,16 @@ from controller.znodes.layout import (
     partition_state_path,
     topic_path,
 )
-from protocol.messages.leader_and_isr import (
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from replication.ports.cluster import MetadataCache
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.clocks import ManualClock
 
 

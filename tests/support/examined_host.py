@@ -2,13 +2,13 @@
 
 import time
 
-from broker.cli.doctor.host import Mount, Space
+from ottla.cli.doctor.host import Mount, Space
 
 GIB = 2**30
 
 
 class ImaginedHost:
-    """Implements `broker.cli.doctor.host.Host`."""
+    """Implements `ottla.cli.doctor.host.Host`."""
 
     def __init__(self) -> None:
         self.files: int | None = 1_000_000

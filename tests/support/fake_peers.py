@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.messages.fetch import FetchRequest
-from protocol.schema.message import Message
-from protocol.schema.registry import api
-from replication.ports.peer import PeerAddress, PeerUnavailable, Resolve
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
+from ottla.replication.ports.peer import PeerAddress, PeerUnavailable, Resolve
 from tests.support.followers import reader_of
 
 

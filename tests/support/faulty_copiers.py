@@ -1,4 +1,4 @@
-"""Copiers with one fault each, for `benchmarks.pipeline`: `python -m tests.support.faulty_copiers` runs the one that FAULT names."""
+"""Copiers with one fault each, for `ottla.validate`: `python -m tests.support.faulty_copiers` runs the one that FAULT names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from benchmarks.pipeline.copying.copier import Copier, Row, main
+from ottla.validate.copying.copier import Copier, Row, main
 
 
 class CommitsOutside(Copier):

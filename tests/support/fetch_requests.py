@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.messages.fetch import (
+from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,

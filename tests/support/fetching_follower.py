@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.handlers.data.delayed_fetch import MOST_TURNS
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from ottla.broker.handlers.data.delayed_fetch import MOST_TURNS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from tests.support.handler_bench import Asking, HandlerBench
 from tests.support.replicas import TOPIC_ID, Replicas, state
 

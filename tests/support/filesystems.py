@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.filesystem import File, FileSystem
 
 Data = bytes | bytearray | memoryview
 

@@ -7,26 +7,26 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema.message import Message
-from protocol.uuid import ZERO_UUID
-from replication.control.replica_manager import ReplicaManager
-from replication.follower.fetch_session import FollowedPartition
-from replication.follower.fetcher_pool import FetcherPool
-from replication.leader.partition import Partition
-from replication.ports.cluster import MetadataCache
-from replication.ports.peer import Peer, PeerUnavailable, Resolve
-from replication.ports.throttle import ReplicationQuotas
-from storage.disk.directory_writes import OnWritten
-from storage.disk.filesystem import FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.schema.message import Message
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.follower.fetch_session import FollowedPartition
+from ottla.replication.follower.fetcher_pool import FetcherPool
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.peer import Peer, PeerUnavailable, Resolve
+from ottla.replication.ports.throttle import ReplicationQuotas
+from ottla.storage.disk.directory_writes import OnWritten
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.background import carry_out
 from tests.support.batches import a_batch
 from tests.support.handler_bench import HandlerBench

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from protocol.api_keys import ApiKey
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.schema.message import Message
-from protocol.schema.registry import Api, api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import Api, api
 
 WIRE = Path(__file__).parent.parent / "golden" / "wire"
 CAPTURES = ("clients", "sweep", "interbroker", "sasl")

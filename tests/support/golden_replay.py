@@ -14,13 +14,13 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.schema.message import Message
-from protocol.schema.message import Struct as ProtocolStruct
-from protocol.schema.registry import api
-from protocol.uuid import from_text
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.message import Struct as ProtocolStruct
+from ottla.protocol.schema.registry import api
+from ottla.protocol.uuid import from_text
 
 BAD_INPUT = Path(__file__).parents[1] / "golden" / "wire" / "bad-input.jsonl"
 RECORDED_TOPIC_ID = from_text("WDseS1zWRQO1PhQ2_19fAw")

@@ -13,37 +13,37 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from broker.groups.classic_group import Protocols
-from broker.groups.commits import Commit, TopicCommit, Transaction
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.joining import Join
-from broker.groups.offset_records import OffsetAndMetadata, offset_value
-from broker.groups.records import read_key
-from broker.groups.syncing import Sync
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from protocol.messages.update_metadata import (
+from ottla.broker.groups.classic_group import Protocols
+from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.groups.effects import JoinResult, SyncResult
+from ottla.broker.groups.joining import Join
+from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
+from ottla.broker.groups.records import read_key
+from ottla.broker.groups.syncing import Sync
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.records.batch import iter_batches
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from protocol.records.reader import Record, iter_records
-from replication.control.replica_manager import ReplicaManager
-from replication.leader.partition import Partition
-from replication.ports.cluster import MetadataCache
-from storage.disk.clock import elapsed_ms
-from storage.disk.topic_partition import TopicPartition
-from storage.log.origins import COORDINATOR
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.validation.run import BatchRun
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

@@ -13,15 +13,15 @@ import struct
 import time
 from typing import Any, NamedTuple
 
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.schema.message import Message
-from protocol.schema.registry import Api, api
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import Api, api
 from tests.support.wire_client import WireClient, a_wire_client
 
 PATIENCE_SECONDS = 0.05

@@ -7,15 +7,15 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.groups.classic_group import ClassicGroup, GroupSettings, Protocols
-from broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
-from broker.groups.group import GroupState
-from broker.groups.joining import Join, on_join
-from broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
-from broker.groups.rebalance import on_timer
-from broker.groups.syncing import Sync, on_stored, on_sync
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
+from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings, Protocols
+from ottla.broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.joining import Join, on_join
+from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
+from ottla.broker.groups.rebalance import on_timer
+from ottla.broker.groups.syncing import Sync, on_stored, on_sync
+from ottla.protocol.errors import ErrorCode
 
 RANGE: Protocols = (("range", b"subscription"),)
 NOW = 1_700_000_000_000
@@ -206,7 +206,7 @@ def deadlines(driver: GroupDriver) -> list[tuple[int, str]]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keeps expected lines of the groups out of the log, for property tests, which make thousands."""
-    log = logging.getLogger("broker.groups")
+    log = logging.getLogger("ottla.broker.groups")
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:

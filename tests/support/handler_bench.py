@@ -7,25 +7,25 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from broker.fetching.fetch_sessions import FetchSessionCache
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
-from broker.request.first_metadata import FirstMetadata
-from broker.request.refused_records import RefusedRecords
-from broker.request.services import Services
-from broker.request.turns import Turns
-from broker.security.authorizer import AllowAll
-from broker.serving.dispatch import Dispatcher
-from controller.admin.metadata_waits import MetadataWaits
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema.message import Message
-from storage.disk.filesystem import FileSystem
-from storage.segment.converted_region import ConvertedRegion
-from storage.segment.file_region import FileRegion
+from ottla.broker.fetching.fetch_sessions import FetchSessionCache
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
+from ottla.broker.request.first_metadata import FirstMetadata
+from ottla.broker.request.refused_records import RefusedRecords
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.authorizer import AllowAll
+from ottla.broker.serving.dispatch import Dispatcher
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.schema.message import Message
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.segment.converted_region import ConvertedRegion
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.connections import ClientConnection
 from tests.support.golden_replay import decode, request_frame

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from broker.handlers.table import IMPLEMENTED
-from protocol.api_keys import ApiKey
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.broker.handlers.table import IMPLEMENTED
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
 from tests.support.broker_process import BrokerProcess
 from tests.support.golden_frames import all_golden_frames

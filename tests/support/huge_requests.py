@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.handlers.table import SERVED, handlers_of
-from protocol.api_keys import ApiKey
-from protocol.messages.header import RequestHeader
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import ProduceRequest
-from protocol.schema.fields import ArrayOf, Fixed, StructOf, Variable, WireType
-from protocol.schema.framing import frame
-from protocol.schema.message import Message, Struct
-from protocol.schema.registry import INTER_BROKER_APIS, api
+from ottla.broker.handlers.table import SERVED, handlers_of
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.schema.fields import ArrayOf, Fixed, StructOf, Variable, WireType
+from ottla.protocol.schema.framing import frame
+from ottla.protocol.schema.message import Message, Struct
+from ottla.protocol.schema.registry import INTER_BROKER_APIS, api
 
 _SHAPES = ("wide", "bare", "deep")
 

@@ -1,7 +1,7 @@
 """Runs a broker in the test's own process, on a loop in its own thread, for tests that inspect or change its state.
 
 `with a_broker_in_process(tmp_path) as broker:` starts it on a free port; `broker.run(function)` calls a plain or async function on its
-loop, which is the only way to touch `broker.request.services`.
+loop, which is the only way to touch `ottla.broker.request.services`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 import uvloop
 
-from broker.request.services import Services
-from broker.server import Broker
-from config.broker import BrokerConfig
+from ottla.broker.request.services import Services
+from ottla.broker.server import Broker
+from ottla.config.broker import BrokerConfig
 
 SECONDS = 90.0
 

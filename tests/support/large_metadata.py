@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from broker.loop.clock import SystemClock
-from controller.registration import prepare_store
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.metadata_store import Create, Write
-from controller.znodes.changes import encode_config
-from controller.znodes.layout import (
+from ottla.broker.loop.clock import SystemClock
+from ottla.controller.registration import prepare_store
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.metadata_store import Create, Write
+from ottla.controller.znodes.changes import encode_config
+from ottla.controller.znodes.layout import (
     CONTROLLER_EPOCH,
     PartitionState,
     ReplicaAssignment,
@@ -22,7 +22,7 @@ from controller.znodes.layout import (
     partitions_path,
     topic_path,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 _TOPICS_AT_ONCE = 200
 

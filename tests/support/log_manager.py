@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from functools import cache
 from random import Random
 
-from config.broker import BrokerConfig
-from config.broker_properties import BrokerProperties
-from config.topic import TopicConfig
-from storage.disk.filesystem import FileSystem
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.manager.new_logs import NEW_LOGS, NewLog
-from storage.upkeep.directory_renames import RENAME_LOG
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.topic import TopicConfig
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
+from ottla.storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

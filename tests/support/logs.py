@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from config.broker import BrokerConfig
-from config.topic import TopicConfig
-from storage.disk.filesystem import FileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.log.context import LogContext
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.validation.batch import complete_validation, read_only_batch
-from storage.validation.limits import FIRST_VERSION_WITH_ZSTD
-from storage.validation.run import BatchRun
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.validation.batch import complete_validation, read_only_batch
+from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import MemoryFileSystem

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from replication.leader.partition import Partition
-from storage.log.partition_log import PartitionLog
+from ottla.replication.leader.partition import Partition
+from ottla.storage.log.partition_log import PartitionLog
 
 
 class LookedAt(Partition):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from protocol.schema.fields import ArrayOf, StructOf, WireType
+from ottla.protocol.schema.fields import ArrayOf, StructOf, WireType
 
 
 def message(cls: type[Any], fields: Mapping[str, Any]) -> Any:

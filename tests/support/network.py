@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from struct import Struct
 
-from broker.network.connection import Connection
-from broker.network.handler import RequestHandler
-from broker.network.limits import NetworkLimits
-from broker.network.offenders import Offenders
-from broker.network.processor import Processor
-from broker.network.request_channel import Answer, RequestChannel
-from broker.quotas.throttle import Quotas
-from broker.security import client as security
-from broker.security.authorizer import Authorizer
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.handler import RequestHandler
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.offenders import Offenders
+from ottla.broker.network.processor import Processor
+from ottla.broker.network.request_channel import Answer, RequestChannel
+from ottla.broker.quotas.throttle import Quotas
+from ottla.broker.security import client as security
+from ottla.broker.security.authorizer import Authorizer
 
 _SIZE = Struct(">i")
 

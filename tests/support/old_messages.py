@@ -6,7 +6,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from protocol.records.compression import CompressionCodec, compress, decompress
+from ottla.protocol.records.compression import CompressionCodec, compress, decompress
 
 LOG_APPEND_TIME = 0x08
 

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import uvloop
 
-from broker.network.limits import NetworkLimits
-from broker.network.request_channel import Answer
-from broker.network.socket_server import SocketServer
-from config.listeners import EndPoint, SecurityProtocol
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.network.socket_server import SocketServer
+from ottla.config.listeners import EndPoint, SecurityProtocol
 from tests.support.network import FunctionHandler, Handle, framed
 
 LOOPS = ["uvloop", "asyncio"]

@@ -6,21 +6,21 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, cast
 
-from broker.client.cluster import NO_LEADER, Cluster
-from broker.client.connection import Address, Connection
-from broker.client.errors import ConnectionLost
-from broker.client.offsets import EARLIEST
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.list_offsets import (
+from ottla.client.cluster import NO_LEADER, Cluster
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import ConnectionLost
+from ottla.client.offsets import EARLIEST
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
-from protocol.schema.message import Message
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.schema.message import Message
 from tests.support.batches import a_batch
 
 RECORDS: Final = 2

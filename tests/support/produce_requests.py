@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from protocol.cursors.kinds import NOTHING
-from protocol.cursors.request_reader import RequestReader
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.cursors.kinds import NOTHING
+from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Shown = tuple[bytes, int, bytes | None]
 

@@ -1,17 +1,17 @@
 """Moves partitions and elects preferred leaders through the present controller of a test's cluster."""
 
-from broker.client.cluster import Cluster as Client
-from broker.client.errors import ClientError, check
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from ottla.client.cluster import Cluster as Client
+from ottla.client.errors import ClientError, check
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from protocol.messages.elect_leaders import TopicPartitions as ElectTopicPartitions
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.messages.elect_leaders import TopicPartitions as ElectTopicPartitions
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 

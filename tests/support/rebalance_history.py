@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from broker.groups.offset_records import OffsetKey, read_offset_value
-from broker.groups.records import GroupKey, read_group_value, read_key
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from protocol.records.batch import iter_batches
-from protocol.records.reader import iter_records
+from ottla.broker.groups.offset_records import OffsetKey, read_offset_value
+from ottla.broker.groups.records import GroupKey, read_group_value, read_key
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.reader import iter_records
 from tests.support.rebalance_members import Member, MemberProcess, Partition, Seen
 
 SECONDS = 90.0

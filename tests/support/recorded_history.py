@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from controller.errors import StoreError
-from controller.events.isr_changes import IsrChange
-from controller.state.context import Leadership
-from controller.store.memory_store import MemoryStore
-from controller.store.metadata_store import Create, Request, SetData
-from controller.store.tree import Node
-from controller.znodes.layout import NO_LEADER, PartitionState, decode_partition_state, encode_partition_state, partition_state_path
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.errors import StoreError
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.state.context import Leadership
+from ottla.controller.store.memory_store import MemoryStore
+from ottla.controller.store.metadata_store import Create, Request, SetData
+from ottla.controller.store.tree import Node
+from ottla.controller.znodes.layout import NO_LEADER, PartitionState, decode_partition_state, encode_partition_state, partition_state_path
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "zookeeper"

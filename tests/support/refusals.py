@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 from tests.support.batches import a_batch
 
 CLUSTER = "kafka-cluster"

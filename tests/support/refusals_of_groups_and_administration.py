@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 from tests.support.refusals import (
     CLUSTER_ACTION,
     CLUSTER_REFUSED,

@@ -8,23 +8,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.metadata_store import Create, Delete
-from controller.znodes.layout import CONTROLLER, ControllerNode, encode_controller
-from protocol.api_keys import ApiKey
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from protocol.messages.update_metadata import (
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.metadata_store import Create, Delete
+from ottla.controller.znodes.layout import CONTROLLER, ControllerNode, encode_controller
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.records.batch import LOG_OVERHEAD
 from tests.support.broker_process import eventually
 from tests.support.golden_logs import golden_batches
 from tests.support.golden_replay import exchange

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from replication.leader.partition import Partition
-from storage.errors import LogBeingTruncated
-from storage.log.origins import CLIENT, COORDINATOR
+from ottla.replication.leader.partition import Partition
+from ottla.storage.errors import LogBeingTruncated
+from ottla.storage.log.origins import CLIENT, COORDINATOR
 from tests.support.batches import a_batch, a_run
 from tests.support.followers import Replica, until
 from tests.support.transactions import a_marker_batch

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, PartitionData
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
-from protocol.messages.update_metadata import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -15,18 +15,18 @@ from protocol.messages.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from protocol.uuid import ZERO_UUID
-from replication.control.replica_manager import ReplicaManager
-from replication.leader.partition import Partition
-from replication.ports.cluster import MetadataCache
-from replication.ports.isr_proposals import IsrDecision, IsrProposal
-from replication.reading.asked_partition import AskedPartition
-from replication.reading.fetch_read import FetchParams, read_one
-from replication.reading.readers import READ_UNCOMMITTED
-from storage.disk.clock import elapsed_ms
-from storage.disk.filesystem import FileSystem
-from storage.log.origins import CLIENT
-from storage.validation.run import BatchRun
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.isr_proposals import IsrDecision, IsrProposal
+from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.fetch_read import FetchParams, read_one
+from ottla.replication.reading.readers import READ_UNCOMMITTED
+from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.log.origins import CLIENT
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run
 from tests.support.log_manager import Disks
 

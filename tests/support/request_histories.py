@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf
-from protocol.schema.message import Message, Struct
-from protocol.schema.registry import api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema.fields import ArrayOf, Field, Fixed, StructOf
+from ottla.protocol.schema.message import Message, Struct
+from ottla.protocol.schema.registry import api
 from tests.support.request_pools import (
     APIS,
     BROKER_CONFIGS,

@@ -12,17 +12,17 @@ import socket
 import struct
 from typing import Any
 
-from broker.handlers.table import IMPLEMENTED
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.schema.message import Message, Struct
-from protocol.schema.registry import api
-from protocol.uuid import ZERO_UUID
+from ottla.broker.handlers.table import IMPLEMENTED
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.schema.message import Message, Struct
+from ottla.protocol.schema.registry import api
+from ottla.protocol.uuid import ZERO_UUID
 from tests.support.golden_replay import comparable, receive
 from tests.support.request_histories import BROKER_LOGGER, Step
 from tests.support.request_pools import ABSENT_ID, FIRST_TIMESTAMP

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from protocol.api_keys import ApiKey
-from protocol.records.reader import Record
-from protocol.uuid import ZERO_UUID
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.records.reader import Record
+from ottla.protocol.uuid import ZERO_UUID
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes
 from tests.support.request_symbols import DATA_DIRECTORY, NEXT_EPOCH, SESSION, IdOf
 

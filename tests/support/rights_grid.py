@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from protocol.api_keys import ApiKey
+from ottla.protocol.api_keys import ApiKey
 from tests.support.batches import a_batch
 from tests.support.refusals import CLUSTER, DATA, TOPICS, Row, two
 from tests.support.refusals_of_groups_and_administration import CONFIGS, CONTROL, GROUPS, SECURITY, TRANSACTIONS

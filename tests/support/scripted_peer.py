@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.messages.header import RequestHeader
-from protocol.schema.message import Message
-from protocol.schema.registry import api
-from replication.ports.peer import PeerAddress
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
+from ottla.replication.ports.peer import PeerAddress
 
 
 class Received(NamedTuple):

@@ -26,7 +26,7 @@ HTTP = b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"
 API_VERSIONS = struct.pack(">ihhih", 14, 18, 0, 7, 4) + b"test"
 MAX_RECEIVE = 524_288
 """The longest frame of a client that has not authenticated, bytes."""
-ABOUT_CLIENTS = ("asyncio", "broker.network", "broker.request", "broker.security", "broker.serving")
+ABOUT_CLIENTS = ("asyncio", "ottla.broker.network", "ottla.broker.request", "ottla.broker.security", "ottla.broker.serving")
 COMPLAINT = re.compile(r"127\.0\.0\.1:\d+-127\.0\.0\.1:\d+-\d+ on listener ([A-Z]+): (.+)")
 COUNTED = re.compile(r"127\.0\.0\.1: (further lines like this are not shown|\d+ more connections were closed)")
 

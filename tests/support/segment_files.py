@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from protocol.records.batch import BatchHeader, iter_batches
+from ottla.protocol.records.batch import BatchHeader, iter_batches
 
 
 def batch_headers(partition_directory: Path) -> list[BatchHeader]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.request.services import Services
+from ottla.broker.request.services import Services
 
 
 def services_with(**parts: Any) -> Services:

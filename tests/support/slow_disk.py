@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.filesystem import File, FileSystem
 
 Data = bytes | bytearray | memoryview
 

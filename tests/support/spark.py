@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.pipeline.console import Console
-from benchmarks.pipeline.plan import Plan, Unusable
-from benchmarks.pipeline.scratch import scratch_folder
-from broker.client.cluster import Cluster
-from broker.client.topic_admin import NewTopic, create_topics
+from ottla.validate.console import Console
+from ottla.validate.plan import Plan, Unusable
+from ottla.validate.scratch import scratch_folder
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import NewTopic, create_topics
 from tests.support.apache_kafka import java_available, process_guard
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ deep = pytest.mark.skipif(not os.environ.get("OTTLA_VALIDATE_DEEP"), reason="mak
 @contextmanager
 def a_session() -> Iterator[SparkSession]:
     """A session with two cores and the Kafka connector. Skips the test when the connector cannot be fetched."""
-    from benchmarks.pipeline import session
+    from ottla.validate import session
 
     with scratch_folder() as folder:
         process_guard().remove_tree(folder)
@@ -88,7 +88,7 @@ def a_session() -> Iterator[SparkSession]:
 
 def fetch_connector() -> None:
     """Have Spark fetch the Kafka connector if it is not in the cache yet, or a test would wait for it. Says so when that fails."""
-    from benchmarks.pipeline import session
+    from ottla.validate import session
 
     if _MISSING:
         return
@@ -119,7 +119,7 @@ def skip_if_not_fetched(why: str) -> None:
 
 def validated(spark: SparkSession, plan: Plan, console: Path = Path(os.devnull)) -> dict[str, Any]:
     """The report of a run with this plan; its files are in `plan.report`, and what it says meanwhile in `console`."""
-    from benchmarks.pipeline.run import stages
+    from ottla.validate.run import stages
 
     plan.report.mkdir(parents=True)
     with console.open("w") as said:

@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from itertools import count
 
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.log_records import read_key, read_value
-from broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.log_records import read_key, read_value
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -28,9 +28,9 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.batch import iter_batches
-from protocol.records.reader import iter_records
-from replication.ports.peer import PeerUnavailable
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.reader import iter_records
+from ottla.replication.ports.peer import PeerUnavailable
 from tests.support.group_bench import GroupBench
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.coordination.effects import Reply
-from broker.transactions.effects import AfterComplete, Effect, InitProducerIdResult, SendMarkers, Store
-from broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransitMetadata
-from broker.transactions.partitions import Partitions
-from broker.transactions.state import (
+from ottla.broker.coordination.effects import Reply
+from ottla.broker.transactions.effects import AfterComplete, Effect, InitProducerIdResult, SendMarkers, Store
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransitMetadata
+from ottla.broker.transactions.partitions import Partitions
+from ottla.broker.transactions.state import (
     on_add_partitions,
     on_end,
     on_init_producer_id,
@@ -18,8 +18,8 @@ from broker.transactions.state import (
     on_timeout,
     verify,
 )
-from protocol.errors import ErrorCode
-from protocol.records.batch import NO_PRODUCER_EPOCH
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH
 
 NOW = 1_700_000_000_000
 TIMEOUT_MS = 60_000

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from protocol.records.batch import iter_batches
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker, parse_end_transaction_marker
-from protocol.records.reader import iter_records
-from storage.log.origins import CLIENT
-from storage.log.partition_log import PartitionLog
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker, parse_end_transaction_marker
+from ottla.protocol.records.reader import iter_records
+from ottla.storage.log.origins import CLIENT
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
 from tests.support.replicas import TOPIC, Replicas
 

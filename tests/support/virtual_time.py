@@ -26,7 +26,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module. Its clock is also a `storage.disk.clock.Clock`."""
+    """See the module. Its clock is also a `ottla.storage.disk.clock.Clock`."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()

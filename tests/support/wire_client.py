@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from protocol.api_keys import ApiKey
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.schema.message import Message
-from protocol.schema.registry import Api, api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import Api, api
 
 SECONDS = 90.0
 

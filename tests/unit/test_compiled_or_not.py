@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol import hot_modules
-from protocol.compiled import IS_COMPILED, describe, why_not
-from protocol.hot_modules import DECLARATIONS, HOT, NATIVE, binaries, digest, record, sources
+from ottla.protocol import hot_modules
+from ottla.protocol.compiled import IS_COMPILED, describe, why_not
+from ottla.protocol.hot_modules import DECLARATIONS, HOT, NATIVE, binaries, digest, record, sources
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
@@ -120,7 +120,7 @@ def test_every_hot_module_has_its_declarations_and_a_package_that_decides_first(
 
 def found_by_a_process(root: Path, **environment: str) -> list[str]:
     """Whether it uses compiled modules, and the file of each hot one."""
-    program = "import protocol.compiled, importlib, sys; print(protocol.compiled.IS_COMPILED)"
+    program = "import ottla.protocol.compiled, importlib, sys; print(ottla.protocol.compiled.IS_COMPILED)"
     program += "; print(*(importlib.import_module(name).__file__ for name in sys.argv[1:]))"
     command = [sys.executable, "-c", program, *HOT]
     return subprocess.run(command, cwd=root, env={**os.environ, **environment}, capture_output=True, text=True, check=True).stdout.split()

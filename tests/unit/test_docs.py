@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.logs.events import EVENTS
-from config.broker_keys import BROKER_KEYS
-from protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
+from ottla.broker.logs.events import EVENTS
+from ottla.config.broker_keys import BROKER_KEYS
+from ottla.protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")

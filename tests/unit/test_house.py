@@ -55,7 +55,7 @@ HEAVY = {
 """What only some brokers need, or only some of the time: imported where it is used."""
 
 NEEDED = {"broker": {"click"}}
-"""Heavy modules that a package is for: `broker.cli.main` is a command line."""
+"""Heavy modules that a package is for: `ottla.cli.main` is a command line."""
 
 DOCSTRING = re.compile(r'(?:#.*\n)*"""[^"]')
 """The beginning of a module with a docstring, perhaps after lines of comments."""
@@ -203,7 +203,7 @@ def test_no_check_is_switched_off_without_a_reason() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("package", FLOORS)
 def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
-    start = {"broker": "broker.cli.main", "protocol": "protocol.schema.message", "config": "config.broker"}.get(package, package)
+    start = {"broker": "ottla.cli.main", "protocol": "ottla.protocol.schema.message", "config": "ottla.config.broker"}.get(package, package)
     code = f"import sys, {start}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     unwanted = {name.partition(".")[0] for name in loaded} & HEAVY - NEEDED.get(package, set())
@@ -212,7 +212,7 @@ def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
 
 @pytest.mark.slow
 def test_only_the_floors_that_may_do_so_import_their_libraries() -> None:
-    allowed = {"kazoo": "controller/store/zookeeper_", "sqlite3": "controller/store/", "click": "broker/cli/", "rich": "broker/cli/"}
+    allowed = {"kazoo": "controller/store/zookeeper_", "sqlite3": "controller/store/", "click": "ottla/cli/", "rich": "ottla/cli/"}
     assert read().imports
     for path, name in read().imports:
         where = allowed.get(name.partition(".")[0])

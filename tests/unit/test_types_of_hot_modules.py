@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.hot_modules import HOT
+from ottla.protocol.hot_modules import HOT
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.compiled import IS_COMPILED
+from ottla.protocol.compiled import IS_COMPILED
 from tests.wheel_tags import LIBRARIES, PROCESSORS, publishable, wants_of
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import sys
 import crc32c as package
 import pytest
 
-from protocol.records.checksum import crc32c, extension
+from ottla.protocol.records.checksum import crc32c, extension
 
 
 def test_the_check_value() -> None:
@@ -30,6 +30,6 @@ def test_an_extension_elsewhere_is_found_through_the_package(monkeypatch: pytest
 
 
 def test_nothing_else_is_loaded() -> None:
-    code = "import protocol.records.checksum, sys; sys.exit(sorted(sys.modules.keys() & {'argparse', 'crc32c', 'importlib.metadata'}) or 0)"
+    code = "import ottla.protocol.records.checksum, sys; sys.exit(sorted(sys.modules.keys() & {'argparse', 'crc32c', 'importlib.metadata'}) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

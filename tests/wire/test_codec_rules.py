@@ -4,16 +4,16 @@ import linecache
 
 import pytest
 
-from protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest
-from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.header import RequestHeader
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema.codegen import source_of
-from protocol.schema.wire import InvalidValue, UnsupportedField, UnsupportedVersion
+from ottla.protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema.codegen import source_of
+from ottla.protocol.schema.wire import InvalidValue, UnsupportedField, UnsupportedVersion
 
 
 def test_every_field_has_kafkas_default() -> None:

@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.compression import CODEC_BY_NAME, CompressionCodec, compress, decompress
-from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+from ottla.protocol.records.compression import CODEC_BY_NAME, CompressionCodec, compress, decompress
+from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
 
 CODECS = [CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4, CompressionCodec.ZSTD]
 LIMIT = 1 << 20

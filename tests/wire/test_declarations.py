@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import protocol.messages
-from protocol.api_keys import ApiKey
-from protocol.schema.api_versions import DECLARED_APIS
-from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
-from protocol.schema.message import Message, Struct
-from protocol.schema.registry import ZOOKEEPER_MODE_APIS
+import ottla.protocol.messages
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.api_versions import DECLARED_APIS
+from ottla.protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
+from ottla.protocol.schema.message import Message, Struct
+from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 from tests.support.examples import number_of
 from tests.support.message_table import (
     RandomMessages,
@@ -49,7 +49,7 @@ UNDECLARED_RECORDS = {
 def declared_messages() -> dict[str, type[Message]]:
     found = {}
     for module_info in pkgutil.iter_modules(protocol.messages.__path__):
-        module = importlib.import_module(f"protocol.messages.{module_info.name}")
+        module = importlib.import_module(f"ottla.protocol.messages.{module_info.name}")
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Message) and value is not Message:
                 found[value.__name__] = value

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from protocol.cursors.kinds import END, PARTITION
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.schema.wire import ProtocolError
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from ottla.protocol.cursors.kinds import END, PARTITION
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.schema.wire import ProtocolError
 from tests.support.fetch_requests import fetch_responses
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.fetch import FetchAnswer, FetchReader
-from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
-from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.header import ResponseHeader
-from protocol.schema.registry import api
-from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField, uvarint
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.fetch import FetchAnswer, FetchReader
+from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField, uvarint
 from tests.support.fetch_requests import fetch_requests, fetch_responses
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.schema.framing import FrameReader, InvalidFrame, frame, frame_length
+from ottla.protocol.schema.framing import FrameReader, InvalidFrame, frame, frame_length
 
 
 @settings(max_examples=100, deadline=None)

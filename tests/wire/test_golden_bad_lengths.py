@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.request_channel import NO_RESPONSE
+from ottla.broker.network.request_channel import NO_RESPONSE
 from tests.support.network import Bench
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wire" / "bad-input.jsonl"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from protocol.records.batch import KNOWN_ATTRIBUTES, TIMESTAMP_TYPE_MASK, TimestampType, crc_is_valid, iter_batches, parse_header
-from protocol.records.builder import build_batch, empty_batch, parse_end_transaction_marker
-from protocol.records.compression import CODEC_BY_NAME, CompressionCodec
-from protocol.records.reader import Record, iter_records, parse_records, record_data, walk_records
+from ottla.protocol.records.batch import KNOWN_ATTRIBUTES, TIMESTAMP_TYPE_MASK, TimestampType, crc_is_valid, iter_batches, parse_header
+from ottla.protocol.records.builder import build_batch, empty_batch, parse_end_transaction_marker
+from ottla.protocol.records.compression import CODEC_BY_NAME, CompressionCodec
+from ottla.protocol.records.reader import Record, iter_records, parse_records, record_data, walk_records
 from tests.support.golden_logs import GoldenBatch, golden_batches
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.messages.header import RequestHeader
-from protocol.schema.message import Message
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.schema.message import Message
 from tests.support.golden_frames import CAPTURES, GoldenFrame, all_golden_frames, golden_frames
 
 # librdkafka says 3 bytes more than it means in Metadata 12, and one in AlterUserScramCredentials.

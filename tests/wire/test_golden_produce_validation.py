@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from protocol.messages.header import RequestHeader
-from protocol.messages.produce import ProduceRequest
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, UnsupportedCompressionType
-from storage.validation.batch import complete_validation, judge, read_only_batch
-from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, UnreadableRecords, error_message
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, UnsupportedCompressionType
+from ottla.storage.validation.batch import complete_validation, judge, read_only_batch
+from ottla.storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, UnreadableRecords, error_message
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.golden_logs import golden_batches
 

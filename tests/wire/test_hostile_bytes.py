@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.header import RequestHeader
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import ProduceRequest, TopicProduceData
-from protocol.schema.api_versions import DECLARED_APIS
-from protocol.schema.message import Message
-from protocol.schema.registry import api
-from protocol.schema.wire import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import ProduceRequest, TopicProduceData
+from ottla.protocol.schema.api_versions import DECLARED_APIS
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import (
     ANY_ELEMENTS,
     MAX_ELEMENTS,
     MAX_HEADER_TAGS,

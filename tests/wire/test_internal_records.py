@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.messages.group_metadata import GroupMetadataValue
-from protocol.schema.fields import ArrayOf, StructOf
-from protocol.schema.message import Message, Struct
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.messages.group_metadata import GroupMetadataValue
+from ottla.protocol.schema.fields import ArrayOf, StructOf
+from ottla.protocol.schema.message import Message, Struct
 from tests.support.message_table import GOLDEN, attribute
 
 MODULES = {
@@ -33,7 +33,7 @@ def recorded() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
 
 
 def message_class(name: str) -> type[Message]:
-    module = importlib.import_module(f"protocol.messages.{MODULES[name.removesuffix('Key').removesuffix('Value')]}")
+    module = importlib.import_module(f"ottla.protocol.messages.{MODULES[name.removesuffix('Key').removesuffix('Value')]}")
     found: type[Message] = getattr(module, name)
     return found
 

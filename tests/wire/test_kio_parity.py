@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from protocol.api_keys import ApiKey
-from protocol.schema.api_versions import DECLARED_APIS
-from protocol.schema.registry import api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.api_versions import DECLARED_APIS
+from ottla.protocol.schema.registry import api
 from tests.support.examples import number_of
 from tests.support.message_table import FIXED, RandomMessages, SlowEncoder, Table, tables, valid_versions
 

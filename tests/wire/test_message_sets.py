@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.conversion.down_converter import DownConverter
-from protocol.conversion.message_sets import as_batch, down_convert, up_convert
-from protocol.conversion.wrapped_data import compress_messages
-from protocol.records.batch import parse_header
-from protocol.records.builder import build_batch
-from protocol.records.compression import CompressionCodec
-from protocol.records.errors import (
+from ottla.protocol.conversion.down_converter import DownConverter
+from ottla.protocol.conversion.message_sets import as_batch, down_convert, up_convert
+from ottla.protocol.conversion.wrapped_data import compress_messages
+from ottla.protocol.records.batch import parse_header
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.errors import (
     CorruptCompressedData,
     CorruptRecord,
     DecompressionTooLarge,
@@ -26,7 +26,7 @@ from protocol.records.errors import (
     RecordFormatError,
     UnknownCompressionCodec,
 )
-from protocol.records.reader import Record, iter_records
+from ottla.protocol.records.reader import Record, iter_records
 from tests.support.old_messages import LOG_APPEND_TIME, Old, message, messages, read, wrapped
 
 CODECS = [CompressionCodec.NONE, CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4]

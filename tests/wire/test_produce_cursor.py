@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.kinds import END, NO_RECORDS, PARTITION
-from protocol.cursors.produce import ProduceAnswer, ProduceReader
-from protocol.messages.header import ResponseHeader
-from protocol.messages.produce import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
+from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -22,8 +22,8 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.schema.registry import api
-from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, advance_to, produce_requests, shown
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.cursors import fields
-from protocol.records.batch import (
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import (
     HEADER_SIZE,
     MAX_INT32,
     TimestampType,
@@ -17,7 +17,7 @@ from protocol.records.batch import (
     parse_header,
     stamp_max_timestamp,
 )
-from protocol.records.errors import CorruptRecord, InvalidMagic, RecordFormatError, UnknownCompressionCodec
+from ottla.protocol.records.errors import CorruptRecord, InvalidMagic, RecordFormatError, UnknownCompressionCodec
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 
 MAGIC_1 = bytes.fromhex("00000000000000000000001839268c3301000000018bcfe56800000000016b0000000176")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import reader
-from protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE_MASK, crc_is_valid, parse_header
-from protocol.records.builder import (
+from ottla.protocol.records import reader
+from ottla.protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE_MASK, crc_is_valid, parse_header
+from ottla.protocol.records.builder import (
     VARINTS,
     ControlRecordType,
     EndTransactionMarker,
@@ -23,9 +23,9 @@ from protocol.records.builder import (
     encode_varlong,
     parse_end_transaction_marker,
 )
-from protocol.records.compression import CODEC_BY_NAME
-from protocol.records.errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
-from protocol.records.reader import (
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
+from ottla.protocol.records.reader import (
     MOST_CHECKED_HEADERS,
     Record,
     iter_keys_and_values,

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.header import ResponseHeader
-from protocol.schema.api_versions import DECLARED_APIS
-from protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, advertised, api
-from protocol.uuid import ZERO_UUID, from_text, to_text
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsResponse
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.schema.api_versions import DECLARED_APIS
+from ottla.protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, advertised, api
+from ottla.protocol.uuid import ZERO_UUID, from_text, to_text
 from tests.support.golden_frames import WIRE
 from tests.support.message_table import tables
 
@@ -54,9 +54,9 @@ def test_every_key_finds_the_request_and_the_response_of_its_api() -> None:
 def test_what_is_advertised_is_known_without_importing_the_messages() -> None:
     code = """if True:
         import sys
-        from protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
+        from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
         advertised(ZOOKEEPER_MODE_APIS)
-        print(*(name for name in sys.modules if name.startswith("protocol.messages.")))
+        print(*(name for name in sys.modules if name.startswith("ottla.protocol.messages.")))
     """
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split() == []
 

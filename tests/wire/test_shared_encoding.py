@@ -4,15 +4,15 @@ from collections.abc import Generator
 
 import pytest
 
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.update_metadata import (
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.schema.wire import InvalidValue
+from ottla.protocol.schema.wire import InvalidValue
 
 Parts = list[bytes | memoryview]
 Encoding = Generator[None, None, Parts]

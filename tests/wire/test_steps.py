@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.schema.wire import ProtocolError
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import CAPTURES, golden_frames
 
 _T = TypeVar("_T")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.cursors.kinds import END, PARTITION
-from protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, TxnOffsetCommitReader
-from protocol.messages.header import ResponseHeader
-from protocol.messages.txn_offset_commit import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.kinds import END, PARTITION
+from ottla.protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, TxnOffsetCommitReader
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -16,8 +16,8 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.schema.registry import api
-from protocol.schema.wire import ProtocolError
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, tagged
 from tests.wire.test_offset_commit_cursor import INT32, INT64, encoded

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.schema.wire import InvalidVarint, Truncated, read_uvarint, uvarint
+from ottla.protocol.schema.wire import InvalidVarint, Truncated, read_uvarint, uvarint
 
 
 @settings(max_examples=200, deadline=None)

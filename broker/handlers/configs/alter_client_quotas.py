@@ -5,14 +5,14 @@ All quotas are stored, and take effect on every broker at once.
 
 from collections.abc import Mapping
 
-from broker.handlers.configs.config_resources import REFUSALS, refusal
-from broker.network.host_names import address_of, resolve
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from controller.admin.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
-from protocol.errors import ErrorCode
-from protocol.messages.alter_client_quotas import (
+from ottla.broker.handlers.configs.config_resources import REFUSALS, refusal
+from ottla.broker.network.host_names import address_of, resolve
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.admin.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntityData,

@@ -3,16 +3,16 @@
 Deprecated in favour of IncrementalAlterConfigs; old tools still send it. Resources: topics, this broker, and all brokers (an empty name).
 """
 
-from broker.handlers.configs.config_resources import (
+from ottla.broker.handlers.configs.config_resources import (
     ConfigResourceType,
     change_each,
     check_entries,
     check_kind,
     refuse_client_metrics,
 )
-from broker.request.context import RequestContext
-from controller.admin.config_admin import ConfigAdmin
-from protocol.messages.alter_configs import (
+from ottla.broker.request.context import RequestContext
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

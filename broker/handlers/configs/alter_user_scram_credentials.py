@@ -5,12 +5,12 @@ Only the active controller's broker does so; any other broker answers NOT_CONTRO
 
 from itertools import chain
 
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, each, how_often, in_order
-from broker.security.authorizer import Operation, ResourceType
-from controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
-from protocol.errors import ErrorCode
-from protocol.messages.alter_user_scram_credentials import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, each, how_often, in_order
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,

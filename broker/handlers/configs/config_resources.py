@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error
-from broker.request.turns import each, how_often
-from broker.security.authorizer import Operation, ResourceType
-from config.errors import ConfigError
-from controller.errors import ControllerError, InvalidAdminRequest, StoreError
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error
+from ottla.broker.request.turns import each, how_often
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.config.errors import ConfigError
+from ottla.controller.errors import ControllerError, InvalidAdminRequest, StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

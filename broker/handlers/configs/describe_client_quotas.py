@@ -4,18 +4,18 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error, cut
-from broker.request.turns import each
-from broker.security.authorizer import Operation, ResourceType
-from controller.admin.client_quotas import CLIENT_ID, IP, USER
-from controller.admin.config_admin import ConfigAdmin, Malformed
-from controller.errors import ControllerError, InvalidAdminRequest
-from controller.znodes.layout import DEFAULT_ENTITY, desanitize, sanitize
-from controller.znodes.pauses import Pause
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
-from protocol.messages.describe_client_quotas import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error, cut
+from ottla.broker.request.turns import each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.admin.client_quotas import CLIENT_ID, IP, USER
+from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
+from ottla.controller.errors import ControllerError, InvalidAdminRequest
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize, sanitize
+from ottla.controller.znodes.pauses import Pause
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

@@ -6,19 +6,19 @@ exist only in KRaft mode. Entries are sorted by name. In version 0 is_default is
 
 from collections.abc import Sequence
 
-from broker.configuration.loggers import describe_loggers
-from broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, refusal
-from broker.request.context import RequestContext
-from broker.request.repeats import Repeats
-from broker.request.turns import each
-from broker.security.authorizer import Operation, ResourceType
-from config.schema.describe import ConfigEntry
-from config.schema.types import java_int
-from config.topic import TopicConfig
-from controller.errors import InvalidAdminRequest
-from controller.znodes.topic_names import validate_topic_name
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from ottla.broker.configuration.loggers import describe_loggers
+from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, refusal
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import Repeats
+from ottla.broker.request.turns import each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.config.schema.describe import ConfigEntry
+from ottla.config.schema.types import java_int
+from ottla.config.topic import TopicConfig
+from ottla.controller.errors import InvalidAdminRequest
+from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from broker.request.context import RequestContext
-from broker.request.error_map import cut
-from broker.request.turns import each, how_often
-from broker.security.authorizer import Operation, ResourceType
-from controller.znodes.layout import desanitize, sanitize
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
-from protocol.messages.describe_user_scram_credentials import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import cut
+from ottla.broker.request.turns import each, how_often
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.znodes.layout import desanitize, sanitize
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,

@@ -6,23 +6,23 @@ Resources: topics, this broker, all brokers (an empty name), and the loggers of 
 from collections.abc import Mapping
 from typing import Any
 
-from broker.configuration.loggers import alter_loggers
-from broker.handlers.configs.config_resources import (
+from ottla.broker.configuration.loggers import alter_loggers
+from ottla.broker.handlers.configs.config_resources import (
     ConfigResourceType,
     change_each,
     check_entries,
     check_kind,
     refuse_client_metrics,
 )
-from broker.request.context import RequestContext
-from broker.request.services import Services
-from config.broker_keys import BROKER_KEYS
-from config.schema.key import Key
-from config.schema.types import java_int
-from config.topic import TOPIC_KEYS
-from controller.admin.config_admin import ConfigOp, OpType, check_is_list, check_topic_named
-from controller.errors import ControllerError, InvalidAdminRequest
-from protocol.messages.incremental_alter_configs import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.services import Services
+from ottla.config.broker_keys import BROKER_KEYS
+from ottla.config.schema.key import Key
+from ottla.config.schema.types import java_int
+from ottla.config.topic import TOPIC_KEYS
+from ottla.controller.admin.config_admin import ConfigOp, OpType, check_is_list, check_topic_named
+from ottla.controller.errors import ControllerError, InvalidAdminRequest
+from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

@@ -1,11 +1,11 @@
 """Handles AllocateProducerIds (api 67), version 0. KIP-730: the controller gives a block of producer ids to a broker."""
 
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import ControllerError
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import ControllerError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 async def handle_allocate_producer_ids(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:

@@ -4,20 +4,20 @@ Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEM
 (KIP-903); they have no effect in ZooKeeper mode.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
-from controller.events.isr_changes import IsrChange, IsrResult
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
+from ottla.controller.events.isr_changes import IsrChange, IsrResult
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
     AlterPartitionResponse,
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 FIRST_VERSION_BY_TOPIC_ID = 2
 FIRST_VERSION_WITH_BROKER_EPOCHS = 3

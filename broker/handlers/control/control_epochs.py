@@ -2,8 +2,8 @@
 
 import logging
 
-from broker.request.context import RequestContext
-from protocol.api_keys import ApiKey
+from ottla.broker.request.context import RequestContext
+from ottla.protocol.api_keys import ApiKey
 
 UNKNOWN_BROKER_EPOCH = -1
 

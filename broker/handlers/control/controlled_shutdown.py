@@ -3,12 +3,12 @@
 A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Kafka does for this API alone.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import BrokerNotAvailable, ControllerError, NotController
-from protocol.errors import ErrorCode
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import BrokerNotAvailable, ControllerError, NotController
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 
 UNKNOWN_BROKER_EPOCH = -1
 

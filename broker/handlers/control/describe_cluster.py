@@ -1,10 +1,10 @@
 """Handles DescribeCluster (api 60), versions 0-1. KIP-700; the type of endpoint from 1 (KIP-919), of which only brokers are supported."""
 
-from broker.request.context import RequestContext
-from broker.request.first_metadata import after_first_metadata
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.first_metadata import after_first_metadata
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS = 1
 CONTROLLERS = 2

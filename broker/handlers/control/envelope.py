@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.request_channel import CLOSE, Answer
+from ottla.broker.network.request_channel import CLOSE, Answer
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.request.services import Services
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.request.services import Services
 
 
 def handle_envelope_frame(

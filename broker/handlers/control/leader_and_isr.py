@@ -6,12 +6,12 @@ A request for an earlier incarnation of this broker is refused (KIP-380). Topic 
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.handlers.control.control_epochs import is_broker_epoch_stale
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from ottla.broker.handlers.control.control_epochs import is_broker_epoch_stale
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,

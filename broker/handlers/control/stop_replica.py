@@ -6,13 +6,13 @@ A request for an earlier incarnation of this broker is refused (KIP-380).
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.handlers.control.control_epochs import is_broker_epoch_stale
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from replication.control.controller_requests import stopped_partitions
+from ottla.broker.handlers.control.control_epochs import is_broker_epoch_stale
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.replication.control.controller_requests import stopped_partitions
 
 
 def handle_stop_replica(

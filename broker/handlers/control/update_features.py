@@ -1,13 +1,13 @@
 """Handles UpdateFeatures (api 57), versions 0-1. In ZooKeeper mode a broker supports no feature, so none can be finalized. KIP-584."""
 
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from config.schema.metadata_version import is_at_least
-from controller.events.failover import FIRST_WITH_FEATURES
-from protocol.errors import ErrorCode
-from protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.events.failover import FIRST_WITH_FEATURES
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 UNSUPPORTED = "Could not apply finalized feature update because the provided feature is not supported."
 FIRST_VERSION_WITH_UPGRADE_TYPE = 1

@@ -6,11 +6,11 @@ A request for an earlier incarnation of this broker is refused (KIP-380).
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.handlers.control.control_epochs import is_broker_epoch_stale
-from broker.request.context import RequestContext
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.broker.handlers.control.control_epochs import is_broker_epoch_stale
+from ottla.broker.request.context import RequestContext
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
 def handle_update_metadata(

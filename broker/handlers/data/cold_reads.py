@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.request.services import Services
-from broker.request.turns import Steps
-from storage.segment.cold_lookups import ColdRead
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import Steps
+from ottla.storage.segment.cold_lookups import ColdRead
 
 MAX_ROUNDS = 1000
 """Reads in threads before the look-up blocks the loop instead. A search by time may need one per segment; more are needed only when memory

@@ -1,7 +1,7 @@
 cimport cython
-from broker.handlers.data.fetch_reading cimport Fetch
-from broker.loop.purgatory cimport DelayedOperation
-from broker.network.request_channel cimport Pending
+from ottla.broker.handlers.data.fetch_reading cimport Fetch
+from ottla.broker.loop.purgatory cimport DelayedOperation
+from ottla.broker.network.request_channel cimport Pending
 from libc.stdint cimport int64_t
 
 cdef int64_t ANSWERED, CONVERTING, GATHERING, PARTITIONS_PER_STEP, QUOTA_LOOK_MS, WAITING

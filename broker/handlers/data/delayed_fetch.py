@@ -12,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.handlers.data.cold_reads import until_cached
-from broker.handlers.data.fetch_conversion import convert_first_batches
-from broker.handlers.data.fetch_reading import Fetch
-from broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHERING, PARTITIONS_PER_STEP, WAITING
-from broker.loop.purgatory import DelayedOperation
-from broker.network.request_channel import CLOSE, Completion, Pending
-from broker.request.malformed import refuse
-from broker.request.turns import Steps, Unfinished
-from protocol.schema.wire import ProtocolError
-from storage.segment.cold_lookups import ColdRead
+from ottla.broker.handlers.data.cold_reads import until_cached
+from ottla.broker.handlers.data.fetch_conversion import convert_first_batches
+from ottla.broker.handlers.data.fetch_reading import Fetch
+from ottla.broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHERING, PARTITIONS_PER_STEP, WAITING
+from ottla.broker.loop.purgatory import DelayedOperation
+from ottla.broker.network.request_channel import CLOSE, Completion, Pending
+from ottla.broker.request.malformed import refuse
+from ottla.broker.request.turns import Steps, Unfinished
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.segment.cold_lookups import ColdRead
 
 logger = logging.getLogger(__name__)
 

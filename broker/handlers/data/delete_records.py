@@ -6,24 +6,24 @@ until its timeout.
 
 from __future__ import annotations
 
-from broker.handlers.data.partition_errors import partition_error
-from broker.loop.purgatory import Purgatory
-from broker.network.request_channel import Answer, Pending
-from broker.request.context import RequestContext
-from broker.request.delayed_produce import DelayedPartitions
-from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps, Unfinished, each, free_in_steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.network.request_channel import Answer, Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.delayed_produce import DelayedPartitions
+from ottla.broker.request.internal_topics import INTERNAL_TOPICS
+from ottla.broker.request.turns import Steps, Unfinished, each, free_in_steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from replication.errors import ReplicationError
-from replication.leader.partition import Partition
-from storage.errors import StorageError
+from ottla.replication.errors import ReplicationError
+from ottla.replication.leader.partition import Partition
+from ottla.storage.errors import StorageError
 
 UNKNOWN_LOW_WATERMARK = -1
 

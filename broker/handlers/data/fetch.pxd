@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from broker.handlers.data.fetch_reading cimport Fetch
-from protocol.cursors.fetch cimport FetchReader
+from ottla.broker.handlers.data.fetch_reading cimport Fetch
+from ottla.protocol.cursors.fetch cimport FetchReader
 
 cdef int64_t ANSWERED, PARTITIONS_PER_STEP

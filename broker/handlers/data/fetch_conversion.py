@@ -12,12 +12,12 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from broker.fetching.fetch_session import SessionPartition
-from broker.handlers.data.fetch_reading import Fetch
-from protocol.errors import ErrorCode
-from protocol.records.errors import CorruptRecord, RecordFormatError
-from storage.disk.yielding import PacedYield
-from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
+from ottla.broker.fetching.fetch_session import SessionPartition
+from ottla.broker.handlers.data.fetch_reading import Fetch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.errors import CorruptRecord, RecordFormatError
+from ottla.storage.disk.yielding import PacedYield
+from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
 
 logger = logging.getLogger(__name__)
 

@@ -1,14 +1,14 @@
 cimport cython
 from libc.stdint cimport int64_t
-from broker.fetching.fetch_session cimport FetchSession, SessionPartition
-from broker.handlers.data.fetch_writing cimport FetchWriter
-from broker.security.access cimport Access
-from protocol.cursors.fetch cimport FetchReader
-from replication.leader.partition cimport Partition
-from replication.ports.waiters cimport Waiters
-from replication.reading.fetch_read cimport FetchParams, cut_first_batch, note_end, read_one
-from storage.log.partition_log cimport PartitionLog
-from storage.segment.segment cimport Segment
+from ottla.broker.fetching.fetch_session cimport FetchSession, SessionPartition
+from ottla.broker.handlers.data.fetch_writing cimport FetchWriter
+from ottla.broker.security.access cimport Access
+from ottla.protocol.cursors.fetch cimport FetchReader
+from ottla.replication.leader.partition cimport Partition
+from ottla.replication.ports.waiters cimport Waiters
+from ottla.replication.reading.fetch_read cimport FetchParams, cut_first_batch, note_end, read_one
+from ottla.storage.log.partition_log cimport PartitionLog
+from ottla.storage.segment.segment cimport Segment
 
 cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, CONVERTING, DEBUGGING_CONSUMER, END, FETCH, FINAL_EPOCH
 cdef int64_t FIRST_THAT_KNOWS_STORAGE_ERRORS, FIRST_THAT_MAY_READ_FROM_FOLLOWERS, FIRST_WITH_ONE_BATCH, FIRST_WITH_TIMESTAMPS

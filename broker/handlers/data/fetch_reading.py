@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.fetching.fetch_session import FetchSession, SessionPartition
-from broker.fetching.fetch_sessions import FetchSessionError, FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
-from broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from broker.handlers.data.fetch_stages import (
+from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition
+from ottla.broker.fetching.fetch_sessions import FetchSessionError, FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from ottla.broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from ottla.broker.handlers.data.fetch_stages import (
     ANSWERED,
     CLUSTER,
     CLUSTER_ACTION,
@@ -45,28 +45,28 @@ from broker.handlers.data.fetch_stages import (
     WATCHING,
     WRITING,
 )
-from broker.handlers.data.fetch_writing import FetchWriter
-from broker.handlers.data.partition_errors import partition_error
-from broker.handlers.data.topic_counters import count_failed_fetch
-from broker.network.request_channel import Parts
-from broker.quotas.quota_type import FETCH
-from broker.request.services import Services
-from broker.security.access import CLUSTER_NAME
-from config.topic import COMPRESSION_TYPE, MESSAGE_DOWNCONVERSION_ENABLE
-from protocol.cursors.fetch import FetchReader
-from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
-from protocol.errors import ErrorCode
-from replication.errors import ReplicationError
-from replication.leader.partition import Partition
-from replication.reading.fetch_read import FetchParams, cut_first_batch, note_end, read_one
-from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
-from storage.disk.clock import elapsed_ms
-from storage.errors import StorageError
-from storage.segment.converted_region import ConvertedRegion
+from ottla.broker.handlers.data.fetch_writing import FetchWriter
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.handlers.data.topic_counters import count_failed_fetch
+from ottla.broker.network.request_channel import Parts
+from ottla.broker.quotas.quota_type import FETCH
+from ottla.broker.request.services import Services
+from ottla.broker.security.access import CLUSTER_NAME
+from ottla.config.topic import COMPRESSION_TYPE, MESSAGE_DOWNCONVERSION_ENABLE
+from ottla.protocol.cursors.fetch import FetchReader
+from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.errors import ReplicationError
+from ottla.replication.leader.partition import Partition
+from ottla.replication.reading.fetch_read import FetchParams, cut_first_batch, note_end, read_one
+from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
+from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.errors import StorageError
+from ottla.storage.segment.converted_region import ConvertedRegion
 
 if TYPE_CHECKING:
-    from broker.handlers.data.delayed_fetch import DelayedFetch
-    from broker.network.connection import Connection
+    from ottla.broker.handlers.data.delayed_fetch import DelayedFetch
+    from ottla.broker.network.connection import Connection
 
 INFINITE = float("inf")
 

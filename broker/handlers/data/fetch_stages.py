@@ -5,8 +5,8 @@ Not compiled: compiled modules use them as C constants.
 
 from typing import Final
 
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
 
 VERIFYING: Final = 0
 """The request is read to its end, before a session changes."""

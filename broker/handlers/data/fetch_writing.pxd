@@ -1,11 +1,11 @@
 cimport cython
 from libc.stdint cimport int64_t
-from broker.fetching.fetch_session cimport FetchSession, SessionPartition
-from protocol.cursors.fetch cimport FetchAnswer
-from replication.leader.partition cimport Partition
-from replication.ports.topic_stats cimport TopicStats
-from replication.reading.fetch_read cimport FetchParams
-from storage.segment.file_region cimport FileRegion
+from ottla.broker.fetching.fetch_session cimport FetchSession, SessionPartition
+from ottla.protocol.cursors.fetch cimport FetchAnswer
+from ottla.replication.leader.partition cimport Partition
+from ottla.replication.ports.topic_stats cimport TopicStats
+from ottla.replication.reading.fetch_read cimport FetchParams
+from ottla.storage.segment.file_region cimport FileRegion
 
 cdef int64_t FENCED, FETCH_ERRORS, FIRST_WITH_DIVERGING_EPOCHS, FIRST_WITH_LEADER_HINTS, NO_EPOCH, NO_ERROR, NOT_LEADER, UNSUPPORTED_VERSION
 

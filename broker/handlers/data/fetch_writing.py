@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.fetching.fetch_session import FetchSession, SessionPartition
-from broker.handlers.data.fetch_stages import (
+from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition
+from ottla.broker.handlers.data.fetch_stages import (
     FENCED,
     FETCH_ERRORS,
     FIRST_WITH_DIVERGING_EPOCHS,
@@ -17,16 +17,16 @@ from broker.handlers.data.fetch_stages import (
     NOT_LEADER,
     UNSUPPORTED_VERSION,
 )
-from broker.handlers.data.leader_hints import current_leader, leader_nodes
-from broker.request.services import Services
-from protocol.cursors.fetch import FetchAnswer
-from protocol.cursors.response_writer import NodeEndpoints, Sized
-from replication.reading.fetch_read import FetchParams
-from replication.reading.readers import NO_EPOCH
+from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
+from ottla.broker.request.services import Services
+from ottla.protocol.cursors.fetch import FetchAnswer
+from ottla.protocol.cursors.response_writer import NodeEndpoints, Sized
+from ottla.replication.reading.fetch_read import FetchParams
+from ottla.replication.reading.readers import NO_EPOCH
 
 if TYPE_CHECKING:
-    from broker.network.request_channel import Parts
-    from storage.segment.converted_region import ConvertedRegion
+    from ottla.broker.network.request_channel import Parts
+    from ottla.storage.segment.converted_region import ConvertedRegion
 
 
 class FetchWriter:

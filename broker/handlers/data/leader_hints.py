@@ -1,7 +1,7 @@
 """Finds the current leader for tagged fields that spare a client a Metadata request after NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
-from protocol.cursors.response_writer import NodeEndpoints
-from replication.control.replica_manager import ReplicaManager
+from ottla.protocol.cursors.response_writer import NodeEndpoints
+from ottla.replication.control.replica_manager import ReplicaManager
 
 
 def current_leader(replicas: ReplicaManager, topic: str, partition: int) -> tuple[int, int]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
-from broker.handlers.data.cold_reads import until_cached
-from broker.handlers.data.partition_errors import partition_error
-from broker.request.context import RequestContext
-from broker.request.repeats import Repeats
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from ottla.broker.handlers.data.cold_reads import until_cached
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import Repeats
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -27,14 +27,14 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from replication.errors import OffsetNotAvailable, ReplicationError
-from replication.leader.partition import Partition
-from replication.reading.fetch_read import FetchParams
-from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
-from storage.errors import StorageError, UnsupportedForMessageFormat
-from storage.log.partition_log import PartitionLog
-from storage.segment.cold_lookups import ColdRead
-from storage.segment.record_search import FoundRecords
+from ottla.replication.errors import OffsetNotAvailable, ReplicationError
+from ottla.replication.leader.partition import Partition
+from ottla.replication.reading.fetch_read import FetchParams
+from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
+from ottla.storage.errors import StorageError, UnsupportedForMessageFormat
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.segment.record_search import FoundRecords
 
 LATEST = -1
 EARLIEST = -2

@@ -5,20 +5,20 @@ Versions below 3 have no replica id, and are for followers. Brokers need the rig
 (KIP-320).
 """
 
-from broker.handlers.data.partition_errors import partition_error
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from replication.errors import ReplicationError
-from storage.errors import StorageError
+from ottla.replication.errors import ReplicationError
+from ottla.storage.errors import StorageError
 
 
 def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:

@@ -1,10 +1,10 @@
 """Turns an error of one partition into its code, for Produce, Fetch, ListOffsets and other requests about partitions."""
 
-from broker.request.error_map import error_code
-from broker.request.services import DataServices
-from protocol.errors import ErrorCode
-from replication.errors import ReplicationError
-from storage.errors import LogDirFailure, StorageError
+from ottla.broker.request.error_map import error_code
+from ottla.broker.request.services import DataServices
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.errors import ReplicationError
+from ottla.storage.errors import LogDirFailure, StorageError
 
 
 def partition_error(error: StorageError | ReplicationError, data: DataServices) -> ErrorCode:

@@ -1,10 +1,10 @@
 cimport cython
 from libc.stdint cimport int64_t
-from broker.request.delayed_produce cimport AppendedPartition
-from protocol.cursors.produce cimport ProduceAnswer, ProduceReader
-from replication.leader.partition cimport Partition
-from storage.validation.batch cimport read_only_batch
-from storage.validation.run cimport BatchRun
+from ottla.broker.request.delayed_produce cimport AppendedPartition
+from ottla.protocol.cursors.produce cimport ProduceAnswer, ProduceReader
+from ottla.replication.leader.partition cimport Partition
+from ottla.storage.validation.batch cimport read_only_batch
+from ottla.storage.validation.run cimport BatchRun
 
 cdef int64_t AT_ONCE, BYTES_SHIFT, CLIENT, CURRENT_MAGIC, END, FIRST_WITH_ABORTABLE, FIRST_WITH_LEADER_HINTS, HEADER_SIZE
 cdef int64_t INVALID_PRODUCER_ID_MAPPING, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE

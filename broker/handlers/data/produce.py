@@ -24,9 +24,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.handlers.data.leader_hints import current_leader, leader_nodes
-from broker.handlers.data.partition_errors import partition_error
-from broker.handlers.data.produce_codes import (
+from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.handlers.data.produce_codes import (
     AT_ONCE,
     BYTES_SHIFT,
     FIRST_WITH_ABORTABLE,
@@ -46,33 +46,33 @@ from broker.handlers.data.produce_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     WRITE,
 )
-from broker.handlers.data.produce_conversion import append_in_worker
-from broker.handlers.data.produce_verification import unverified
-from broker.handlers.data.topic_counters import count_refused_produce
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
-from broker.quotas.quota_type import PRODUCE
-from broker.request.delayed_produce import AppendedPartition, DelayedProduce
-from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.malformed import name_of, refused_if_malformed
-from broker.request.turns import Steps, Unfinished
-from protocol.cursors.kinds import END, NO_RECORDS, PARTITION
-from protocol.cursors.produce import ProduceAnswer, ProduceReader
-from protocol.cursors.response_writer import NodeEndpoints
-from protocol.errors import ErrorCode
-from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
-from replication.errors import ReplicationError, UnknownTopicOrPartition
-from replication.leader.partition import Partition
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import InvalidRecord, StorageError
-from storage.log.origins import CLIENT
-from storage.validation.batch import read_only_batch
-from storage.validation.limits import FIRST_VERSION_WITHOUT_MESSAGE_SETS
-from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
-from storage.validation.run import BatchRun
+from ottla.broker.handlers.data.produce_conversion import append_in_worker
+from ottla.broker.handlers.data.produce_verification import unverified
+from ottla.broker.handlers.data.topic_counters import count_refused_produce
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
+from ottla.broker.quotas.quota_type import PRODUCE
+from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.broker.request.internal_topics import INTERNAL_TOPICS
+from ottla.broker.request.malformed import name_of, refused_if_malformed
+from ottla.broker.request.turns import Steps, Unfinished
+from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
+from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
+from ottla.protocol.cursors.response_writer import NodeEndpoints
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
+from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import InvalidRecord, StorageError
+from ottla.storage.log.origins import CLIENT
+from ottla.storage.validation.batch import read_only_batch
+from ottla.storage.validation.limits import FIRST_VERSION_WITHOUT_MESSAGE_SETS
+from ottla.storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
+from ottla.storage.validation.run import BatchRun
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.request.services import Services
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.request.services import Services
 
 logger = logging.getLogger(__name__)
 

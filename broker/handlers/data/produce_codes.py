@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
 
 FIRST_WITH_LEADER_HINTS: Final = 10
 """First version whose answers name the current leader."""

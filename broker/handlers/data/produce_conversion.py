@@ -11,14 +11,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from protocol.records.batch import CURRENT_MAGIC
-from replication.leader.completion import complete_and_append
-from storage.log.origins import CLIENT
+from ottla.protocol.records.batch import CURRENT_MAGIC
+from ottla.replication.leader.completion import complete_and_append
+from ottla.storage.log.origins import CLIENT
 
 if TYPE_CHECKING:
-    from broker.request.services import Services
-    from replication.leader.partition import Partition
-    from storage.validation.run import BatchRun
+    from ottla.broker.request.services import Services
+    from ottla.replication.leader.partition import Partition
+    from ottla.storage.validation.run import BatchRun
 
 _turns: WeakValueDictionary[Partition, asyncio.Lock] = WeakValueDictionary()
 """Locks of the partitions with batches that take turns. A lock exists as long as a batch has it or waits for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 RETRIABLE: Final = frozenset(
     {

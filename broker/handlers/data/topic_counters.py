@@ -6,10 +6,10 @@ or the cluster, rather than to this broker, do not count as failed requests.
 
 from __future__ import annotations
 
-from replication import errors as replication_errors
-from replication.control.replica_manager import ReplicaManager
-from storage import errors as storage_errors
-from storage.validation import record_errors
+from ottla.replication import errors as replication_errors
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.storage import errors as storage_errors
+from ottla.storage.validation import record_errors
 
 _PRODUCE_IS_NOT_FAILED = (
     replication_errors.UnknownTopicOrPartition,

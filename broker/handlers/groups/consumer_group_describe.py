@@ -3,10 +3,10 @@
 Listed and refused (KIP-848), as by Apache Kafka 3.9 in ZooKeeper mode.
 """
 
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
 
 
 def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Steps[ConsumerGroupDescribeResponse]:

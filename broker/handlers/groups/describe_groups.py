@@ -5,14 +5,14 @@ Authorized operations from 3 (KIP-430), static members from 4 (KIP-345).
 A group that does not exist is described as Dead, without an error. Metadata and assignments are shown while the group is Stable.
 """
 
-from broker.groups.classic_group import ClassicGroup
-from broker.groups.group import GroupState
-from broker.request.context import RequestContext
-from broker.request.repeats import Repeats
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.group import GroupState
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import Repeats
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 
 
 def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:

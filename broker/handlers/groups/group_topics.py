@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from broker.security.access import Access
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from replication.ports.cluster import MetadataCache
+from ottla.broker.security.access import Access
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.ports.cluster import MetadataCache
 
 
 def partitions_of(topic: str, access: Access, cluster: MetadataCache) -> tuple[Collection[int], ErrorCode]:

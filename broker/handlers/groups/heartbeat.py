@@ -1,9 +1,9 @@
 """Serves Heartbeat (api 12), versions 0-4: static members from 3 (KIP-345)."""
 
-from broker.request.context import RequestContext
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.broker.request.context import RequestContext
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

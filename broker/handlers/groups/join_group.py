@@ -12,20 +12,20 @@ from collections.abc import Generator
 from struct import Struct
 from typing import Final
 
-from broker.groups.classic_group import MemberMetadata, Protocols
-from broker.groups.effects import JoinResult
-from broker.groups.joining import Join
-from broker.groups.rebalance import reason_of
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.network.request_channel import Answer
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.acl_authorizer import java_host
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.schema.message import Message
-from protocol.schema.wire import uvarint
+from ottla.broker.groups.classic_group import MemberMetadata, Protocols
+from ottla.broker.groups.effects import JoinResult
+from ottla.broker.groups.joining import Join
+from ottla.broker.groups.rebalance import reason_of
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.acl_authorizer import java_host
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.wire import uvarint
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_WITH_REQUIRED_MEMBER_ID = 4

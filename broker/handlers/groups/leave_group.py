@@ -1,12 +1,12 @@
 """Serves LeaveGroup (api 13), versions 0-5: many members at once, and static ones, from 3 (KIP-345), the reason from 5 (KIP-800)."""
 
-from broker.groups.membership import Leaving
-from broker.groups.rebalance import reason_of
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.rebalance import reason_of
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
 MEMBERS_PER_STEP = 500

@@ -1,10 +1,10 @@
 """Serves ListGroups (api 16), versions 0-5: states from 4 (KIP-518), types from 5 (KIP-848)."""
 
-from broker.groups.group import GroupState
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, each, how_often
-from broker.security.authorizer import Operation, ResourceType
-from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.broker.groups.group import GroupState
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, each, how_often
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:

@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from protocol.cursors.offset_commit cimport OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
+from ottla.protocol.cursors.offset_commit cimport OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
 
 cdef int64_t DEFAULT_TIMESTAMP, DEFAULT_RETENTION_MS, AT_ONCE, TXN_OFFSET_COMMIT, FIRST_TXN_THAT_KNOWS_LOADING, FIRST_TXN_THAT_KNOWS_ABORTABLE, END, NO_EXPIRY, PARTITION
 

@@ -18,25 +18,25 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.groups.commits import Commit, TopicCommit, Transaction
-from broker.groups.offset_records import NO_EXPIRY, encode_value
-from broker.handlers.groups.group_topics import partitions_of
-from broker.handlers.groups.offsets_in_store import commit_to_store
-from broker.network.request_channel import CLOSE, Answer, Pending
-from broker.quotas.quota_type import REQUEST
-from broker.request.malformed import answer_in_turn
-from broker.request.turns import LARGE_BYTES, Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.api_keys import ApiKey
-from protocol.cursors.kinds import END, PARTITION
-from protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
-from protocol.errors import ErrorCode
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
+from ottla.broker.groups.offset_records import NO_EXPIRY, encode_value
+from ottla.broker.handlers.groups.group_topics import partitions_of
+from ottla.broker.handlers.groups.offsets_in_store import commit_to_store
+from ottla.broker.network.request_channel import CLOSE, Answer, Pending
+from ottla.broker.quotas.quota_type import REQUEST
+from ottla.broker.request.malformed import answer_in_turn
+from ottla.broker.request.turns import LARGE_BYTES, Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.kinds import END, PARTITION
+from ottla.protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.request.services import Services
-    from broker.security.access import Access
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.request.services import Services
+    from ottla.broker.security.access import Access
 
 logger = logging.getLogger(__name__)
 

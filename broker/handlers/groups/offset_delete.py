@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from broker.handlers.groups.group_topics import partitions_of
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.offset_delete import (
+from ottla.broker.handlers.groups.group_topics import partitions_of
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 PARTITIONS_PER_STEP: Final = 1000
 """Partitions whose offsets are deleted together; so many take a millisecond."""

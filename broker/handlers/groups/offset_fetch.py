@@ -13,13 +13,13 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from broker.handlers.groups.offsets_in_store import fetch_from_store
-from broker.request.context import RequestContext
-from broker.request.repeats import Repeats
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from ottla.broker.handlers.groups.offsets_in_store import fetch_from_store
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import Repeats
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
@@ -30,7 +30,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_ERROR_OF_ALL = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8

@@ -6,14 +6,14 @@ there. No other znodes of these consumers are read.
 
 import logging
 
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code
-from broker.request.services import Services
-from controller.errors import NodeExists, NoNode, StoreError
-from controller.store.metadata_store import MetadataStore
-from controller.store.tree import check_path
-from protocol.errors import ErrorCode
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code
+from ottla.broker.request.services import Services
+from ottla.controller.errors import NodeExists, NoNode, StoreError
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.store.tree import check_path
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

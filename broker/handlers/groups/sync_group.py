@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker.groups.effects import SyncResult
-from broker.groups.syncing import Sync
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.network.request_channel import Answer
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema.message import Message
+from ottla.broker.groups.effects import SyncResult
+from ottla.broker.groups.syncing import Sync
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.schema.message import Message
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.groups.offset_commit import commit_offsets
-from protocol.api_keys import ApiKey
+from ottla.broker.handlers.groups.offset_commit import commit_offsets
+from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.network.request_channel import Answer
-    from broker.request.services import Services
+    from ottla.broker.network.connection import Connection
+    from ottla.broker.network.request_channel import Answer
+    from ottla.broker.request.services import Services
 
 
 def handle_txn_offset_commit_frame(

@@ -6,13 +6,13 @@ Apache Kafka cannot read a request with the code UNKNOWN, and closes the connect
 from collections.abc import Container
 from typing import Protocol
 
-from broker.network.request_channel import CLOSE, Completion
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error
-from broker.security.acls import AclFilter
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import RequestTooLong
-from protocol.errors import ErrorCode
+from ottla.broker.network.request_channel import CLOSE, Completion
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error
+from ottla.broker.security.acls import AclFilter
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import RequestTooLong
+from ottla.protocol.errors import ErrorCode
 
 UNKNOWN = 0
 

@@ -1,11 +1,11 @@
 """Handles CreateAcls (api 30), versions 0-3. Without an authorizer the result for each ACL is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import failure_code, refusal_of_change, refuse_unknown
-from broker.network.request_channel import Completion
-from broker.request.context import RequestContext
-from broker.request.turns import each
-from broker.security.access import CLUSTER_NAME
-from broker.security.acls import (
+from ottla.broker.handlers.security.acl_codes import failure_code, refusal_of_change, refuse_unknown
+from ottla.broker.network.request_channel import Completion
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import each
+from ottla.broker.security.access import CLUSTER_NAME
+from ottla.broker.security.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
     STORED_PERMISSION_TYPES,
@@ -16,11 +16,11 @@ from broker.security.acls import (
     PermissionType,
     ResourcePattern,
 )
-from broker.security.authorizer import Operation, ResourceType
-from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from config.schema.metadata_version import is_at_least
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 FIRST_VERSION_WITH_PREFIXES = "2.0-IV1"
 """The inter.broker.protocol.version from which all brokers of the cluster understand prefixed patterns."""

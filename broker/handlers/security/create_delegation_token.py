@@ -1,13 +1,13 @@
 """Handles CreateDelegationToken (api 38), versions 0-3. The owner is the client, or another principal (KIP-373). KIP-48."""
 
-from broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, refusal
-from broker.request.context import RequestContext
-from broker.request.turns import each
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.principals import USER_TYPE, Principal
-from controller.errors import ControllerError, StoreError
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, refusal
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.principals import USER_TYPE, Principal
+from ottla.controller.errors import ControllerError, StoreError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 FIRST_VERSION_WITH_REQUESTER = 3
 

@@ -1,11 +1,11 @@
 """Handles DeleteAcls (api 31), versions 0-3. Without an authorizer the result for each filter is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import failure_code, filter_of, refusal_of_change, refuse_unknown
-from broker.network.request_channel import Completion
-from broker.request.context import RequestContext
-from broker.request.turns import each
-from broker.security.acls import AclBinding
-from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
+from ottla.broker.handlers.security.acl_codes import failure_code, filter_of, refusal_of_change, refuse_unknown
+from ottla.broker.network.request_channel import Completion
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import each
+from ottla.broker.security.acls import AclBinding
+from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
 async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse | Completion:

@@ -1,12 +1,12 @@
 """Handles DescribeAcls (api 29), versions 0-3. Without an authorizer the result is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import filter_of, refuse_unknown
-from broker.network.request_channel import Completion
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+from ottla.broker.handlers.security.acl_codes import filter_of, refuse_unknown
+from ottla.broker.network.request_channel import Completion
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
 def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse | Completion]:

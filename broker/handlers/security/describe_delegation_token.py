@@ -1,13 +1,13 @@
 """Handles DescribeDelegationToken (api 41), versions 0-3. Version 3 also names the principal that requested a token (KIP-373). KIP-48."""
 
-from broker.handlers.security.token_requests import tokens_of
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.delegation_tokens import TokenInformation
-from broker.security.principals import Principal
-from protocol.errors import ErrorCode
-from protocol.messages.describe_delegation_token import (
+from ottla.broker.handlers.security.token_requests import tokens_of
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.delegation_tokens import TokenInformation
+from ottla.broker.security.principals import Principal
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,

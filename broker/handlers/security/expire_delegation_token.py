@@ -1,12 +1,12 @@
 """Handles ExpireDelegationToken (api 40), versions 0-2. Only the owner and the renewers of a token may end it. KIP-48."""
 
-from broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, tokens_of
-from broker.request.context import RequestContext
-from broker.security.delegation_tokens import TokenRefused
-from controller.errors import StoreError
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, tokens_of
+from ottla.broker.request.context import RequestContext
+from ottla.broker.security.delegation_tokens import TokenRefused
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 
 async def handle_expire_delegation_token(request: ExpireDelegationTokenRequest, context: RequestContext) -> ExpireDelegationTokenResponse:

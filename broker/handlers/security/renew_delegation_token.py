@@ -1,12 +1,12 @@
 """Handles RenewDelegationToken (api 39), versions 0-2. Only the owner and the renewers of a token may renew it. KIP-48."""
 
-from broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, tokens_of
-from broker.request.context import RequestContext
-from broker.security.delegation_tokens import TokenRefused
-from controller.errors import StoreError
-from controller.znodes.znode_json import MalformedZNode
-from protocol.errors import ErrorCode
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, tokens_of
+from ottla.broker.request.context import RequestContext
+from ottla.broker.security.delegation_tokens import TokenRefused
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
 async def handle_renew_delegation_token(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:

@@ -6,13 +6,13 @@ Versions from 1 on answer with the lifetime of the session (KIP-368). The first 
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from broker.network.request_channel import Pending
-from broker.request.context import RequestContext
-from broker.request.last_answer import last_answer
-from broker.security.sasl.session import AuthenticationFailed, SaslSession
-from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.last_answer import last_answer
+from ottla.broker.security.sasl.session import AuthenticationFailed, SaslSession
+from ottla.config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
 def handle_sasl_authenticate(

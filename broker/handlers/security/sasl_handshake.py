@@ -3,12 +3,12 @@
 After version 0, tokens follow without request headers. After version 1, they are in SaslAuthenticate (KIP-152).
 """
 
-from broker.network.request_channel import Pending
-from broker.request.context import RequestContext
-from broker.request.last_answer import last_answer
-from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.last_answer import last_answer
+from ottla.config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 FIRST_VERSION_WITH_AUTHENTICATE = 1
 

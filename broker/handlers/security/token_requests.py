@@ -1,11 +1,11 @@
 """Decides which clients may use requests about delegation tokens, and which error codes the requests get."""
 
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code
-from broker.security.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound, TokenOwnerMismatch
-from broker.security.principals import ANONYMOUS
-from config.listeners import SecurityProtocol
-from protocol.errors import ErrorCode
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code
+from ottla.broker.security.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound, TokenOwnerMismatch
+from ottla.broker.security.principals import ANONYMOUS
+from ottla.config.listeners import SecurityProtocol
+from ottla.protocol.errors import ErrorCode
 
 NO_TIMESTAMP = -1
 """The timestamp of a response with an error."""

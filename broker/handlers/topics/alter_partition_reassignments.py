@@ -4,19 +4,19 @@ Only the active controller does so. It answers when the moves have begun, not wh
 then have the same order as before the move; Apache Kafka loses that order.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import cut, error_code
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import NotController
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import cut, error_code
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import NotController
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 async def handle_alter_partition_reassignments(

@@ -6,20 +6,20 @@ REPLICA_NOT_AVAILABLE, and the replica is later created in the requested directo
 
 import logging
 
-from broker.handlers.data.partition_errors import partition_error
-from broker.request.context import RequestContext
-from broker.request.turns import each
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import (
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from replication.errors import NotLeaderOrFollower, ReplicationError
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import StorageError
+from ottla.replication.errors import NotLeaderOrFollower, ReplicationError
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 

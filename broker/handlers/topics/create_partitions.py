@@ -5,14 +5,14 @@ From 3 a client that has exhausted its quota for partitions is refused (KIP-599)
 Only the active controller's broker does so. The answer comes when the new partitions have leaders, or after the timeout.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error
-from broker.request.turns import how_often
-from broker.security.authorizer import Operation, ResourceType
-from controller.admin.partition_growth import NewPartitions
-from controller.errors import ControllerError
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error
+from ottla.broker.request.turns import how_often
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.admin.partition_growth import NewPartitions
+from ottla.controller.errors import ControllerError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

@@ -6,14 +6,14 @@ Only the active controller's broker creates topics; any other broker answers NOT
 leader of every partition of the new topics, or after the timeout.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error
-from broker.request.turns import each, how_often
-from broker.security.authorizer import Operation, ResourceType
-from controller.admin.topic_admin import CreatedTopic, NewTopic
-from controller.errors import AdminTimeout, ControllerError
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error
+from ottla.broker.request.turns import each, how_often
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
+from ottla.controller.errors import AdminTimeout, ControllerError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

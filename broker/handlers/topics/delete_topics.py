@@ -6,15 +6,15 @@ Only the active controller's broker deletes topics. The answer comes when this b
 timeout.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import error_code
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from config.keys.general import DELETE_TOPIC_ENABLE
-from controller.errors import ControllerError, UnknownTopicId
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from protocol.uuid import ZERO_UUID
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import error_code
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.config.keys.general import DELETE_TOPIC_ENABLE
+from ottla.controller.errors import ControllerError, UnknownTopicId
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.protocol.uuid import ZERO_UUID
 
 FIRST_VERSION_BY_TOPIC_ID = 6
 FIRST_VERSION_WITH_DELETION_DISABLED = 3

@@ -8,11 +8,11 @@ Deviation: directories are in the order of log.dirs. Queries for the space of fi
 import asyncio
 from collections.abc import Sequence
 
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,8 +20,8 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from replication.control.replica_manager import ReplicaManager
-from storage.manager.log_dirs_description import UNKNOWN_LAG, LogDirDescription
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.storage.manager.log_dirs_description import UNKNOWN_LAG, LogDirDescription
 
 REPLICAS_PER_TURN = 75
 """Replicas that are described without a pause; they take half a millisecond."""

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from broker.handlers.topics.metadata import visible_partition
-from broker.request.context import RequestContext
-from broker.request.first_metadata import after_first_metadata
-from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps, each, how_often, in_order
-from broker.security.authorizer import Operation, ResourceType
-from config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from ottla.broker.handlers.topics.metadata import visible_partition
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.first_metadata import after_first_metadata
+from ottla.broker.request.internal_topics import INTERNAL_TOPICS
+from ottla.broker.request.turns import Steps, each, how_often, in_order
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.messages.update_metadata import UpdateMetadataPartitionState
-from replication.ports.cluster import TopicImage
+from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from ottla.replication.ports.cluster import TopicImage
 
 
 @after_first_metadata

@@ -4,15 +4,15 @@ Only the active controller elects; any other broker answers NOT_CONTROLLER for e
 new leaders, or after the timeout. The answer to a request for all partitions leaves out partitions that needed no election.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
-from controller.events.leader_elections import ElectionResult
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
+from ottla.controller.events.leader_elections import ElectionResult
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from ottla.storage.disk.topic_partition import TopicPartition
 
 PREFERRED, UNCLEAN = 0, 1
 FIRST_VERSION_WITH_ERROR_OF_ALL = 1

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.list_partition_reassignments import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,

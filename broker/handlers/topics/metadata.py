@@ -18,14 +18,14 @@ from collections.abc import Coroutine
 from itertools import islice
 from typing import Any, Final
 
-from broker.request.context import RequestContext
-from broker.request.first_metadata import after_first_metadata
-from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from controller.znodes.topic_names import is_valid_topic_name
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.first_metadata import after_first_metadata
+from ottla.broker.request.internal_topics import INTERNAL_TOPICS
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.znodes.topic_names import is_valid_topic_name
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -33,9 +33,9 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.messages.update_metadata import UpdateMetadataPartitionState
-from protocol.uuid import ZERO_UUID
-from replication.ports.cluster import LEADER_NONE, TopicImage
+from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.ports.cluster import LEADER_NONE, TopicImage
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_CHOICE_OF_CREATION = 4

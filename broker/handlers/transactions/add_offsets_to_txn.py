@@ -7,17 +7,17 @@ The partition of `__consumer_offsets` that holds the group's offsets becomes par
 
 from __future__ import annotations
 
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.handlers.transactions.fencing import known_error
-from broker.network.request_channel import Answer
-from broker.request.context import RequestContext
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.metadata import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.schema.message import Message
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.handlers.transactions.fencing import known_error
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.protocol.schema.message import Message
 
 
 def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> Message | Answer | Steps[Message]:

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.handlers.transactions.fencing import known_error
-from broker.network.request_channel import Answer
-from broker.request.context import RequestContext
-from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import GENERATORS, Steps
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.metadata import ProducerIdAndEpoch
-from broker.transactions.partitions import Partitions
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.handlers.transactions.fencing import known_error
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.internal_topics import INTERNAL_TOPICS
+from ottla.broker.request.turns import GENERATORS, Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.broker.transactions.partitions import Partitions
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -30,7 +30,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.schema.message import Message
+from ottla.protocol.schema.message import Message
 
 FIRST_VERSION_FOR_BROKERS = 4
 

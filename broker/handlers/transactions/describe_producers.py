@@ -3,24 +3,24 @@
 KIP-664: a replica, leader or not, lists the idempotent and transactional producers of its log.
 """
 
-from broker.request.context import RequestContext
-from broker.request.error_map import api_error, error_code
-from broker.request.repeats import Repeats
-from broker.request.turns import Steps, each
-from broker.security.authorizer import Operation, ResourceType
-from controller.errors import InvalidTopicName
-from controller.znodes.topic_names import validate_topic_name
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.error_map import api_error, error_code
+from ottla.broker.request.repeats import Repeats
+from ottla.broker.request.turns import Steps, each
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.errors import InvalidTopicName
+from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from replication.errors import ReplicationError
-from storage.errors import StorageError
-from storage.producers.state import ProducerStateEntry
+from ottla.replication.errors import ReplicationError
+from ottla.storage.errors import StorageError
+from ottla.storage.producers.state import ProducerStateEntry
 
 
 def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:

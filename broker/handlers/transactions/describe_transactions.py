@@ -5,12 +5,12 @@ KIP-664: the coordinator gives state, timeout, age and partitions of transaction
 
 from __future__ import annotations
 
-from broker.request.context import RequestContext
-from broker.request.repeats import Repeats
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import (
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import Repeats
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,

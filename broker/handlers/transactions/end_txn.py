@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.handlers.transactions.fencing import known_error
-from broker.network.request_channel import Answer
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.metadata import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.schema.message import Message
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.handlers.transactions.fencing import known_error
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.schema.message import Message
 
 
 def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message | Answer | Steps[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 """The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn that knows PRODUCER_FENCED (KIP-588)."""

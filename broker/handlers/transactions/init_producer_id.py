@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.network.request_channel import Answer
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.coordinator import InitReply
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.metadata import ProducerIdAndEpoch
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.schema.message import Message
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.coordinator import InitReply
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.protocol.schema.message import Message
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 

@@ -5,11 +5,11 @@ KIP-664: lists the transactions that this broker coordinates, from 1 also only t
 
 from __future__ import annotations
 
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, how_often
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.metadata import STATES_BY_LABEL
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, how_often
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.metadata import STATES_BY_LABEL
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 NO_DURATION = -1
 

@@ -11,21 +11,21 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from broker.handlers.data.partition_errors import partition_error
-from broker.request.acks import ACKS_ALL
-from broker.request.delayed_produce import AppendedPartition, DelayedProduce
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from broker.request.services import Services
-from broker.request.turns import Steps
-from broker.transactions.markers import Marker, OnMarked
-from config.keys.network import REQUEST_TIMEOUT_MS
-from protocol.errors import ErrorCode
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from replication.errors import ReplicationError
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
-from storage.log.origins import COORDINATOR
-from storage.validation.run import BatchRun
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.request.acks import ACKS_ALL
+from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import Steps
+from ottla.broker.transactions.markers import Marker, OnMarked
+from ottla.config.keys.network import REQUEST_TIMEOUT_MS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.replication.errors import ReplicationError
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
+from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 

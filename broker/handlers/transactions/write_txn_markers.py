@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.handlers.transactions.marker_writer import MarkerWriter
-from broker.network.request_channel import Answer, Pending
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.markers import Marker
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
+from ottla.broker.network.request_channel import Answer, Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.markers import Marker
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -27,7 +27,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 
 PARTITIONS_PER_STEP = 256
 

@@ -1,6 +1,6 @@
 """Reads bearer tokens, and validates unsecured ones, which are for tests only. Kafka's OAuthBearerUnsecuredValidatorCallbackHandler.
 
-`broker.security.sasl.signed_tokens` validates the others.
+`ottla.broker.security.sasl.signed_tokens` validates the others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import binascii
 import json
 from typing import Any, NamedTuple
 
-from config.sasl import UnsecuredTokens
+from ottla.config.sasl import UnsecuredTokens
 
 
 class Token(NamedTuple):

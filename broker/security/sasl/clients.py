@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple
 
-from broker.security.sasl.scram import HASHES, MIN_ITERATIONS
-from config.errors import ConfigError
-from config.jaas import LoginModule
-from config.kerberos import kerberos_identity
-from config.sasl import GSSAPI, OAUTHBEARER, PLAIN
+from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import LoginModule
+from ottla.config.kerberos import kerberos_identity
+from ottla.config.sasl import GSSAPI, OAUTHBEARER, PLAIN
 
 MAX_ITERATIONS: Final = 1_000_000
 """Largest iteration count that a server may ask for; half a second of work. Apache Kafka stores at most 16,384."""
@@ -176,7 +176,7 @@ def sasl_client(mechanism: str, module: LoginModule, context: SaslContext) -> Ca
         return lambda: OAuthBearerClient(unsecured_token(options, context.now_ms()), extensions)
     if mechanism == GSSAPI:
         # Few programs have the package and the library that it loads.
-        from broker.security.sasl.kerberos_library import initiating
+        from ottla.broker.security.sasl.kerberos_library import initiating
 
         return initiating(kerberos_identity(module), context.host)
     for name in ("username", "password"):

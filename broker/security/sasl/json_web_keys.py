@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final, NamedTuple
 
-from broker.security.sasl.jwks_source import JwksUnavailable, read_jwks
-from config.errors import ConfigValueError
-from config.keys.security import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
-from config.sasl import JwksSource
+from ottla.broker.security.sasl.jwks_source import JwksUnavailable, read_jwks
+from ottla.config.errors import ConfigValueError
+from ottla.config.keys.security import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
+from ottla.config.sasl import JwksSource
 
 logger = logging.getLogger(__name__)
 

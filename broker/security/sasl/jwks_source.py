@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, build_opener
 
-from broker.security.tls.stores import PEM, certificates_from_pem, certificates_from_store, check_store_type, read_store
-from config.errors import ConfigError
+from ottla.broker.security.tls.stores import PEM, certificates_from_pem, certificates_from_store, check_store_type, read_store
+from ottla.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from config.sasl import JwksSource
+    from ottla.config.sasl import JwksSource
 
 MAX_BYTES: Final = 1024 * 1024
 """Largest key set, bytes; sets have a few keys of about 1 KiB."""

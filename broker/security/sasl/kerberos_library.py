@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
-from broker.security.sasl.kerberos import KerberosClient, KerberosFailed, KerberosServer
-from broker.security.sasl.kerberos_names import PrincipalToLocalRules
-from config.errors import ConfigError, ConfigValueError
-from config.kerberos import INSTALLATION, PACKAGE, KerberosIdentity, KerberosListener
-from config.sasl import GSSAPI
+from ottla.broker.security.sasl.kerberos import KerberosClient, KerberosFailed, KerberosServer
+from ottla.broker.security.sasl.kerberos_names import PrincipalToLocalRules
+from ottla.config.errors import ConfigError, ConfigValueError
+from ottla.config.kerberos import INSTALLATION, PACKAGE, KerberosIdentity, KerberosListener
+from ottla.config.sasl import GSSAPI
 
 MAX_REASON_CHARS: Final = 200
 """Longest text of an error, characters; a part of it may come from the ticket of an unauthenticated client."""

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from broker.security.tls.java_patterns import Untranslatable, java_pattern, java_replace_all, java_replace_first, java_replacement
-from config.errors import ConfigError
+from ottla.broker.security.tls.java_patterns import Untranslatable, java_pattern, java_replace_all, java_replace_first, java_replacement
+from ottla.config.errors import ConfigError
 
 _PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _RULE: Final = re.compile(r"RULE:\[(\d*):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU])?", re.ASCII)

@@ -7,14 +7,14 @@ from concurrent.futures import Executor
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from broker.security.sasl.bearer_tokens import Token
-from config.errors import ConfigValueError
-from config.keys.security import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
-from config.sasl import JwksSource, SaslListener, SignedTokens
-from storage.disk.clock import Clock
+from ottla.broker.security.sasl.bearer_tokens import Token
+from ottla.config.errors import ConfigValueError
+from ottla.config.keys.security import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
+from ottla.config.sasl import JwksSource, SaslListener, SignedTokens
+from ottla.storage.disk.clock import Clock
 
 if TYPE_CHECKING:
-    from broker.security.sasl.json_web_keys import JsonWebKeys
+    from ottla.broker.security.sasl.json_web_keys import JsonWebKeys
 
 
 class KeySets:
@@ -33,7 +33,7 @@ class KeySets:
 
     def validator(self, accepted: SignedTokens) -> Callable[[str], Token]:
         """The function that validates such tokens. Until its keys have been read, it refuses all. Raises ConfigError."""
-        from broker.security.sasl.signed_tokens import SignedTokenValidator
+        from ottla.broker.security.sasl.signed_tokens import SignedTokenValidator
 
         keys = self._set_of(accepted.source)
         keys.begin()
@@ -51,7 +51,7 @@ class KeySets:
                 reason = f"signed tokens need the package {package}; install it with `pip install ottla[security]`"
                 raise ConfigValueError(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL.name, source.url, reason)
         # The HTTP client of Python's library takes a good part of a start, and few brokers read keys.
-        from broker.security.sasl.json_web_keys import JsonWebKeys
+        from ottla.broker.security.sasl.json_web_keys import JsonWebKeys
 
         if source not in self._sets:
             self._sets[source] = JsonWebKeys(source, self._executor, self._clock.monotonic)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from broker.security.sasl.clients import CredentialUnavailable, SaslClient, ServerNotTrusted
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
+from ottla.broker.security.sasl.clients import CredentialUnavailable, SaslClient, ServerNotTrusted
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from protocol.schema.fields import Versions
-    from protocol.schema.message import Message
+    from ottla.protocol.schema.fields import Versions
+    from ottla.protocol.schema.message import Message
 
 HANDSHAKE_VERSION: Final = 1
 """The first version after which tokens have request headers; brokers have it since Kafka 1.0."""
@@ -44,9 +44,9 @@ def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Login:
 
     `versions` are those that the broker listed in its answer to ApiVersions.
     """
-    from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-    from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-    from protocol.schema.registry import api
+    from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+    from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from ottla.protocol.schema.registry import api
 
     handshake = versions.get(ApiKey.SASL_HANDSHAKE)
     authenticate = versions.get(ApiKey.SASL_AUTHENTICATE)

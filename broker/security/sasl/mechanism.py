@@ -1,6 +1,6 @@
 """Defines the exchange of one SASL mechanism from the server's side, and how it fails.
 
-`broker.serving.authentication` makes one `SaslServer` per authentication and passes the client's tokens to it.
+`ottla.broker.serving.authentication` makes one `SaslServer` per authentication and passes the client's tokens to it.
 """
 
 from __future__ import annotations

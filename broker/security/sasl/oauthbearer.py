@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from broker.security.sasl.bearer_tokens import InvalidToken, Token
-from broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
+from ottla.broker.security.sasl.bearer_tokens import InvalidToken, Token
+from ottla.broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
 
 _INITIAL: Final = re.compile(rf"n,(?:a=({SASL_NAME}))?,\x01((?:[A-Za-z]++=[\x21-\x7E \t\r\n]++\x01)*)\x01")
 _AUTH: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.security.sasl.bearer_tokens import Token, validate_unsecured
-from broker.security.sasl.mechanism import SaslServer
-from broker.security.sasl.oauthbearer import OAuthBearerServer
-from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential
-from broker.security.sasl.session import Offer, OfferedMechanism
-from config.broker import BrokerConfig
-from config.jaas import PLAIN_MODULE
-from config.sasl import GSSAPI, OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, sasl_listener, unsecured_tokens
+from ottla.broker.security.sasl.bearer_tokens import Token, validate_unsecured
+from ottla.broker.security.sasl.mechanism import SaslServer
+from ottla.broker.security.sasl.oauthbearer import OAuthBearerServer
+from ottla.broker.security.sasl.plain import PlainServer
+from ottla.broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential
+from ottla.broker.security.sasl.session import Offer, OfferedMechanism
+from ottla.config.broker import BrokerConfig
+from ottla.config.jaas import PLAIN_MODULE
+from ottla.config.sasl import GSSAPI, OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, sasl_listener, unsecured_tokens
 
 _NONCE_BYTES: Final = 20
 _BUCKETS: Final = 16
@@ -103,7 +103,7 @@ def _token_validator(mechanism: Mechanism, credentials: Credentials) -> Callable
 
 def _kerberos(mechanism: Mechanism) -> Callable[[], SaslServer]:
     # Few brokers have the package and the library that it loads.
-    from broker.security.sasl.kerberos_library import accepting
+    from ottla.broker.security.sasl.kerberos_library import accepting
 
     assert mechanism.kerberos is not None
     return accepting(mechanism.kerberos)

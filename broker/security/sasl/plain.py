@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Callable
 from typing import Final
 
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 
 _PARTS: Final = 3
 

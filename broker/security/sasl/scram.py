@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
+from ottla.broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
 
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 17

@@ -1,7 +1,7 @@
 """Tracks the authentication of one connection: the expected request, the principal, and the time of the next authentication.
 
 Kafka's SaslServerAuthenticator without its network part (KIP-43, KIP-152, KIP-368). A connection of a SASL listener owns one, as
-`client.sasl`. `broker.serving.authentication` lets only expected requests pass; the handlers of SaslHandshake and SaslAuthenticate
+`client.sasl`. `ottla.broker.serving.authentication` lets only expected requests pass; the handlers of SaslHandshake and SaslAuthenticate
 call `on_handshake` and `on_token`.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.security.principals import USER_TYPE, Principal
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer, TransientFailure
-from config.sasl import GSSAPI
+from ottla.broker.security.principals import USER_TYPE, Principal
+from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer, TransientFailure
+from ottla.config.sasl import GSSAPI
 
 MIN_REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
 """Shortest time between two authentications of one connection, ns; as in Apache Kafka."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.security.sasl.bearer_tokens import InvalidToken, Token, json_object, time_ms
-from broker.security.sasl.json_web_keys import JsonWebKeys
-from config.sasl import SignedTokens
+from ottla.broker.security.sasl.bearer_tokens import InvalidToken, Token, json_object, time_ms
+from ottla.broker.security.sasl.json_web_keys import JsonWebKeys
+from ottla.config.sasl import SignedTokens
 
 MAX_TOKEN_CHARS: Final = 64 * 1024
 """Longest token, characters; tokens with hundreds of groups have 16 KiB."""

@@ -1,15 +1,15 @@
-"""Logs in to ZooKeeper by Kerberos: adapts a GSSAPI client to the port of the store (`controller.store.sasl_exchange`)."""
+"""Logs in to ZooKeeper by Kerberos: adapts a GSSAPI client to the port of the store (`ottla.controller.store.sasl_exchange`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.security.sasl.clients import CredentialUnavailable, ServerNotTrusted
-from broker.security.sasl.kerberos import KerberosClient
-from broker.security.sasl.kerberos_library import initiating
-from config.errors import ConfigError
-from config.kerberos import KerberosIdentity
-from controller.store.sasl_exchange import LoginFailed, SaslExchange
+from ottla.broker.security.sasl.clients import CredentialUnavailable, ServerNotTrusted
+from ottla.broker.security.sasl.kerberos import KerberosClient
+from ottla.broker.security.sasl.kerberos_library import initiating
+from ottla.config.errors import ConfigError
+from ottla.config.kerberos import KerberosIdentity
+from ottla.controller.store.sasl_exchange import LoginFailed, SaslExchange
 
 
 def kerberos_login(identity: KerberosIdentity) -> Callable[[str], SaslExchange]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from broker.security.tls.context import TlsConfig
-from config.errors import ConfigError
-from config.keys.tls import SSL_ENDPOINT_IDENTIFICATION_ALGORITHM
+from ottla.broker.security.tls.context import TlsConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.tls import SSL_ENDPOINT_IDENTIFICATION_ALGORITHM
 
 if TYPE_CHECKING:
-    from config.schema.key import Reading
+    from ottla.config.schema.key import Reading
 
 HTTPS: Final = "https"
 

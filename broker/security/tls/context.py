@@ -10,8 +10,8 @@ import os
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from broker.security.tls.cipher_suites import TLS_1_3_SUITES, openssl_name, split
-from broker.security.tls.stores import (
+from ottla.broker.security.tls.cipher_suites import TLS_1_3_SUITES, openssl_name, split
+from ottla.broker.security.tls.stores import (
     PEM,
     KeyMaterial,
     certificates_from_pem,
@@ -21,9 +21,9 @@ from broker.security.tls.stores import (
     key_from_store,
     read_store,
 )
-from config.errors import ConfigError
-from config.keys.security import SECURITY_PROVIDERS
-from config.keys.tls import (
+from ottla.config.errors import ConfigError
+from ottla.config.keys.security import SECURITY_PROVIDERS
+from ottla.config.keys.tls import (
     SSL_CIPHER_SUITES,
     SSL_ENABLED_PROTOCOLS,
     SSL_ENGINE_FACTORY_CLASS,
@@ -42,8 +42,8 @@ from config.keys.tls import (
 )
 
 if TYPE_CHECKING:
-    from config.schema.key import Key, Reading
-    from config.schema.types import Password
+    from ottla.config.schema.key import Key, Reading
+    from ottla.config.schema.types import Password
 
 logger = logging.getLogger(__name__)
 

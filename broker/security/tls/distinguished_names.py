@@ -5,7 +5,7 @@ ACLs and mapping rules contain this text, so another order of attributes or anot
 
 from typing import Final
 
-from broker.security.tls.der import Element, MalformedDer, element, object_identifier
+from ottla.broker.security.tls.der import Element, MalformedDer, element, object_identifier
 
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",

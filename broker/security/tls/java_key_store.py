@@ -10,7 +10,7 @@ import hmac
 from hashlib import sha1
 from typing import Final, NamedTuple
 
-from broker.security.tls.der import MalformedDer, element, object_identifier
+from ottla.broker.security.tls.der import MalformedDer, element, object_identifier
 
 MAGIC: Final = bytes.fromhex("FEEDFEED")
 JCEKS_MAGIC: Final = bytes.fromhex("CECECECE")

@@ -10,19 +10,19 @@ import os
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from broker.security.principals import ANONYMOUS, USER_TYPE, Principal
-from broker.security.tls.connecting import connecting_context
-from broker.security.tls.context import TlsConfig
-from broker.security.tls.distinguished_names import subject_of
-from broker.security.tls.mapping_rules import MappingRules
-from broker.security.tls.trial import reason_of, shake_hands
-from config.broker_keys import LISTENER_PREFIX
-from config.errors import ConfigError
-from config.keys.tls import SSL_CLIENT_AUTH, SSL_KEYSTORE_LOCATION, SSL_PRINCIPAL_MAPPING_RULES, SSL_TRUSTSTORE_LOCATION
-from config.listeners import EndPoint, SecurityProtocol, check_principal_builder
+from ottla.broker.security.principals import ANONYMOUS, USER_TYPE, Principal
+from ottla.broker.security.tls.connecting import connecting_context
+from ottla.broker.security.tls.context import TlsConfig
+from ottla.broker.security.tls.distinguished_names import subject_of
+from ottla.broker.security.tls.mapping_rules import MappingRules
+from ottla.broker.security.tls.trial import reason_of, shake_hands
+from ottla.config.broker_keys import LISTENER_PREFIX
+from ottla.config.errors import ConfigError
+from ottla.config.keys.tls import SSL_CLIENT_AUTH, SSL_KEYSTORE_LOCATION, SSL_PRINCIPAL_MAPPING_RULES, SSL_TRUSTSTORE_LOCATION
+from ottla.config.listeners import EndPoint, SecurityProtocol, check_principal_builder
 
 if TYPE_CHECKING:
-    from config.broker_properties import BrokerProperties, ListenerConfig
+    from ottla.config.broker_properties import BrokerProperties, ListenerConfig
 
 logger = logging.getLogger(__name__)
 

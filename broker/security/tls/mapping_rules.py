@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.security.tls.java_patterns import Untranslatable, java_pattern, java_replace_all, java_replacement
-from config.errors import ConfigError
+from ottla.broker.security.tls.java_patterns import Untranslatable, java_pattern, java_replace_all, java_replacement
+from ottla.config.errors import ConfigError
 
 NAME: Final = "ssl.principal.mapping.rules"
 _RULE: Final = re.compile(r"RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)|DEFAULT|", re.DOTALL)

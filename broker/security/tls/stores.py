@@ -15,10 +15,10 @@ import stat
 import warnings
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.security.tls.der import SEQUENCE, MalformedDer, element
-from broker.security.tls.distinguished_names import subject_of
-from broker.security.tls.java_key_store import MalformedStore, decrypt_key, read_java_key_store
-from config.errors import ConfigError
+from ottla.broker.security.tls.der import SEQUENCE, MalformedDer, element
+from ottla.broker.security.tls.distinguished_names import subject_of
+from ottla.broker.security.tls.java_key_store import MalformedStore, decrypt_key, read_java_key_store
+from ottla.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates

@@ -11,10 +11,10 @@ import ssl
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, cast
 
-from broker.security.tls.connecting import HTTPS, connecting_context
-from broker.security.tls.stores import PEM
-from config.errors import ConfigError
-from config.keys.tls import (
+from ottla.broker.security.tls.connecting import HTTPS, connecting_context
+from ottla.broker.security.tls.stores import PEM
+from ottla.config.errors import ConfigError
+from ottla.config.keys.tls import (
     SSL_CIPHER_SUITES,
     SSL_ENABLED_PROTOCOLS,
     SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
@@ -27,7 +27,7 @@ from config.keys.tls import (
     SSL_TRUSTSTORE_PASSWORD,
     SSL_TRUSTSTORE_TYPE,
 )
-from config.keys.zookeeper import (
+from ottla.config.keys.zookeeper import (
     ZOOKEEPER_SSL_CIPHER_SUITES,
     ZOOKEEPER_SSL_CRL_ENABLE,
     ZOOKEEPER_SSL_ENABLED_PROTOCOLS,
@@ -41,7 +41,7 @@ from config.keys.zookeeper import (
     ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD,
     ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
 )
-from config.schema.key import Key, Reading
+from ottla.config.schema.key import Key, Reading
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class _InWordsOfListeners:
         }
 
     def __getitem__(self, key: Key[T]) -> T:
-        """See `config.schema.key.Reading`."""
+        """See `ottla.config.schema.key.Reading`."""
         return cast("T", self._values.get(key, key.default))
 
 

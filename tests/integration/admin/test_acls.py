@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-from broker.security.authorizer import Operation, ResourceType
-from controller.znodes.pauses import no_pause
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.controller.znodes.pauses import no_pause
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.acl_requests import (
     ALL,
     ALLOW,

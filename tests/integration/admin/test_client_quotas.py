@@ -14,24 +14,24 @@ from urllib.request import urlopen
 
 import pytest
 
-from broker.server import Broker, CannotStart
-from config.broker import BrokerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_client_quotas import (
+from ottla.broker.server import Broker, CannotStart
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
     AlterClientQuotasRequestEntryData,
     OpData,
 )
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.header import RequestHeader
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema.message import Message
-from protocol.schema.registry import api
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 from tests.support.admin_requests import OK, a_topic, create, delete, grow, said
 from tests.support.batches import a_batch
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.keys.network import NUM_IO_THREADS
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.incremental_alter_configs import AlterableConfig as ConfigChange
-from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.config.keys.network import NUM_IO_THREADS
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig as ConfigChange
+from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.admin_requests import (
     APPEND,
     BROKER,
@@ -308,31 +308,31 @@ def test_secrets_are_not_shown(client: WireClient) -> None:
 
 
 def test_a_logger_takes_a_level_and_gives_it_back(client: WireClient) -> None:
-    logger = "broker.handlers.table_of_a_test"
+    logger = "ottla.broker.handlers.table_of_a_test"
     assert change(client, BROKER_LOGGER, "0", (logger, SET, "DEBUG")) == ("INVALID_CONFIG", f"Logger {logger} does not exist!")
-    before = value(client, BROKER_LOGGER, "0", "broker.server")
-    assert change(client, BROKER_LOGGER, "0", ("broker.server", SET, "TRACE")) == OK
-    shown = entry(client, BROKER_LOGGER, "0", "broker.server")
+    before = value(client, BROKER_LOGGER, "0", "ottla.broker.server")
+    assert change(client, BROKER_LOGGER, "0", ("ottla.broker.server", SET, "TRACE")) == OK
+    shown = entry(client, BROKER_LOGGER, "0", "ottla.broker.server")
     assert (shown.value, shown.config_source, shown.config_type, shown.documentation) == ("TRACE", 6, 0, "")
-    assert change(client, BROKER_LOGGER, "0", ("broker.server", DELETE, None)) == OK
-    assert value(client, BROKER_LOGGER, "0", "broker.server") == before
+    assert change(client, BROKER_LOGGER, "0", ("ottla.broker.server", DELETE, None)) == OK
+    assert value(client, BROKER_LOGGER, "0", "ottla.broker.server") == before
 
 
 def test_the_level_of_a_package_is_that_of_its_modules(client: WireClient) -> None:
-    before = value(client, BROKER_LOGGER, "0", "storage.manager.log_manager")
+    before = value(client, BROKER_LOGGER, "0", "ottla.storage.manager.log_manager")
     assert change(client, BROKER_LOGGER, "0", ("storage", SET, "ERROR")) == OK
-    assert value(client, BROKER_LOGGER, "0", "storage.manager.log_manager") == "ERROR"
+    assert value(client, BROKER_LOGGER, "0", "ottla.storage.manager.log_manager") == "ERROR"
     assert change(client, BROKER_LOGGER, "0", ("storage", DELETE, None)) == OK
-    assert value(client, BROKER_LOGGER, "0", "storage.manager.log_manager") == before
+    assert value(client, BROKER_LOGGER, "0", "ottla.storage.manager.log_manager") == before
 
 
 def test_a_logger_has_kafkas_name_as_an_alias(client: WireClient) -> None:
-    before = value(client, BROKER_LOGGER, "0", "controller.controller")
+    before = value(client, BROKER_LOGGER, "0", "ottla.controller.controller")
     assert change(client, BROKER_LOGGER, "0", ("kafka.controller", SET, "ERROR")) == OK
     assert value(client, BROKER_LOGGER, "0", "kafka.controller") == "ERROR"
-    assert value(client, BROKER_LOGGER, "0", "controller.controller") == "ERROR"
+    assert value(client, BROKER_LOGGER, "0", "ottla.controller.controller") == "ERROR"
     assert change(client, BROKER_LOGGER, "0", ("kafka.controller", DELETE, None)) == OK
-    assert value(client, BROKER_LOGGER, "0", "controller.controller") == before
+    assert value(client, BROKER_LOGGER, "0", "ottla.controller.controller") == before
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.server import CannotStart
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.broker.server import CannotStart
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.integration.test_sasl_listener import Wire, port_of
 from tests.support.admin_requests import BROKER, DELETE, OK, SET, change
 from tests.support.apache_kafka.ports import free_ports

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from config.broker_keys import BROKER_KEYS
-from config.schema.key import DynamicScope
-from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.config.broker_keys import BROKER_KEYS
+from ottla.config.schema.key import DynamicScope
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.admin_requests import BROKER, DELETE, OK, SET, a_topic, create, said
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process

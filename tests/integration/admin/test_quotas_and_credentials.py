@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from controller.admin.config_admin import Malformed
-from protocol.api_keys import ApiKey
-from protocol.messages.alter_client_quotas import (
+from ottla.controller.admin.config_admin import Malformed
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
     AlterClientQuotasRequestEntryData,
     OpData,
 )
-from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
-from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from protocol.messages.header import ResponseHeader
-from protocol.schema.message import Struct
-from protocol.schema.registry import api
+from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
+from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.schema.message import Struct
+from ottla.protocol.schema.registry import api
 from tests.support.golden_frames import golden_frames
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client

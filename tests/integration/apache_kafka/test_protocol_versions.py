@@ -3,10 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from config.schema.metadata_version import METADATA_VERSIONS, is_at_least
-from controller.state.partition_states import FIRST_WITH_ALTER_PARTITION
-from controller.znodes.topic_ids import FIRST_WITH_TOPIC_IDS
-from replication.follower.leader_requests import InterBrokerVersions
+from ottla.config.schema.metadata_version import METADATA_VERSIONS, is_at_least
+from ottla.controller.state.partition_states import FIRST_WITH_ALTER_PARTITION
+from ottla.controller.znodes.topic_ids import FIRST_WITH_TOPIC_IDS
+from ottla.replication.follower.leader_requests import InterBrokerVersions
 from tests.support.apache_kafka import ensure_jars
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.marks import needs_apache_kafka

@@ -17,8 +17,8 @@ from benchmarks.batches import batch_of_size
 from benchmarks.frames import Asked, answer_frame, fetch_error_offsets, fetch_partitions
 from benchmarks.loadgen.prepared import TAKEN, Patch, Prepared, checksum_over
 from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, run_load
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on the PATH: install gcc")
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import crc32c
 
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.compression import CompressionCodec, decompress
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.compression import CompressionCodec, decompress
 from tests.integration.old_formats.random_sets import RandomSet, random_set
 from tests.integration.old_formats.scenes import FETCH_VERSIONS, FIRST_WITH_TOPIC_IDS, Scene
 from tests.support.golden_replay import comparable, decode, receive, request_frame

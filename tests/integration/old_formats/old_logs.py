@@ -11,8 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from protocol.api_keys import ApiKey
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.integration.old_formats.scenes import FETCH_VERSIONS, TIME, Answer, Scene, produced_sets
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.tools import run_tool

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.conversion.wrapped_data import compress_messages
-from protocol.records.compression import CompressionCodec
+from ottla.protocol.conversion.wrapped_data import compress_messages
+from ottla.protocol.records.compression import CompressionCodec
 from tests.support.batches import a_batch
 from tests.support.old_messages import LOG_APPEND_TIME, Old, message, messages
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, iter_batches
-from protocol.records.reader import iter_records
+from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, iter_batches
+from ottla.protocol.records.reader import iter_records
 from tests.integration.old_formats.scenes import Answer, Scene
 from tests.support.judged_broker import a_judged_broker, needs_its_broker
 from tests.support.old_messages import Old, read

@@ -6,8 +6,8 @@ import threading
 import time
 from pathlib import Path
 
-from protocol.errors import ErrorCode
-from protocol.records.compression import CompressionCodec, compress
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.compression import CompressionCodec, compress
 from tests.integration.old_formats.scenes import Scene
 from tests.support.apache_kafka import answers_api_versions
 from tests.support.broker_process import BrokerProcess, a_broker

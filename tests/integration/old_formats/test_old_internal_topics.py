@@ -6,7 +6,7 @@ from pathlib import Path
 
 import confluent_kafka as confluent
 
-from protocol.records.batch import iter_batches
+from ottla.protocol.records.batch import iter_batches
 from tests.support.admin_requests import a_topic, create
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.wire_client import a_wire_client

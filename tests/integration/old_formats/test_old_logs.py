@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.conversion.old_logs import records_at
-from protocol.errors import ErrorCode
-from protocol.records.batch import iter_batches
+from ottla.protocol.conversion.old_logs import records_at
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import iter_batches
 from tests.integration.old_formats.old_logs import ANSWERS, CONFIG, LOGS, fill, questions
 from tests.integration.old_formats.scenes import Answer, Scene
 from tests.integration.old_formats.test_answers import decoded

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode
 from tests.integration.old_formats.comparison import CLOSED, OPEN, TOPICS, Comparison, Player
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.offenders import LINES_PER_WINDOW
-from broker.security.sasl.session import MAX_TEXT
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.header import RequestHeader
-from protocol.schema.registry import api
+from ottla.broker.network.offenders import LINES_PER_WINDOW
+from ottla.broker.security.sasl.session import MAX_TEXT
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.schema.registry import api
 from tests.integration.test_sasl_listener import Wire, port_of
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import InProcessBroker

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from benchmarks.pipeline import session
-from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
-from benchmarks.pipeline.report import ReportFolder
-from benchmarks.pipeline.run import run
-from benchmarks.pipeline.topic import check
-from broker.client.cluster import Cluster
-from broker.client.topic_admin import all_topics
+from ottla.validate import session
+from ottla.validate.plan import DidNotFinish, Plan, Unusable
+from ottla.validate.report import ReportFolder
+from ottla.validate.run import run
+from ottla.validate.topic import check
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.small_disk import a_small_disk
@@ -295,7 +295,7 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
 def test_quotes_in_a_csv_file_are_read_as_they_were_meant(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "quotes.csv"
     file.write_text('value\n"say ""hi"", ana"\n""""""\n5" pipe\n6"" pipe\nback\\\n"a\\"\n')
-    from benchmarks.pipeline.source import source_of
+    from ottla.validate.source import source_of
 
     plan = Plan("nowhere", "unused", 1, tmp_path / "report", input=file)
     rows = source_of(spark, plan).rows.orderBy("sequence").collect()

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.pipeline import verdict
-from benchmarks.pipeline.plan import Copies, Plan
-from benchmarks.pipeline.verify import KINDS, OF_COPIES
-from broker.client.cluster import Cluster
-from broker.client.group_admin import NO_GROUP, describe_group
-from broker.client.transaction_admin import list_transactions
+from ottla.validate import verdict
+from ottla.validate.plan import Copies, Plan
+from ottla.validate.verify import KINDS, OF_COPIES
+from ottla.client.cluster import Cluster
+from ottla.client.group_admin import NO_GROUP, describe_group
+from ottla.client.transaction_admin import list_transactions
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.pipeline import session
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.topic_admin import delete_records, grow_topic
+from ottla.validate import session
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.topic_admin import delete_records, grow_topic
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.spark import Record, deep, make_topic, needs_spark, skip_if_not_fetched, write
 
@@ -29,8 +29,8 @@ SECONDS = 120.0
 
 KILLED_JOB = """
 import sys
-from benchmarks.pipeline.scratch import scratch_folder
-from benchmarks.pipeline.session import open_session
+from ottla.validate.scratch import scratch_folder
+from ottla.validate.session import open_session
 from tests.support.spark import CONF
 bootstrap, folder = sys.argv[1:]
 scratch = scratch_folder()

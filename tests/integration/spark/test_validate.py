@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.pipeline.chaos import brokers_of, schedule
-from benchmarks.pipeline.generate import generate
-from benchmarks.pipeline.plan import Plan
-from benchmarks.pipeline.source import source_of
-from benchmarks.pipeline.topic import prepare
-from broker.client.cluster import Cluster
-from broker.client.topic_admin import all_topics, delete_topics
+from ottla.validate.chaos import brokers_of, schedule
+from ottla.validate.generate import generate
+from ottla.validate.plan import Plan
+from ottla.validate.source import source_of
+from ottla.validate.topic import prepare
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import all_topics, delete_topics
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.certificates import Identity
@@ -96,7 +96,7 @@ def validate(
 
 def test_the_help_needs_neither_java_nor_spark(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "benchmarks.pipeline", "--help"],
+        [sys.executable, "-X", "importtime", "-m", "ottla.validate", "--help"],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},

@@ -10,14 +10,14 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from protocol.errors import ErrorCode as E
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from ottla.protocol.errors import ErrorCode as E
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.integration.transactions.conftest import SECONDS, Topic, create_topic
 from tests.support.broker_process import eventually
 from tests.support.judged_broker import JudgedBroker, needs_its_broker

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode as E
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from ottla.protocol.errors import ErrorCode as E
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from tests.integration.transactions.conftest import Topic
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually

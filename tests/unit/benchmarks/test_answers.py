@@ -10,11 +10,11 @@ from benchmarks.batches import batch_of_size
 from benchmarks.frames import Asked
 from benchmarks.loadgen.answers import WrongAnswerError, check, check_shown
 from benchmarks.loadgen.prepared import Prepared
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from protocol.records.builder import build_batch
-from protocol.records.reader import Record
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
 
 BATCH = batch_of_size(300, 2, 1_700_000_000_000)
 PRODUCE = frames.produce_partitions("orders", dict.fromkeys(range(3), BATCH), version=9)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline.copying.rows import copied
-from benchmarks.pipeline.plan import Copies, Plan
+from ottla.validate.copying.rows import copied
+from ottla.validate.plan import Copies, Plan
 
 MARK = b"cafe0001"
 

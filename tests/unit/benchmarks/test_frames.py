@@ -9,11 +9,11 @@ from benchmarks.admin import Topic
 from benchmarks.batches import Codec, batch_of_size, batch_of_values, values_like_text
 from benchmarks.sizes import Pace
 from benchmarks.workloads import FETCH, PREFILL_BATCH_BYTES, PRODUCE, RECORDS_OF_16_KIB, prefill
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
-from protocol.records.batch import crc_is_valid, parse_header
-from protocol.schema.message import Message
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+from ottla.protocol.records.batch import crc_is_valid, parse_header
+from ottla.protocol.schema.message import Message
 
 NOW = 1_700_000_000_000
 TOPIC = Topic("orders", bytes(range(16)), 4)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline.reasons import innermost, is_full_disk
-from benchmarks.pipeline.session import why_no_session
+from ottla.validate.reasons import innermost, is_full_disk
+from ottla.validate.session import why_no_session
 
 AS_PY4J_SAYS = """An error occurred while calling o95.save.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0 in stage 1.0

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline.report import ReportFolder
-from benchmarks.pipeline.scratch import jvm_in, scratch_folder
+from ottla.validate.report import ReportFolder
+from ottla.validate.scratch import jvm_in, scratch_folder
 
 ONE_THAT_WAITS = """
 import sys
-from benchmarks.pipeline.report import ReportFolder
-from benchmarks.pipeline.scratch import scratch_folder
+from ottla.validate.report import ReportFolder
+from ottla.validate.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "blocks").mkdir()
     print(folder, flush=True)
@@ -53,7 +53,7 @@ def test_what_a_killed_process_left_goes_with_the_next_and_what_one_uses_stays(t
 
 
 def test_a_report_that_a_killed_run_left_unfinished_goes_with_the_next_one_there(temporary: Path) -> None:
-    killed = "import os, sys; from pathlib import Path; from benchmarks.pipeline.report import ReportFolder\n"
+    killed = "import os, sys; from pathlib import Path; from ottla.validate.report import ReportFolder\n"
     killed += "ReportFolder(Path(sys.argv[1])).growing.joinpath('report.json').touch(); os.kill(os.getpid(), 9)"
     environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", killed, str(temporary / "first")], env=environment, check=False)

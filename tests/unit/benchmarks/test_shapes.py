@@ -18,13 +18,13 @@ from benchmarks.parts.shapes import KEYS, PART
 from benchmarks.shapes import FETCH_GROUPS, FETCH_VERSIONS, MIXED, OLD, PRODUCE_VERSIONS, STEADY, Shape, closed_loops, produced_idempotently
 from benchmarks.sizes import NORMAL, QUICK, Pace
 from benchmarks.stage import CONTENTS, Stock
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.header import RequestHeader
-from protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
-from protocol.records.batch import crc_is_valid, parse_header
-from protocol.schema.message import Message
-from protocol.schema.registry import api
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+from ottla.protocol.records.batch import crc_is_valid, parse_header
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 
 NOW = 1_700_000_000_000
 TOPIC = Topic("orders", bytes(range(16)), 4)

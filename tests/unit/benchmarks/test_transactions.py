@@ -17,20 +17,20 @@ from benchmarks.parts.transactions import KEYS, PART
 from benchmarks.sizes import NORMAL
 from benchmarks.transaction_frames import Identity
 from benchmarks.transactions import AT_LEAST
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.header import RequestHeader
-from protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
-from protocol.records.batch import crc_is_valid, parse_header
-from protocol.schema.message import Message
-from protocol.schema.registry import api
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+from ottla.protocol.records.batch import crc_is_valid, parse_header
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 
 WHO = Identity("payments", producer_id=7, epoch=3, coordinator_port=1)
 BATCH = batch_of_values(values_like_text(10, 100), 1_700_000_000_000)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline import session
-from benchmarks.pipeline.plan import Plan, Unusable
-from benchmarks.pipeline.report import ReportFolder
-from benchmarks.pipeline.run import run
-from benchmarks.pipeline.scratch import MadeFolder
-from benchmarks.pipeline.sizes import batch_bytes, check_producer_limits, check_topic_limit, producer_limits
+from ottla.validate import session
+from ottla.validate.plan import Plan, Unusable
+from ottla.validate.report import ReportFolder
+from ottla.validate.run import run
+from ottla.validate.scratch import MadeFolder
+from ottla.validate.sizes import batch_bytes, check_producer_limits, check_topic_limit, producer_limits
 
 PLAN = Plan("nowhere", "topic", 100, Path("report"), record_bytes=2_000_000, key_bytes=2)
 

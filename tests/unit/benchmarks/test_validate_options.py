@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.pipeline import run
-from benchmarks.pipeline.__main__ import validate
-from benchmarks.pipeline.plan import Copies, Plan
+from ottla.validate import run
+from ottla.validate.__main__ import validate
+from ottla.validate.plan import Copies, Plan
 
 
 @pytest.mark.parametrize(

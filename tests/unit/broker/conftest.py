@@ -2,7 +2,7 @@
 
 import pytest
 
-from replication.control import replica_manager
+from ottla.replication.control import replica_manager
 from tests.support.looked_at import LookedAt
 
 

@@ -7,28 +7,28 @@ from typing import Any, cast
 
 import pytest
 
-from broker.handlers.configs.alter_user_scram_credentials import _refused
-from broker.handlers.control.update_features import handle_update_features
-from broker.handlers.topics.create_topics import handle_create_topics
-from broker.handlers.transactions.describe_transactions import handle_describe_transactions
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, Turns
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
-from broker.security.authorizer import Authorizer, Operation, ResourceType
-from config.broker import BrokerConfig
-from controller.errors import AdminTimeout
-from protocol.errors import ErrorCode
-from protocol.messages.alter_user_scram_credentials import (
+from ottla.broker.handlers.configs.alter_user_scram_credentials import _refused
+from ottla.broker.handlers.control.update_features import handle_update_features
+from ottla.broker.handlers.topics.create_topics import handle_create_topics
+from ottla.broker.handlers.transactions.describe_transactions import handle_describe_transactions
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, Turns
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.authorizer import Authorizer, Operation, ResourceType
+from ottla.config.broker import BrokerConfig
+from ottla.controller.errors import AdminTimeout
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.uuid import ZERO_UUID
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.uuid import ZERO_UUID
 from tests.support.admin_requests import a_topic, said
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants

@@ -4,22 +4,22 @@ import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
 
-from broker.handlers.control.alter_partition import handle_alter_partition
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import Turns
-from controller.events.isr_changes import IsrChange
-from controller.state.context import Leadership
-from controller.znodes.layout import PartitionState
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from ottla.broker.handlers.control.alter_partition import handle_alter_partition
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Turns
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.state.context import Leadership
+from ottla.controller.znodes.layout import PartitionState
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
     AlterPartitionRequestTopicData,
     BrokerState,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.replicas import TOPIC, TOPIC_ID
 from tests.support.services import services_with

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.auto_topics import AutoTopics, internal_topic_settings
-from config.broker import BrokerConfig
-from controller.znodes.changes import decode_config
-from controller.znodes.layout import config_path
-from protocol.errors import ErrorCode
+from ottla.broker.cluster.auto_topics import AutoTopics, internal_topic_settings
+from ottla.config.broker import BrokerConfig
+from ottla.controller.znodes.changes import decode_config
+from ottla.controller.znodes.layout import config_path
+from ottla.protocol.errors import ErrorCode
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper" / "06-groups.json"
@@ -78,7 +78,7 @@ def test_the_log_says_once_why_there_is_no_topic_for_the_offsets(caplog: pytest.
         await node.stop()
 
     asyncio.run(scenario())
-    (line,) = [record.message for record in caplog.records if record.name == "broker.cluster.auto_topics"]
+    (line,) = [record.message for record in caplog.records if record.name == "ottla.broker.cluster.auto_topics"]
     assert "__consumer_offsets cannot be created" in line
     assert "Replication factor: 3 larger than available brokers: 1. Start more brokers, or lower offsets.topic.replication.factor" in line
 

@@ -6,32 +6,32 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.control.allocate_producer_ids import handle_allocate_producer_ids
-from broker.handlers.control.alter_partition import handle_alter_partition
-from broker.handlers.control.controlled_shutdown import handle_controlled_shutdown
-from broker.handlers.control.update_features import handle_update_features
-from broker.handlers.topics.create_partitions import handle_create_partitions
-from broker.handlers.topics.create_topics import handle_create_topics
-from broker.handlers.topics.delete_topics import handle_delete_topics
-from broker.handlers.topics.elect_leaders import handle_elect_leaders
-from broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import Turns
-from controller.admin.metadata_waits import MetadataWaits
-from controller.errors import NotController
-from controller.state.context import ControllerContext
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.update_features import UpdateFeaturesRequest
-from replication.ports.cluster import MetadataCache
+from ottla.broker.handlers.control.allocate_producer_ids import handle_allocate_producer_ids
+from ottla.broker.handlers.control.alter_partition import handle_alter_partition
+from ottla.broker.handlers.control.controlled_shutdown import handle_controlled_shutdown
+from ottla.broker.handlers.control.update_features import handle_update_features
+from ottla.broker.handlers.topics.create_partitions import handle_create_partitions
+from ottla.broker.handlers.topics.create_topics import handle_create_topics
+from ottla.broker.handlers.topics.delete_topics import handle_delete_topics
+from ottla.broker.handlers.topics.elect_leaders import handle_elect_leaders
+from ottla.broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Turns
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.errors import NotController
+from ottla.controller.state.context import ControllerContext
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.update_features import UpdateFeaturesRequest
+from ottla.replication.ports.cluster import MetadataCache
 from tests.support.admin_requests import a_topic, said
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with

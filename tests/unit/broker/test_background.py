@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from broker.loop.background import LoopBackground
+from ottla.broker.loop.background import LoopBackground
 
 SECONDS = 90.0
 Result = TypeVar("Result")

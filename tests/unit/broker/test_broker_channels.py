@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
-from broker.cluster.broker_channels import BrokerChannels, ControlVersions, control_versions
-from controller.state.channels import BrokerChannel, InProcessChannel
-from controller.state.context import LiveBroker
-from controller.znodes.layout import BrokerRegistration, Endpoint
-from protocol.api_keys import ApiKey
-from protocol.messages.leader_and_isr import (
+from ottla.broker.cluster.broker_channels import BrokerChannels, ControlVersions, control_versions
+from ottla.controller.state.channels import BrokerChannel, InProcessChannel
+from ottla.controller.state.context import LiveBroker
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -22,14 +22,14 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from protocol.messages.stop_replica import (
+from ottla.protocol.messages.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
 )
-from protocol.messages.update_metadata import (
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -37,8 +37,8 @@ from protocol.messages.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from protocol.schema.message import Message
-from replication.ports.peer import PeerAddress, PeerUnavailable
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.peer import PeerAddress, PeerUnavailable
 from tests.support.controlled_cluster import RecordingBroker
 from tests.support.fake_peers import Asked, FakePeers
 
@@ -123,7 +123,7 @@ def test_leader_and_isr_says_the_same_in_every_version(name: str, versions: Cont
         error = LeaderAndIsrPartitionError(topic_name="t", partition_index=0, error_code=56)
         response = LeaderAndIsrResponse()
         if asked.version >= 5:
-            from protocol.messages.leader_and_isr import LeaderAndIsrTopicError
+            from ottla.protocol.messages.leader_and_isr import LeaderAndIsrTopicError
 
             response.topics = [LeaderAndIsrTopicError(topic_id=TOPIC_ID, partition_errors=[error])]
         else:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.data import list_offsets
-from broker.request.repeats import MAX_REPEATS
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsTopic
+from ottla.broker.handlers.data import list_offsets
+from ottla.broker.request.repeats import MAX_REPEATS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.filesystems import MemoryFile
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, state

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from broker.cluster import control_requests
-from broker.cluster.control_requests import ControlRequests
-from broker.groups.coordinator import GroupCoordinator
-from broker.loop.collector import collector_paused, collector_resting
-from controller.admin.metadata_waits import MetadataWaits
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.broker.cluster import control_requests
+from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.loop.collector import collector_paused, collector_resting
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.group_bench import GroupBench, run
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.handlers.configs.config_resources import MAX_ENTRIES, check_entries
-from controller.errors import InvalidAdminRequest
-from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
+from ottla.broker.handlers.configs.config_resources import MAX_ENTRIES, check_entries
+from ottla.controller.errors import InvalidAdminRequest
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 
 
 def test_one_resource_has_a_bounded_number_of_changes() -> None:

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
-from config.broker import BrokerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
-from protocol.schema.message import Message
-from replication.ports.cluster import EndPoint, LiveBroker, MetadataCache
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.cluster import EndPoint, LiveBroker, MetadataCache
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.fake_peers import Asked, FakePeers
 
 REMAINING = ControlledShutdownResponse(remaining_partitions=[RemainingPartition(topic_name="t", partition_index=3)])
@@ -98,7 +98,7 @@ def test_after_the_last_attempt_the_broker_stops_anyway() -> None:
 
 
 def test_a_controller_that_cannot_decide_for_want_of_the_metadata_store_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.cluster.controlled_shutdown.STORE_AWAY_SECONDS", 0.2)
+    monkeypatch.setattr("ottla.broker.cluster.controlled_shutdown.STORE_AWAY_SECONDS", 0.2)
     bench = Bench(is_controller=True)
     bench.is_store_connected = False
     assert not bench.run()

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.cluster.controller_channel import ControllerChannel
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.schema.message import Message
-from replication.ports.cluster import EndPoint, LiveBroker, MetadataCache
-from replication.ports.peer import PeerUnavailable
+from ottla.broker.cluster.controller_channel import ControllerChannel
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.schema.message import Message
+from ottla.replication.ports.cluster import EndPoint, LiveBroker, MetadataCache
+from ottla.replication.ports.peer import PeerUnavailable
 from tests.support.fake_peers import Asked, FakePeers
 
 REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=47)

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from broker.loop.deadlines import SWEPT_FROM, Deadlines
-from broker.loop.purgatory import MAX_TIMEOUTS, DelayedOperation, Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from replication.ports.waiters import Waiters
+from ottla.broker.loop.deadlines import SWEPT_FROM, Deadlines
+from ottla.broker.loop.purgatory import MAX_TIMEOUTS, DelayedOperation, Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.replication.ports.waiters import Waiters
 from tests.support.timers import FakeTime
 
 TIMEOUT_MS = 500

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.network.request_channel import CLOSE, Pending
-from broker.request.context import RequestContext
-from broker.request.turns import Steps, Turns
-from protocol.api_keys import ApiKey
-from protocol.schema.message import Message
+from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.network.request_channel import CLOSE, Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps, Turns
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.message import Message
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 

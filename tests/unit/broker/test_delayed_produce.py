@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.loop.purgatory import Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from broker.request.acks import ACKS_ALL
-from broker.request.delayed_produce import AppendedPartition, DelayedProduce
-from protocol.errors import ErrorCode
+from ottla.broker.loop.purgatory import Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.request.acks import ACKS_ALL
+from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.protocol.errors import ErrorCode
 from tests.support.replicas import Replicas, state
 from tests.support.timers import FakeTime
 

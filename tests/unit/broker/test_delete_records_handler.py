@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.handlers.data.delete_records import ShorterPartition
-from broker.request.turns import Turns
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.principals import Principal
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.broker.handlers.data.delete_records import ShorterPartition
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.principals import Principal
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop

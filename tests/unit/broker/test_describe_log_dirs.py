@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from broker.handlers.topics import describe_log_dirs
-from broker.request.context import RequestContext
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from storage.disk.topic_partition import TopicPartition
-from storage.manager.log_manager import LogManager
+from ottla.broker.handlers.topics import describe_log_dirs
+from ottla.broker.request.context import RequestContext
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.manager.log_manager import LogManager
 from tests.support.log_manager import Disks
 from tests.support.services import services_with
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.transactions.describe_producers import handle_describe_producers
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.repeats import MAX_REPEATS
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from storage.log.origins import COORDINATOR
+from ottla.broker.handlers.transactions.describe_producers import handle_describe_producers
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import MAX_REPEATS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.storage.log.origins import COORDINATOR
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, state

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.table import IMPLEMENTED
-from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, Answer
-from broker.quotas.quota_type import QuotaType
-from broker.request.malformed import name_of
-from broker.security.authorizer import Operation, ResourceType
-from broker.serving.route import BETWEEN_BROKERS
-from controller.errors import SessionExpired
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.header import RequestHeader
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.schema.registry import api
-from protocol.schema.wire import ProtocolError, skip_tagged_fields
+from ottla.broker.handlers.table import IMPLEMENTED
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.request_channel import CLOSE, Answer
+from ottla.broker.quotas.quota_type import QuotaType
+from ottla.broker.request.malformed import name_of
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.serving.route import BETWEEN_BROKERS
+from ottla.controller.errors import SessionExpired
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.header import RequestHeader
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import ProtocolError, skip_tagged_fields
 from tests.support.connections import ClientConnection
 from tests.support.golden_frames import all_golden_frames
 from tests.support.golden_replay import decode, request_frame

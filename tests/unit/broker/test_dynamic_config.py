@@ -6,22 +6,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.configuration.client_quotas import StoredQuotas
-from broker.configuration.dynamic_config import LOGS_PER_TURN
-from broker.configuration.ip_quotas import IpQuotas
-from broker.network.connection_quotas import ConnectionQuotas
-from broker.network.limits import NetworkLimits
-from broker.quotas.client_quotas import ClientQuotas, Windows
-from broker.quotas.quota_bounds import ABSENT, Tags
-from config.keys.log import LOG_RETENTION_MS
-from config.keys.network import NUM_IO_THREADS
-from config.topic import RETENTION_MS, SEGMENT_BYTES
-from controller.admin.config_admin import Malformed
-from controller.errors import StoreError, StoreUnavailable
-from controller.store.metadata_store import Request, Result
-from controller.znodes.changes import encode_config
-from controller.znodes.layout import DEFAULT_ENTITY, config_path
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.configuration.client_quotas import StoredQuotas
+from ottla.broker.configuration.dynamic_config import LOGS_PER_TURN
+from ottla.broker.configuration.ip_quotas import IpQuotas
+from ottla.broker.network.connection_quotas import ConnectionQuotas
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.quotas.quota_bounds import ABSENT, Tags
+from ottla.config.keys.log import LOG_RETENTION_MS
+from ottla.config.keys.network import NUM_IO_THREADS
+from ottla.config.topic import RETENTION_MS, SEGMENT_BYTES
+from ottla.controller.admin.config_admin import Malformed
+from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.store.metadata_store import Request, Result
+from ottla.controller.znodes.changes import encode_config
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, config_path
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.configuration_stage import Stage, asks_to_host, control, on_a_stage
 from tests.support.controlled_cluster import until
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.configuration.dynamic_config import DynamicConfig
-from config.passwords import CBC, PasswordEncoder
-from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
-from controller.errors import InvalidAdminRequest, InvalidTopicConfig
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.config.passwords import CBC, PasswordEncoder
+from ottla.controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
+from ottla.controller.errors import InvalidAdminRequest, InvalidTopicConfig
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 NAME = "listener.name.x.ssl.keystore.password"

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-import storage.disk.start_errors
-from broker.handlers.security.acl_codes import failure_code
-from broker.request.error_map import ERROR_CODES, FLOORS, api_error, error_code
-from config.errors import ConfigConflictError, ConfigError, ConfigValueError
-from controller.errors import AdminTimeout, ControllerError, NoNode, RequestTooLong, StoreError, TopicExists
-from protocol.errors import ErrorCode
-from replication.errors import ReplicationError
-from storage.errors import LogDirFailure, StorageError
+import ottla.storage.disk.start_errors
+from ottla.broker.handlers.security.acl_codes import failure_code
+from ottla.broker.request.error_map import ERROR_CODES, FLOORS, api_error, error_code
+from ottla.config.errors import ConfigConflictError, ConfigError, ConfigValueError
+from ottla.controller.errors import AdminTimeout, ControllerError, NoNode, RequestTooLong, StoreError, TopicExists
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.errors import ReplicationError
+from ottla.storage.errors import LogDirFailure, StorageError
 
 BASES = {StorageError, ReplicationError, ControllerError, StoreError, ConfigError}
 """What each floor's own exceptions descend from. The base's row is for what no client can do anything about."""

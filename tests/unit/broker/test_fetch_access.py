@@ -4,15 +4,15 @@ import logging
 
 import pytest
 
-from broker.quotas.quota_type import QuotaType
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
-from broker.security.audit_log import AuditLog
-from broker.security.authorizer import Authorizer, Operation, ResourceType
-from broker.security.principals import Principal
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.broker.quotas.quota_type import QuotaType
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.audit_log import AuditLog
+from ottla.broker.security.authorizer import Authorizer, Operation, ResourceType
+from ottla.broker.security.principals import Principal
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop

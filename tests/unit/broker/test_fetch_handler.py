@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from broker.fetching import fetch_sessions
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
-from protocol.records.batch import LOG_OVERHEAD
-from replication.ports.replica_selector import select_by_rack
-from replication.reading.readers import READ_COMMITTED
-from storage.disk.filesystem import FileSystem
+from ottla.broker.fetching import fetch_sessions
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.replication.ports.replica_selector import select_by_rack
+from ottla.replication.reading.readers import READ_COMMITTED
+from ottla.storage.disk.filesystem import FileSystem
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import golden_batches

@@ -4,18 +4,18 @@ import itertools
 
 import pytest
 
-from broker.fetching import fetch_sessions
-from broker.fetching.fetch_session import FetchSession, SessionPartition, next_epoch
-from broker.fetching.fetch_sessions import (
+from ottla.broker.fetching import fetch_sessions
+from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition, next_epoch
+from ottla.broker.fetching.fetch_sessions import (
     EVICTION_MS,
     FetchSessionCache,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from broker.fetching.session_numbers import NO_SESSION
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.fetching.session_numbers import NO_SESSION
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 
 
 def a_cache(slots: int = 2) -> FetchSessionCache:

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from broker.cluster.missed_deletions import MissedDeletions
-from broker.network.request_channel import CLOSE
-from broker.request import first_metadata
-from config.broker import BrokerConfig
-from controller.store.memory_store import MemoryStore
-from controller.znodes.layout import DELETE_TOPICS, TOPICS
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.cluster.missed_deletions import MissedDeletions
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request import first_metadata
+from ottla.config.broker import BrokerConfig
+from ottla.controller.store.memory_store import MemoryStore
+from ottla.controller.znodes.layout import DELETE_TOPICS, TOPICS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, metadata, state

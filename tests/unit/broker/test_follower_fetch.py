@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.data.delayed_fetch import MOST_TURNS
-from protocol.errors import ErrorCode
-from storage.disk.clock import elapsed_ms
+from ottla.broker.handlers.data.delayed_fetch import MOST_TURNS
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.examples import number_of
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import on_a_loop

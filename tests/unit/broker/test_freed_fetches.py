@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from broker.handlers.data.delayed_fetch import DelayedFetch
+from ottla.broker.handlers.data.delayed_fetch import DelayedFetch
 from tests.support.handler_bench import on_a_loop
 from tests.unit.broker.test_fetch_handler import alone
 

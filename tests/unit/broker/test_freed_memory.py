@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from protocol.compiled import IS_COMPILED
+from ottla.protocol.compiled import IS_COMPILED
 
 ROUNDS = 50
 ANSWERS = dedent(
@@ -14,7 +14,7 @@ ANSWERS = dedent(
     import resource
     import sys
 
-    from broker.process import keep_freed_memory
+    from ottla.broker.process import keep_freed_memory
 
     if sys.argv[1] == "kept":
         keep_freed_memory()
@@ -49,7 +49,7 @@ TLS_BUFFERS = dedent(
     import ctypes
     import sys
 
-    from broker.process import TLS_BUFFER_BYTES, keep_freed_memory, map_tls_buffers
+    from ottla.broker.process import TLS_BUFFER_BYTES, keep_freed_memory, map_tls_buffers
 
     CONNECTIONS = 300
     malloc = ctypes.CDLL(None).malloc

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.fetching.fetch_session import FetchSession
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from replication.leader.partition import Partition
-from replication.ports.replica_selector import select_by_rack
+from ottla.broker.fetching.fetch_session import FetchSession
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.replica_selector import select_by_rack
 from tests.support.examples import number_of
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, state

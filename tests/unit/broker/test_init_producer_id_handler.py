@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.cluster.producer_ids import ProducerIds
-from broker.handlers.transactions.init_producer_id import handle_init_producer_id
-from broker.network.request_channel import CLOSE, Pending
-from broker.request.context import RequestContext
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.metadata import MAX_EPOCH
-from controller.znodes.changes import ProducerIdBlock
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.handlers.transactions.init_producer_id import handle_init_producer_id
+from ottla.broker.network.request_channel import CLOSE, Pending
+from ottla.broker.request.context import RequestContext
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.metadata import MAX_EPOCH
+from ottla.controller.znodes.changes import ProducerIdBlock
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run

@@ -1,8 +1,8 @@
 """A leader that reaches neither ZooKeeper nor its followers sends producers elsewhere; one that lacks only one of the two goes on."""
 
-from protocol.errors import ErrorCode
-from replication.leader.isolation import Isolation
-from storage.disk.clock import elapsed_ms
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.leader.isolation import Isolation
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC_ID, state
 

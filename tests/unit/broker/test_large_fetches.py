@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.data.fetch import LARGE_BYTES
-from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
-from broker.network.request_channel import CLOSE, Pending
-from broker.request.turns import Turns
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.broker.handlers.data.fetch import LARGE_BYTES
+from ottla.broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
+from ottla.broker.network.request_channel import CLOSE, Pending
+from ottla.broker.request.turns import Turns
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client

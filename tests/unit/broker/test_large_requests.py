@@ -9,21 +9,21 @@ from typing import Any, cast
 
 import pytest
 
-from broker.cluster.control_requests import ControlRequests
-from broker.handlers.data.produce_codes import AT_ONCE
-from broker.network.request_channel import Pending
-from broker.request.turns import Turns
-from broker.security.authorizer import Authorizer, Operation, ResourceType
-from broker.serving import message_requests
-from controller.admin.metadata_waits import MetadataWaits
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema.wire import MAX_ELEMENTS
+from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.handlers.data.produce_codes import AT_ONCE
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.authorizer import Authorizer, Operation, ResourceType
+from ottla.broker.serving import message_requests
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.schema.wire import MAX_ELEMENTS
 from tests.support.golden_replay import request_frame
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop

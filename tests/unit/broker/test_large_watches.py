@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from broker.fetching.fetch_session import FetchSession
-from broker.fetching.session_numbers import RELEASED_PER_TURN
-from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
-from protocol.api_keys import ApiKey
-from storage.disk.clock import elapsed_ms
+from ottla.broker.fetching.fetch_session import FetchSession
+from ottla.broker.fetching.session_numbers import RELEASED_PER_TURN
+from ottla.broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
+from ottla.protocol.api_keys import ApiKey
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.unit.broker.test_session_watch import expired, partitions_of, session_of, settled

@@ -1,6 +1,6 @@
 """A follower that is restarted, or loses its connection, leaves its fetch session without a word: nothing of it is watched any more."""
 
-from storage.disk.clock import elapsed_ms
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.connections import ClientConnection
 from tests.support.fetching_follower import Follower
 from tests.support.handler_bench import on_a_loop

@@ -1,11 +1,11 @@
 """The partitions that are being moved, among very many that are not."""
 
-from broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from controller.state.context import ControllerContext
-from controller.znodes.layout import ReplicaAssignment
-from protocol.messages.list_partition_reassignments import (
+from ottla.broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.controller.state.context import ControllerContext
+from ottla.controller.znodes.layout import ReplicaAssignment
+from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,

@@ -6,22 +6,22 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.handlers.configs.describe_client_quotas import handle_describe_client_quotas
-from broker.handlers.configs.describe_user_scram_credentials import handle_describe_user_scram_credentials
-from broker.handlers.topics.alter_partition_reassignments import handle_alter_partition_reassignments
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import Turns
-from controller.admin.config_admin import Malformed
-from controller.errors import ControllerError, InvalidReplicaAssignment
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
-from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from protocol.schema.message import Message
-from protocol.schema.wire import MAX_STRING_BYTES
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.handlers.configs.describe_client_quotas import handle_describe_client_quotas
+from ottla.broker.handlers.configs.describe_user_scram_credentials import handle_describe_user_scram_credentials
+from ottla.broker.handlers.topics.alter_partition_reassignments import handle_alter_partition_reassignments
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Turns
+from ottla.controller.admin.config_admin import Malformed
+from ottla.controller.errors import ControllerError, InvalidReplicaAssignment
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 

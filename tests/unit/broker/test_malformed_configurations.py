@@ -2,18 +2,18 @@
 
 import pytest
 
-from broker.configuration.client_quotas import StoredQuotas
-from broker.configuration.dynamic_config import KEEPS_RECORDS, DynamicConfig
-from broker.configuration.ip_quotas import IpQuotas
-from broker.network.connection_quotas import ConnectionQuotas
-from broker.network.limits import NetworkLimits
-from broker.quotas.client_quotas import ClientQuotas, Windows
-from broker.security import rereading
-from config.keys.network import NUM_IO_THREADS
-from config.topic import RETENTION_MS, SEGMENT_BYTES
-from controller.znodes.changes import encode_config, encode_config_change
-from controller.znodes.layout import CONFIG_CHANGE_PREFIX, DEFAULT_ENTITY, config_path
-from controller.znodes.znode_json import MalformedZNode
+from ottla.broker.configuration.client_quotas import StoredQuotas
+from ottla.broker.configuration.dynamic_config import KEEPS_RECORDS, DynamicConfig
+from ottla.broker.configuration.ip_quotas import IpQuotas
+from ottla.broker.network.connection_quotas import ConnectionQuotas
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.security import rereading
+from ottla.config.keys.network import NUM_IO_THREADS
+from ottla.config.topic import RETENTION_MS, SEGMENT_BYTES
+from ottla.controller.znodes.changes import encode_config, encode_config_change
+from ottla.controller.znodes.layout import CONFIG_CHANGE_PREFIX, DEFAULT_ENTITY, config_path
+from ottla.controller.znodes.znode_json import MalformedZNode
 from tests.support.configuration_stage import Stage, asks_to_host, control, on_a_stage
 from tests.support.controlled_cluster import until
 

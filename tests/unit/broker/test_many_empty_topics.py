@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.configs.alter_client_quotas import handle_alter_client_quotas
-from broker.handlers.data.delete_records import handle_delete_records
-from broker.handlers.data.list_offsets import handle_list_offsets
-from broker.handlers.data.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from broker.handlers.topics.alter_partition_reassignments import handle_alter_partition_reassignments
-from broker.handlers.topics.elect_leaders import handle_elect_leaders
-from broker.handlers.transactions.describe_producers import handle_describe_producers
-from broker.handlers.transactions.write_txn_markers import handle_write_txn_markers
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import Turns
-from broker.security.authorizer import AllowAll
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData
-from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignableTopic
-from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderTopic
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from replication.ports.cluster import MetadataCache
+from ottla.broker.handlers.configs.alter_client_quotas import handle_alter_client_quotas
+from ottla.broker.handlers.data.delete_records import handle_delete_records
+from ottla.broker.handlers.data.list_offsets import handle_list_offsets
+from ottla.broker.handlers.data.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from ottla.broker.handlers.topics.alter_partition_reassignments import handle_alter_partition_reassignments
+from ottla.broker.handlers.topics.elect_leaders import handle_elect_leaders
+from ottla.broker.handlers.transactions.describe_producers import handle_describe_producers
+from ottla.broker.handlers.transactions.write_txn_markers import handle_write_txn_markers
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.authorizer import AllowAll
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData
+from ottla.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignableTopic
+from ottla.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderTopic
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.replication.ports.cluster import MetadataCache
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.services import services_with

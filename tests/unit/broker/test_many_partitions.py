@@ -3,20 +3,20 @@
 from collections.abc import Generator
 from typing import Any
 
-from broker.handlers.topics import describe_topic_partitions, metadata
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import SORTED_PER_STEP
-from config.broker import BrokerConfig
-from protocol.api_keys import ApiKey
-from protocol.messages.describe_topic_partitions import (
+from ottla.broker.handlers.topics import describe_topic_partitions, metadata
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import SORTED_PER_STEP
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import brokers
 from tests.support.replicas import metadata as topic_state

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from broker.cluster import missed_deletions
-from broker.cluster.control_requests import ControlRequests
-from broker.cluster.missed_deletions import MissedDeletions
-from controller.admin.metadata_waits import MetadataWaits
-from controller.errors import StoreUnavailable
-from controller.store.memory_store import MemoryStore
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.cluster import missed_deletions
+from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.cluster.missed_deletions import MissedDeletions
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.store.memory_store import MemoryStore
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, into, metadata, state

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.network.request_channel import CLOSE, NO_RESPONSE
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.records.batch import LOG_OVERHEAD
-from protocol.records.compression import CompressionCodec, compress
-from protocol.records.reader import iter_records
-from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.records.compression import CompressionCodec, compress
+from ottla.protocol.records.reader import iter_records
+from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
@@ -177,7 +177,7 @@ def assert_refused(data: bytes, code: ErrorCode, caplog: pytest.LogCaptureFixtur
         assert await produced(bench, message(1, SENT[0])) == (0, 0)
 
     scenario()
-    (line,) = [each.getMessage() for each in caplog.records if each.name == "broker.request.refused_records"]
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.broker.request.refused_records"]
     assert line.startswith("local:1-host:2-0 on listener PLAINTEXT: records for orders-0 are refused: ")
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from storage.segment.file_region import FileRegion
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop

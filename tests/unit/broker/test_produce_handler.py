@@ -5,15 +5,15 @@ import errno
 
 import pytest
 
-from broker.handlers.data.produce_codes import AT_ONCE
-from broker.network.request_channel import CLOSE, NO_RESPONSE
-from broker.request.turns import Turns
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.records.batch import HEADER_SIZE
-from replication.control import failed_log_dirs
+from ottla.broker.handlers.data.produce_codes import AT_ONCE
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
+from ottla.broker.request.turns import Turns
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.records.batch import HEADER_SIZE
+from ottla.replication.control import failed_log_dirs
 from tests.support.batches import a_batch, a_record, with_bytes
 from tests.support.controlled_cluster import until
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -318,7 +318,7 @@ def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.Monkey
     def fault(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("replication.leader.completion.complete_validation", fault)
+    monkeypatch.setattr("ottla.replication.leader.completion.complete_validation", fault)
 
     @on_a_loop
     async def scenario() -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.network.request_channel import CLOSE, NO_RESPONSE
-from broker.request.turns import Turns
-from broker.security.authorizer import Operation, ResourceType
-from broker.transactions.verification import OnVerified
-from protocol.errors import ErrorCode
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.transactions.verification import OnVerified
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch, a_run
 from tests.support.connections import ClientConnection
 from tests.support.controlled_cluster import until

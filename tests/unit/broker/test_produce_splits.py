@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api_keys import ApiKey
-from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from storage.log.partition_log import PartitionLog
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, state
 from tests.unit.storage.test_append import batches

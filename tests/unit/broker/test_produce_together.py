@@ -8,11 +8,11 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.limits import MAX_APPENDED
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.broker.network.limits import MAX_APPENDED
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.support.batches import a_batch, with_bytes
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_replay import decode, request_frame

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from broker.cluster.producer_ids import ProducerIds
-from controller.errors import NotController
-from controller.znodes.changes import ProducerIdBlock
+from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.controller.errors import NotController
+from ottla.controller.znodes.changes import ProducerIdBlock
 
 
 class Blocks:

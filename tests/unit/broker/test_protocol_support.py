@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.docs import main, page
-from broker.handlers.table import IMPLEMENTED, SERVED, UNLISTED, handlers_of, module_of
-from protocol.api_keys import ApiKey
-from protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
+from ottla.broker.handlers.docs import main, page
+from ottla.broker.handlers.table import IMPLEMENTED, SERVED, UNLISTED, handlers_of, module_of
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
 
 ROOT = Path(__file__).parents[3]
 RECORDED = {
@@ -19,7 +19,7 @@ RECORDED = {
 
 
 def test_the_page_in_the_repository_is_that_of_the_table() -> None:
-    assert (ROOT / "docs" / "protocol-support.md").read_text(encoding="utf-8") == page(), "run: python -m broker.handlers.docs"
+    assert (ROOT / "docs" / "protocol-support.md").read_text(encoding="utf-8") == page(), "run: python -m ottla.broker.handlers.docs"
 
 
 def test_the_page_names_every_api_once() -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.loop.purgatory import DelayedOperation, Purgatory
-from broker.loop.timing_wheel import TimingWheel
-from replication.ports.waiters import Waiters
+from ottla.broker.loop.purgatory import DelayedOperation, Purgatory
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.replication.ports.waiters import Waiters
 from tests.support.timers import FakeTime
 
 

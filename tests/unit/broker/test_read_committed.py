@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from replication.reading.readers import READ_COMMITTED, READ_UNCOMMITTED
-from storage.log.origins import COORDINATOR
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.replication.reading.readers import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.storage.log.origins import COORDINATOR
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.fetching_follower import turns
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop

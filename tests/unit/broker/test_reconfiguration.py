@@ -3,14 +3,14 @@
 import asyncio
 from typing import cast
 
-from broker.configuration.reconfiguration import Reconfiguration
-from broker.network.host_names import HostNames
-from broker.network.limits import NetworkLimits
-from broker.network.socket_server import SocketServer
-from config.broker import BrokerConfig
-from config.listeners import EndPoint
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.znodes.layout import BrokerRegistration
+from ottla.broker.configuration.reconfiguration import Reconfiguration
+from ottla.broker.network.host_names import HostNames
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.socket_server import SocketServer
+from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import EndPoint
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.znodes.layout import BrokerRegistration
 from tests.support.clocks import ManualClock
 
 

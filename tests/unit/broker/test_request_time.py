@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from broker.network.request_channel import Pending
-from broker.quotas.quota_type import QuotaType
-from broker.request.turns import Turns
-from broker.security.access import Access
-from broker.security.authorizer import Operation, ResourceType
-from broker.serving.route import EXEMPT
-from protocol.api_keys import ApiKey
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from protocol.schema.message import Message
-from protocol.schema.registry import api
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.quotas.quota_type import QuotaType
+from ottla.broker.request.turns import Turns
+from ottla.broker.security.access import Access
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.serving.route import EXEMPT
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
 

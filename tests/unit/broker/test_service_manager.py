@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import service_manager
-from broker.service_manager import ServiceManager
+from ottla.broker import service_manager
+from ottla.broker.service_manager import ServiceManager
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.fetching.fetch_session import FetchSession
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from replication.leader.partition import Partition
-from replication.leader.progress import ReplicaProgress
-from storage.disk.clock import elapsed_ms
+from ottla.broker.fetching.fetch_session import FetchSession
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.replication.leader.partition import Partition
+from ottla.replication.leader.progress import ReplicaProgress
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.examples import number_of
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop

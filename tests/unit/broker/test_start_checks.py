@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from controller.errors import BrokerIdInUse, NoAuth
-from controller.registration import never_listening, prepare_store
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.znodes.layout import BrokerRegistration, Endpoint, encode_broker
-from storage.disk.meta_properties import MetaProperties
-from storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterId
-from storage.manager.log_directories import LogDirectory
+from ottla.broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.controller.errors import BrokerIdInUse, NoAuth
+from ottla.controller.registration import never_listening, prepare_store
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, encode_broker
+from ottla.storage.disk.meta_properties import MetaProperties
+from ottla.storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterId
+from ottla.storage.manager.log_directories import LogDirectory
 from tests.support.controlled_cluster import FixedRandom, new_ensemble
 from tests.support.virtual_time import VirtualLoop
 

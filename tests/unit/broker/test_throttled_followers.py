@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from config.topic import LEADER_REPLICATION_THROTTLED_REPLICAS
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from replication.ports.throttle import ReplicationQuota
+from ottla.config.topic import LEADER_REPLICATION_THROTTLED_REPLICAS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.replication.ports.throttle import ReplicationQuota
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC_ID, state
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
 from tests.support.timers import FakeTime
 
 

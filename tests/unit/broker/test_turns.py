@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.network.request_channel import CLOSE, Pending
-from broker.request.turns import HANDED_ON_BYTES, SORTED_PER_STEP, Steps, Turns, Unfinished, each, free_in_steps, how_often, in_order
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.broker.network.request_channel import CLOSE, Pending
+from ottla.broker.request.turns import HANDED_ON_BYTES, SORTED_PER_STEP, Steps, Turns, Unfinished, each, free_in_steps, how_often, in_order
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.handler_bench import on_a_loop
 from tests.support.network import Turns as Loop
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import broker
-from broker.handlers.table import SERVED, module_of
-from broker.handlers.unread_fields import UNREAD_FIELDS
-from protocol.api_keys import ApiKey
-from protocol.schema.fields import ArrayOf, StructOf, WireType
-from protocol.schema.message import Message, Struct
-from protocol.schema.registry import api
+from ottla.broker.handlers.table import SERVED, module_of
+from ottla.broker.handlers.unread_fields import UNREAD_FIELDS
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.fields import ArrayOf, StructOf, WireType
+from ottla.protocol.schema.message import Message, Struct
+from ottla.protocol.schema.registry import api
 
 FLOORS = Path(broker.__file__).parents[1]
 """The sources that are imported: those of the checkout, or of an installed package."""

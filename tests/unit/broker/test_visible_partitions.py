@@ -2,19 +2,19 @@
 
 import pytest
 
-from broker.handlers.topics.metadata import visible_partition
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponsePartition
-from protocol.messages.update_metadata import (
+from ottla.broker.handlers.topics.metadata import visible_partition
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataResponsePartition
+from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from replication.ports.cluster import MetadataCache
+from ottla.replication.ports.cluster import MetadataCache
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from broker.loop.worker_threads import WorkerThreads
-from config.broker import BrokerConfig
+from ottla.broker.loop.worker_threads import WorkerThreads
+from ottla.config.broker import BrokerConfig
 
 
 def new_threads(workers: WorkerThreads, jobs: int, end: threading.Event) -> int:

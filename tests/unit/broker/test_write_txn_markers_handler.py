@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.quotas.quota_type import QuotaType
-from broker.security.authorizer import Operation, ResourceType
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.records.batch import TIMESTAMP_TYPE_MASK, crc_is_valid, iter_batches
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, parse_end_transaction_marker
-from protocol.records.reader import iter_records
-from storage.disk.clock import elapsed_ms
+from ottla.broker.quotas.quota_type import QuotaType
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.records.batch import TIMESTAMP_TYPE_MASK, crc_is_valid, iter_batches
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, parse_end_transaction_marker
+from ottla.protocol.records.reader import iter_records
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.client.acl_admin import EVERY_ACL, delete_acls
-from broker.client.cluster import Cluster
-from broker.client.connection import Connection
-from broker.client.errors import ConnectionLost
-from broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
-from protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
+from ottla.client.acl_admin import EVERY_ACL, delete_acls
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import ConnectionLost
+from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
+from ottla.protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
 
 
 def acl_of(principal: str) -> AclBinding:

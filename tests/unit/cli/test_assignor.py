@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.assignor import (
+from ottla.client.assignor import (
     Subscriber,
     assign_ranges,
     decode_assignment,
@@ -11,7 +11,7 @@ from broker.client.assignor import (
     encode_assignment,
     encode_subscription,
 )
-from broker.client.cluster import TopicPartition
+from ottla.client.cluster import TopicPartition
 
 
 def names(partitions: list[TopicPartition]) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.cli import cluster
-from broker.cli.main import main
-from broker.supervisor import control
+from ottla.cli import cluster
+from ottla.cli.main import main
+from ottla.supervisor import control
 
 
 def test_a_supervisor_that_does_not_answer_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.cli.console import views
-from broker.cli.console.answers import error_answer, json_answer
-from broker.cli.console.application import CHANGES, KEPT, READS, STATIC
-from broker.cli.console.audit import MAX_LINE_BYTES
-from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body, number, signed
-from broker.cli.main import main
-from broker.client.cluster import Cluster, UnknownTopic
-from broker.client.errors import ClientError, ConnectionLost, DoesNotFit, Refused, Unreachable
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from ottla.console import views
+from ottla.console.answers import error_answer, json_answer
+from ottla.console.application import CHANGES, KEPT, READS, STATIC
+from ottla.console.audit import MAX_LINE_BYTES
+from ottla.console.parameters import MAX_BODY_BYTES, BadParameter, Body, number, signed
+from ottla.cli.main import main
+from ottla.client.cluster import Cluster, UnknownTopic
+from ottla.client.errors import ClientError, ConnectionLost, DoesNotFit, Refused, Unreachable
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from tests.support.console_requests import HOST, ConsoleUnderTest
 
 OWN = {"host": HOST}
@@ -332,8 +332,8 @@ def test_every_request_uses_the_cluster_of_the_options(monkeypatch: pytest.Monke
     profiles.write_text(f'[secured]\nbootstrap-server = "broker.example:9093"\ntimeout = 7\ncommand-config = "{properties}"\n')
     monkeypatch.setenv("OTTLA_PROFILES", str(profiles))
     made: list[Cluster] = []
-    monkeypatch.setattr("broker.cli.console.application.application", lambda clusters, _: made.extend(each.connect() for each in clusters))
-    monkeypatch.setattr("broker.cli.console.command._serve", lambda *_: None)
+    monkeypatch.setattr("ottla.console.application.application", lambda clusters, _: made.extend(each.connect() for each in clusters))
+    monkeypatch.setattr("ottla.console.command._serve", lambda *_: None)
     assert CliRunner().invoke(main, ["console", "--profile", "secured"]).exit_code == 0
     (cluster,) = made
     assert (cluster.timeout_seconds, cluster.security.protocol.name) == (7.0, "SSL")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.cli.console.application import CHANGES, KEPT, READS
-from broker.cli.console.clusters import Clusters, Served
-from broker.cli.console.decoding import Decoder
-from broker.cli.main import main
-from broker.client.cluster import Cluster
-from broker.client.errors import ClientError, Unreachable
+from ottla.console.application import CHANGES, KEPT, READS
+from ottla.console.clusters import Clusters, Served
+from ottla.console.decoding import Decoder
+from ottla.cli.main import main
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError, Unreachable
 from tests.support.console_requests import FIRST, HOST, SECOND, ConsoleUnderTest
 from tests.unit.cli.test_console import PARAMETERS, address_of
 
@@ -47,7 +47,7 @@ def test_requests_for_findings_share_one_examination(monkeypatch: pytest.MonkeyP
         paths = ["/api/v1/findings"] * 3 + [f"/api/v1/clusters/{SECOND}/findings"] * 2
         return [(await console.sent("GET", path, b"", {"host": HOST})).json["examined_at_ms"] for path in paths]
 
-    monkeypatch.setattr("broker.cli.console.clusters.findings", findings)
+    monkeypatch.setattr("ottla.console.clusters.findings", findings)
     assert asyncio.run(answers(ConsoleUnderTest())) == [1, 1, 1, 2, 2]
 
 
@@ -114,8 +114,8 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Clusters]:
     for variable in ("OTTLA_BOOTSTRAP_SERVER", "OTTLA_PROFILE", "OTTLA_COMMAND_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
     found: list[Clusters] = []
-    monkeypatch.setattr("broker.cli.console.application.application", lambda clusters, _: found.append(clusters))
-    monkeypatch.setattr("broker.cli.console.command._serve", lambda *_: None)
+    monkeypatch.setattr("ottla.console.application.application", lambda clusters, _: found.append(clusters))
+    monkeypatch.setattr("ottla.console.command._serve", lambda *_: None)
     return found
 
 

@@ -9,8 +9,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from broker.cli.console import connections
-from broker.cli.console.connections import BoundedRequests
+from ottla.console import connections
+from ottla.console.connections import BoundedRequests
 
 SECONDS = 60.0
 REQUEST_SECONDS = 0.2

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.console.exports import COLUMNS, EXPORTS, csv_line
-from broker.client.cluster import TopicPartition
-from protocol.records.batch import TimestampType
-from protocol.records.reader import Record
+from ottla.console.exports import COLUMNS, EXPORTS, csv_line
+from ottla.client.cluster import TopicPartition
+from ottla.protocol.records.batch import TimestampType
+from ottla.protocol.records.reader import Record
 from tests.support.console_requests import ConsoleUnderTest
 
 CSV, JSON = EXPORTS["csv"], EXPORTS["json"]

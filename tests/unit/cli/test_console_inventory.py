@@ -11,28 +11,28 @@ from typing import Any, Final, cast
 
 import pytest
 
-from broker.cli.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, Kept, take_inventory
-from broker.client.cluster import NO_LEADER, Cluster
-from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, ConnectionLost, Unreachable, UnsupportedByBroker
-from broker.client.versions import ApiTable
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from ottla.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, Kept, take_inventory
+from ottla.client.cluster import NO_LEADER, Cluster
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import ClientError, ConnectionLost, Unreachable, UnsupportedByBroker
+from ottla.client.versions import ApiTable
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from protocol.messages.describe_log_dirs import (
+from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
-from protocol.schema.fields import Versions
-from protocol.schema.message import Message
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.schema.fields import Versions
+from ottla.protocol.schema.message import Message
 
 TABLE: Final = {0: Versions(3, 11), 1: Versions(4, 17)}
 

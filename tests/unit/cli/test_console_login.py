@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from broker.cli.console.application import MAX_LOGIN_BYTES
-from broker.cli.console.login.passwords import HashedPassword, Passwords, hashed, read_passwords
-from broker.cli.console.login.sessions import (
+from ottla.console.application import MAX_LOGIN_BYTES
+from ottla.console.login.passwords import HashedPassword, Passwords, hashed, read_passwords
+from ottla.console.login.sessions import (
     ATTEMPTS_AT_ONCE,
     COOKIE,
     MAX_SESSIONS,
@@ -19,9 +19,9 @@ from broker.cli.console.login.sessions import (
     WrongPassword,
     cookie_name,
 )
-from broker.cli.console.rates import MAX_KEYS, Buckets
-from broker.cli.main import main
-from broker.client.errors import ClientError
+from ottla.console.rates import MAX_KEYS, Buckets
+from ottla.cli.main import main
+from ottla.client.errors import ClientError
 from tests.support.console_requests import HOST, Answered, ConsoleUnderTest
 
 PASSWORD = "correct horse"

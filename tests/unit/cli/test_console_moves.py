@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.cli.console import control
-from broker.cli.console.parameters import Body
-from broker.client import reassignments
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError, ConnectionLost, Refused
-from broker.client.reassignments import Move
-from protocol.errors import ErrorCode
+from ottla.console import control
+from ottla.console.parameters import Body
+from ottla.client import reassignments
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.errors import ClientError, ConnectionLost, Refused
+from ottla.client.reassignments import Move
+from ottla.protocol.errors import ErrorCode
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

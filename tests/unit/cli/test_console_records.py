@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from broker.cli.console import records
-from broker.cli.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
-from broker.cli.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, SHOWN_HEADERS, Decoder, shown_bytes
-from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
-from broker.cli.console.parameters import BadParameter
-from broker.cli.console.record_filter import record_filter
-from broker.cli.console.records import Found, Query
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError
-from protocol.records.batch import TimestampType
-from protocol.records.reader import Header, Record
+from ottla.console import records
+from ottla.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
+from ottla.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, SHOWN_HEADERS, Decoder, shown_bytes
+from ottla.console.message_pack import NotMessagePack, decode_message_pack
+from ottla.console.parameters import BadParameter
+from ottla.console.record_filter import record_filter
+from ottla.console.records import Found, Query
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.errors import ClientError
+from ottla.protocol.records.batch import TimestampType
+from ottla.protocol.records.reader import Header, Record
 
 USER = {
     "type": "record", "name": "User", "namespace": "a.b",

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.cli.console import schema_registry
-from broker.cli.console.clusters import Clusters
-from broker.cli.console.decoding import Decoder
-from broker.cli.console.schema_registry import (
+from ottla.console import schema_registry
+from ottla.console.clusters import Clusters
+from ottla.console.decoding import Decoder
+from ottla.console.schema_registry import (
     LOGIN_VARIABLE,
     MAX_SCHEMAS,
     Login,
@@ -27,8 +27,8 @@ from broker.cli.console.schema_registry import (
     read_login,
     sends_in_clear,
 )
-from broker.cli.main import main
-from broker.client.errors import ClientError
+from ottla.cli.main import main
+from ottla.client.errors import ClientError
 from tests.unit.cli.test_console_records import DECODED, ENCODED, USER
 
 PASSWORD = "pass:word-secret"
@@ -269,8 +269,8 @@ def test_a_login_without_encryption_is_said(url: str, is_in_clear: bool) -> None
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Clusters]:
     """The clusters of consoles that were started by `console`, which serve nothing."""
     found: list[Clusters] = []
-    monkeypatch.setattr("broker.cli.console.application.application", lambda clusters, _: found.append(clusters))
-    monkeypatch.setattr("broker.cli.console.command._serve", lambda *_: None)
+    monkeypatch.setattr("ottla.console.application.application", lambda clusters, _: found.append(clusters))
+    monkeypatch.setattr("ottla.console.command._serve", lambda *_: None)
     return found
 
 

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from broker.cli.console import records
-from broker.cli.console.application import application
-from broker.cli.console.audit import Audit
-from broker.cli.console.clusters import Clusters, Served
-from broker.cli.console.decoding import Decoder
-from broker.cli.console.guard import Rules
-from broker.cli.console.login.sessions import Sessions
-from broker.cli.console.records import Query, Search
-from broker.client.fetcher import Fetcher
+from ottla.console import records
+from ottla.console.application import application
+from ottla.console.audit import Audit
+from ottla.console.clusters import Clusters, Served
+from ottla.console.decoding import Decoder
+from ottla.console.guard import Rules
+from ottla.console.login.sessions import Sessions
+from ottla.console.records import Query, Search
+from ottla.client.fetcher import Fetcher
 from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from broker.cli.consume import _Membership, _Sink
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.committed import commit_offsets
-from broker.client.errors import Refused, SomeRefused
-from broker.client.fetcher import FetchedBatch, FetchSettings
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
-from protocol.records.batch import TimestampType
-from protocol.records.reader import Record
+from ottla.cli.consume import _Membership, _Sink
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.committed import commit_offsets
+from ottla.client.errors import Refused, SomeRefused
+from ottla.client.fetcher import FetchedBatch, FetchSettings
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from ottla.protocol.records.batch import TimestampType
+from ottla.protocol.records.reader import Record
 
 P0 = TopicPartition("t", 0)
 BATCH = FetchedBatch(P0, TimestampType.CREATE_TIME, [Record(7, 0, None, b"v", ())], 8)

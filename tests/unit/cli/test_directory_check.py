@@ -8,8 +8,8 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from broker.cli.dump import directory_check
-from broker.cli.dump.directory_check import DirectoryReport, check_directory, lock_owner
+from ottla.cli.dump import directory_check
+from ottla.cli.dump.directory_check import DirectoryReport, check_directory, lock_owner
 from tests.support.golden_logs import LOGS
 
 SETS = ("clean", "killed", "recovered", "expired", "live", "odd")

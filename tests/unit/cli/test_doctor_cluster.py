@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.doctor import cluster_facts
-from broker.cli.doctor.cluster_checks import check_cluster
-from broker.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts, ask_configs, ask_each, ask_transactions
-from broker.cli.doctor.command import _print
-from broker.cli.doctor.examination import examine_cluster
-from broker.cli.doctor.kinds import KINDS, Severity
-from broker.cli.main import main
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ConnectionLost, Refused
-from broker.client.hanging import HangingSearch, OpenTransaction
-from broker.client.transaction_admin import Producer
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult
-from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from protocol.schema.fields import Versions
+from ottla.cli.doctor import cluster_facts
+from ottla.cli.doctor.cluster_checks import check_cluster
+from ottla.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts, ask_configs, ask_each, ask_transactions
+from ottla.cli.doctor.command import _print
+from ottla.cli.doctor.examination import examine_cluster
+from ottla.cli.doctor.kinds import KINDS, Severity
+from ottla.cli.main import main
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.errors import ConnectionLost, Refused
+from ottla.client.hanging import HangingSearch, OpenTransaction
+from ottla.client.transaction_admin import Producer
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult
+from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.schema.fields import Versions
 from tests.support.examined_host import GIB
 from tests.unit.cli import test_doctor_host
 
@@ -270,7 +270,7 @@ def test_an_empty_cluster_of_one_broker_is_in_order() -> None:
 
 def test_a_part_that_could_not_be_examined_is_no_health(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     notes = ["log directories of broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)"]
-    monkeypatch.setattr("broker.cli.doctor.examination.examine_cluster", lambda *_: ([], notes))
+    monkeypatch.setattr("ottla.cli.doctor.examination.examine_cluster", lambda *_: ([], notes))
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--json"], standalone_mode=False)
     assert ended.value.code == Severity.WARNING.value

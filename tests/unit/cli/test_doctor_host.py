@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.doctor.configuration_checks import judge_latency
-from broker.cli.doctor.examination import examine_broker, examine_directories
-from broker.cli.doctor.host import Mount, RealHost, Space, mount_of
-from broker.cli.doctor.kinds import Finding
-from broker.cli.main import main
-from broker.metadata_store import METADATA_FILE
-from config.broker import BrokerConfig
-from config.broker_keys import BROKER_KEYS
+from ottla.cli.doctor.configuration_checks import judge_latency
+from ottla.cli.doctor.examination import examine_broker, examine_directories
+from ottla.cli.doctor.host import Mount, RealHost, Space, mount_of
+from ottla.cli.doctor.kinds import Finding
+from ottla.cli.main import main
+from ottla.broker.metadata_store import METADATA_FILE
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_keys import BROKER_KEYS
 from tests.support.certificates import Identity
 from tests.support.examined_host import GIB, ImaginedHost
 from tests.support.golden_logs import LOGS
@@ -151,7 +151,7 @@ def test_a_broker_whose_id_the_cluster_assigns_has_no_other_id_in_its_configurat
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PROVOKED)
 def test_each_fault_of_a_host_is_found(kind: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.cli.doctor.configuration_checks._CONNECT_MS", 300)
+    monkeypatch.setattr("ottla.cli.doctor.configuration_checks._CONNECT_MS", 300)
     PROVOKED[kind](broker)
     found = broker.examine()
     assert kind in {each.kind.id for each in found}, found

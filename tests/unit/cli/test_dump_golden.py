@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.cli.dump.decoders import offsets_decoder, transaction_log_decoder
-from broker.cli.dump.text import CannotDump, Dump, DumpOptions
+from ottla.cli.dump.decoders import offsets_decoder, transaction_log_decoder
+from ottla.cli.dump.text import CannotDump, Dump, DumpOptions
 from tests.support.golden_logs import LOGS
 
 RECORDED = sorted((LOGS / "dump").glob("*.txt"))

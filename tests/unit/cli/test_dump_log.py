@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.dump.text import Dump, DumpOptions
-from protocol.records.builder import ControlRecordType as Type
-from protocol.records.builder import EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.records.reader import Record
+from ottla.cli.dump.text import Dump, DumpOptions
+from ottla.protocol.records.builder import ControlRecordType as Type
+from ottla.protocol.records.builder import EndTransactionMarker, build_batch, build_end_transaction_marker
+from ottla.protocol.records.reader import Record
 from tests.support.command_line import CommandLine
 from tests.support.golden_logs import LOGS
 
@@ -179,7 +179,7 @@ def test_commands_start_light() -> None:
     """All in one process: what a command has loaded stays loaded, so a line also has what the commands before it have."""
     code = (
         "import sys\n"
-        "from broker.cli.main import main\n"
+        "from ottla.cli.main import main\n"
         "for command in sys.argv[1:]:\n"
         "    try: main([command, '--help'])\n"
         "    except SystemExit: pass\n"
@@ -196,4 +196,4 @@ def test_commands_start_light() -> None:
         assert "broker" in loaded
         assert not loaded & HEAVY, command
         assert not loaded & {"storage", "replication", "controller"}, command
-        assert not any(name.startswith(("broker.server", "broker.client.cluster")) for name in names), command
+        assert not any(name.startswith(("ottla.broker.server", "ottla.client.cluster")) for name in names), command

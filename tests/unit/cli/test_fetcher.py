@@ -5,17 +5,17 @@ import time
 
 import pytest
 
-from broker.cli.console import records
-from broker.cli.console.decoding import Decoder
-from broker.cli.console.records import Query, Search
-from broker.client import fetcher as fetching
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError, Refused
-from broker.client.fetcher import MAX_RECORDS, Fetcher, FetchSettings
-from broker.client.offsets import READ_COMMITTED
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction, PartitionData
-from protocol.schema.message import Message
+from ottla.console import records
+from ottla.console.decoding import Decoder
+from ottla.console.records import Query, Search
+from ottla.client import fetcher as fetching
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.errors import ClientError, Refused
+from ottla.client.fetcher import MAX_RECORDS, Fetcher, FetchSettings
+from ottla.client.offsets import READ_COMMITTED
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
+from ottla.protocol.schema.message import Message
 from tests.support.batches import a_batch, a_record
 from tests.support.played_leaders import ALIVE, RECORDS, SECONDS, ClusterOfTest, Leader
 

@@ -6,33 +6,33 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.committed import delete_offsets
-from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, ConnectionLost, Unreachable
-from broker.client.group_admin import delete_groups
-from broker.client.reachable import of_coordinators
-from broker.client.reassignments import reassign
-from broker.client.topic_admin import NewTopic, create_topics, delete_topics, grow_topic
-from broker.client.user_admin import alter_users
-from broker.client.versions import api_table
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.committed import delete_offsets
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import ClientError, ConnectionLost, Unreachable
+from ottla.client.group_admin import delete_groups
+from ottla.client.reachable import of_coordinators
+from ottla.client.reassignments import reassign
+from ottla.client.topic_admin import NewTopic, create_topics, delete_topics, grow_topic
+from ottla.client.user_admin import alter_users
+from ottla.client.versions import api_table
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult
-from protocol.messages.api_versions import ApiVersion
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from protocol.messages.offset_delete import OffsetDeleteResponse
-from protocol.schema.message import Message
+from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult
+from ottla.protocol.messages.api_versions import ApiVersion
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.protocol.messages.offset_delete import OffsetDeleteResponse
+from ottla.protocol.schema.message import Message
 
 FIRST, SECOND = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
 
@@ -291,6 +291,6 @@ def test_a_coordinator_that_cannot_be_reached_keeps_no_other_group_from_being_de
             raise Unreachable("no broker can be reached there")
         return NamingConnection(address)
 
-    monkeypatch.setattr("broker.client.cluster.Connection", connect)
+    monkeypatch.setattr("ottla.client.cluster.Connection", connect)
     outcomes = delete_groups(Cluster(str(FIRST), timeout_seconds=0.2), ["dead", "alive"])
     assert (str(outcomes["dead"]), outcomes["alive"]) == ("group dead: no broker can be reached there", None)

@@ -6,16 +6,16 @@ from itertools import islice
 
 import pytest
 
-from broker.cli.console import records, views
-from broker.cli.console.decoding import Decoder
-from broker.cli.console.records import LiveStep, Query, Search, export, live
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.connection import Address
-from broker.client.errors import ClientError, Refused
-from broker.client.fetcher import Fetcher, FetchSettings
-from broker.client.topic_readers import Reader, Readers
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataResponse
+from ottla.console import records, views
+from ottla.console.decoding import Decoder
+from ottla.console.records import LiveStep, Query, Search, export, live
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.connection import Address
+from ottla.client.errors import ClientError, Refused
+from ottla.client.fetcher import Fetcher, FetchSettings
+from ottla.client.topic_readers import Reader, Readers
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata import MetadataResponse
 from tests.support import played_leaders
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, RECORDS, ClusterOfTest
 

@@ -14,10 +14,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker.cli.main import COMMANDS, main
-from broker.cli.options import report_outcomes
-from broker.cli.output import print_json, print_table, say
-from broker.client.errors import ClientError
+from ottla.cli.main import COMMANDS, main
+from ottla.cli.options import report_outcomes
+from ottla.cli.output import print_json, print_table, say
+from ottla.client.errors import ClientError
 
 ROOT = Path(__file__).parents[3]
 MEMBER = "consumer-readers-1-0b8f3a52-7e7d-4e58-9d0c-55a1f0a0b9f3"
@@ -106,7 +106,7 @@ def test_every_command_has_json_but_those_whose_output_is_a_page_or_a_report() -
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_behind_the_output_is_one_line() -> None:
-    program = "from broker.cli.options import reported_errors\nwith reported_errors(): print('x')"
+    program = "from ottla.cli.options import reported_errors\nwith reported_errors(): print('x')"
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "ottla: standard output: No space left on device\n")

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from broker.client.cluster import Cluster, UnknownTopic
-from broker.client.config_admin import Change, Operation, ResourceType, alter_configs, describe_configs
-from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable
-from broker.client.group_member import GroupMember
-from broker.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
-from broker.client.topic_admin import grow_topic
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
-from protocol.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.incremental_alter_configs import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
-from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from protocol.messages.produce import PartitionProduceResponse
+from ottla.client.cluster import Cluster, UnknownTopic
+from ottla.client.config_admin import Change, Operation, ResourceType, alter_configs, describe_configs
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import ClientError, ConnectionLost, Refused, Unreachable
+from ottla.client.group_member import GroupMember
+from ottla.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
+from ottla.client.topic_admin import grow_topic
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from ottla.protocol.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
+from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.messages.produce import PartitionProduceResponse
 
 GONE = Address("127.0.0.1", 1)
 LONG_SECONDS = 60.0

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.cli.main import main
-from broker.cli.profiles import profiles_file
+from ottla.cli.main import main
+from ottla.cli.profiles import profiles_file
 
 UNREACHABLE = "127.0.0.1:1"
 

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client import topic_admin
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable
-from broker.client.group_admin import reachable_groups
-from broker.client.offsets import LATEST, reachable_offsets
-from broker.client.reachable import at_once, of_brokers
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from protocol.schema.message import Message
+from ottla.client import topic_admin
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import ClientError, ConnectionLost, Refused, Unreachable
+from ottla.client.group_admin import reachable_groups
+from ottla.client.offsets import LATEST, reachable_offsets
+from ottla.client.reachable import at_once, of_brokers
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.schema.message import Message
 
 BROKERS = range(20)
 SECONDS = 0.5

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from click import UsageError
 
-from broker.cli.offset_reset import read_plan
-from broker.cli.output import cell_text, print_table
-from broker.cli.produce import _reader
-from broker.cli.records import record_input
-from broker.cli.records.record_input import LineReader, pieces
-from broker.cli.users import _password
-from broker.client.cluster import TopicPartition
-from broker.client.errors import ClientError
-from broker.client.fetcher import AbortedFilter
-from broker.client.producer import OutgoingRecord
-from protocol.messages.fetch import AbortedTransaction
-from protocol.records.batch import iter_batches
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.transaction_index import TransactionIndex
+from ottla.cli.offset_reset import read_plan
+from ottla.cli.output import cell_text, print_table
+from ottla.cli.produce import _reader
+from ottla.cli.records import record_input
+from ottla.cli.records.record_input import LineReader, pieces
+from ottla.cli.users import _password
+from ottla.client.cluster import TopicPartition
+from ottla.client.errors import ClientError
+from ottla.client.fetcher import AbortedFilter
+from ottla.client.producer import OutgoingRecord
+from ottla.protocol.messages.fetch import AbortedTransaction
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.transaction_index import TransactionIndex
 from tests.support.golden_logs import LOGS
 
 

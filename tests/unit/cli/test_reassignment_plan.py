@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.main import main
-from broker.client import reassignments
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.config_admin import ResourceType
-from broker.client.errors import ClientError, ConnectionLost, SomeRefused
-from broker.client.reassignment_plan import Plan, balanced, from_json, to_json
+from ottla.cli.main import main
+from ottla.client import reassignments
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.config_admin import ResourceType
+from ottla.client.errors import ClientError, ConnectionLost, SomeRefused
+from ottla.client.reassignment_plan import Plan, balanced, from_json, to_json
 
 NO_RACKS = dict.fromkeys(range(4))
 
@@ -170,7 +170,7 @@ def plan_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A plan that moves partition 0 of t; nothing is being moved yet."""
     monkeypatch.setattr(reassignments, "replicas_of", lambda *_: {TopicPartition("t", 0): [0]})
     monkeypatch.setattr(reassignments, "moves", lambda *_: {})
-    monkeypatch.setattr("broker.cli.reassign.check_brokers", lambda *_: None)
+    monkeypatch.setattr("ottla.cli.reassign.check_brokers", lambda *_: None)
     file = tmp_path / "the plan.json"
     file.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}), encoding="utf-8")
     return str(file)

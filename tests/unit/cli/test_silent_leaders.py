@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from starlette.datastructures import QueryParams
 
-from broker.cli.console import control, group_changes, views
-from broker.cli.main import main
-from broker.cli.offset_reset import planned_offsets
-from broker.client.cluster import TopicPartition
-from broker.client.committed import Committed
-from broker.client.connection import Address
-from broker.client.errors import ClientError, ConnectionLost, Refused
-from broker.client.group_admin import DescribedGroup, ListedGroup
-from broker.client.log_dirs import LogDir
-from broker.client.topic_readers import Readers
-from broker.client.transaction_admin import ListedTransaction
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.console import control, group_changes, views
+from ottla.cli.main import main
+from ottla.cli.offset_reset import planned_offsets
+from ottla.client.cluster import TopicPartition
+from ottla.client.committed import Committed
+from ottla.client.connection import Address
+from ottla.client.errors import ClientError, ConnectionLost, Refused
+from ottla.client.group_admin import DescribedGroup, ListedGroup
+from ottla.client.log_dirs import LogDir
+from ottla.client.topic_readers import Readers
+from ottla.client.transaction_admin import ListedTransaction
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
 
@@ -70,8 +70,8 @@ def test_a_reset_of_offsets_names_the_partitions_without_a_leader(other: int, mo
 def test_a_reset_of_offsets_changes_nothing_unless_every_partition_has_a_leader(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: ClusterOfTest(ALIVE, LEADERLESS))
-    monkeypatch.setattr("broker.client.committed.committed_offsets", lambda *_: {})
+    monkeypatch.setattr("ottla.cli.options.Connecting.cluster", lambda _: ClusterOfTest(ALIVE, LEADERLESS))
+    monkeypatch.setattr("ottla.client.committed.committed_offsets", lambda *_: {})
     with pytest.raises(SystemExit) as ended:
         main(["groups", "reset-offsets", "g", "--topic", "t", "--to-latest", "--json", *arguments], standalone_mode=False)
     printed = capsys.readouterr()
@@ -103,7 +103,7 @@ def test_a_reset_to_a_time_before_1970_is_one_to_the_first_record() -> None:
 @pytest.fixture
 def one_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands get a cluster in which partition 0 of t has a leader that answers, and partition 1 one that does not."""
-    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: ClusterOfTest(ALIVE, DEAD))
+    monkeypatch.setattr("ottla.cli.options.Connecting.cluster", lambda _: ClusterOfTest(ALIVE, DEAD))
 
 
 LOST = "ottla: t-1: no broker can be reached at 127.0.0.1:2\n"
@@ -131,7 +131,7 @@ def test_a_topic_whose_configuration_may_not_be_seen_is_described_without_it(
     def refused(*_: object) -> list[object]:
         raise Refused("topic t", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    monkeypatch.setattr("broker.client.config_admin.describe_configs", refused)
+    monkeypatch.setattr("ottla.client.config_admin.describe_configs", refused)
     failed("topics", "describe", "t")
     printed = capsys.readouterr()
     (shown,) = json.loads(printed.out)
@@ -145,9 +145,9 @@ def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hid
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offsets = {TopicPartition("t", number): Committed(1, "") for number in range(2)}
-    monkeypatch.setattr("broker.client.committed.committed_offsets", lambda _, name: offsets if name == "g" else {})
-    monkeypatch.setattr("broker.client.group_admin.describe_group", lambda _, name: DescribedGroup(name, "Dead", "", "", "", "", []))
-    monkeypatch.setattr("broker.client.cluster.Cluster.coordinator", lambda *_: Address("127.0.0.1", ALIVE))
+    monkeypatch.setattr("ottla.client.committed.committed_offsets", lambda _, name: offsets if name == "g" else {})
+    monkeypatch.setattr("ottla.client.group_admin.describe_group", lambda _, name: DescribedGroup(name, "Dead", "", "", "", "", []))
+    monkeypatch.setattr("ottla.client.cluster.Cluster.coordinator", lambda *_: Address("127.0.0.1", ALIVE))
     failed("groups", "describe", "none", "g")
     printed = capsys.readouterr()
     (shown,) = json.loads(printed.out)
@@ -169,11 +169,11 @@ def test_a_coordinator_that_is_lost_is_asked_for_none_of_its_other_groups(
         return DescribedGroup(name, "Empty", "", "", "", "", [])
 
     listed = [ListedGroup(name, "consumer", "Empty", "", coordinator) for name, coordinator in (("a", 2), ("b", 2), ("of another", 1))]
-    monkeypatch.setattr("broker.client.group_admin.reachable_groups", lambda *_: (listed, {}))
-    monkeypatch.setattr("broker.client.group_admin.describe_group", describe)
-    monkeypatch.setattr("broker.client.committed.committed_offsets", lambda *_: {})
+    monkeypatch.setattr("ottla.client.group_admin.reachable_groups", lambda *_: (listed, {}))
+    monkeypatch.setattr("ottla.client.group_admin.describe_group", describe)
+    monkeypatch.setattr("ottla.client.committed.committed_offsets", lambda *_: {})
     ports = {each.group: each.coordinator for each in listed}
-    monkeypatch.setattr("broker.client.cluster.Cluster.coordinator", lambda _, name: Address("127.0.0.1", ports[name]))
+    monkeypatch.setattr("ottla.client.cluster.Cluster.coordinator", lambda _, name: Address("127.0.0.1", ports[name]))
     failed("groups", "describe", *names)
     printed = capsys.readouterr()
     assert (asked, [each["group"] for each in json.loads(printed.out)]) == (["a", "of another"], ["of another"])
@@ -197,7 +197,7 @@ def test_groups_are_deleted_although_the_coordinator_of_others_is_lost_which_is_
 
     monkeypatch.setattr(cluster, "coordinator", lambda name: Address("127.0.0.1", DEAD if name in {"a", "b"} else ALIVE))
     monkeypatch.setattr(cluster, "ask", ask)
-    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: cluster)
+    monkeypatch.setattr("ottla.cli.options.Connecting.cluster", lambda _: cluster)
     failed("groups", "delete", "a", "loading", "other", "b")
     printed = capsys.readouterr()
     assert [each["name"] for each in json.loads(printed.out) if each["error"] is None] == ["other"]
@@ -215,8 +215,8 @@ def test_the_directories_of_the_brokers_that_answer_are_shown(monkeypatch: pytes
             raise Refused("the log directories of broker 1", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return [LogDir(broker_id, "/data", None, None, None, [])]
 
-    monkeypatch.setattr("broker.client.log_dirs.log_dirs", directories)
-    monkeypatch.setattr("broker.client.cluster.Cluster.broker_ids", lambda _: [0, 1])
+    monkeypatch.setattr("ottla.client.log_dirs.log_dirs", directories)
+    monkeypatch.setattr("ottla.client.cluster.Cluster.broker_ids", lambda _: [0, 1])
     failed("log-dirs", "--broker", "0,1")
     printed = capsys.readouterr()
     assert [each["broker"] for each in json.loads(printed.out)] == [0]

@@ -7,17 +7,17 @@ from click import BadParameter, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.options import Amount, amounts, numbers, replica_assignment
-from broker.cli.produce import _reader
-from broker.cli.records.consume_range import limits, start_positions
-from broker.cli.records.record_format import parse_format, unescape
-from broker.cli.records.record_json import NotARecord, json_line, parse_json_line
-from broker.cli.times import parse_span, parse_time
-from broker.client.cluster import Cluster, TopicPartition, parse_bootstrap
-from broker.client.errors import ClientError
-from broker.client.producer import OutgoingRecord
-from protocol.records.batch import TimestampType
-from protocol.records.reader import Record
+from ottla.cli.options import Amount, amounts, numbers, replica_assignment
+from ottla.cli.produce import _reader
+from ottla.cli.records.consume_range import limits, start_positions
+from ottla.cli.records.record_format import parse_format, unescape
+from ottla.cli.records.record_json import NotARecord, json_line, parse_json_line
+from ottla.cli.times import parse_span, parse_time
+from ottla.client.cluster import Cluster, TopicPartition, parse_bootstrap
+from ottla.client.errors import ClientError
+from ottla.client.producer import OutgoingRecord
+from ottla.protocol.records.batch import TimestampType
+from ottla.protocol.records.reader import Record
 
 NOW = 1_700_000_000_000
 P0 = TopicPartition("orders", 0)

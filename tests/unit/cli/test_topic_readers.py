@@ -7,24 +7,24 @@ from typing import cast
 
 import pytest
 
-from broker.client import topic_readers
-from broker.client.assignor import PROTOCOL_TYPE, encode_assignment
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.committed import Committed
-from broker.client.connection import Connection
-from broker.client.errors import ClientError, ConnectionLost, Refused
-from broker.client.group_admin import DescribedGroup as Described
-from broker.client.group_admin import ListedGroup, Member
-from broker.client.topic_readers import Reader, readers_of
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.offset_fetch import (
+from ottla.client import topic_readers
+from ottla.client.assignor import PROTOCOL_TYPE, encode_assignment
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.committed import Committed
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError, ConnectionLost, Refused
+from ottla.client.group_admin import DescribedGroup as Described
+from ottla.client.group_admin import ListedGroup, Member
+from ottla.client.topic_readers import Reader, readers_of
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from protocol.schema.message import Message
+from ottla.protocol.schema.message import Message
 
 OFFSETS = {"lagging": {0: 5, 2: 7}, "elsewhere": {}, "assigned": {}}
 ASSIGNED = {"assigned": [[TopicPartition("t", 0)], [TopicPartition("t", 1), TopicPartition("u", 0)], [TopicPartition("u", 1)]]}

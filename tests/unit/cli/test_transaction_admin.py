@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.cli.doctor.kinds import reasons
-from broker.cli.main import main
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, ConnectionLost, Refused
-from broker.client.hanging import HangingSearch, OpenTransaction, find_hanging, hanging, late_transactions
-from broker.client.transaction_admin import (
+from ottla.cli.doctor.kinds import reasons
+from ottla.cli.main import main
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import ClientError, ConnectionLost, Refused
+from ottla.client.hanging import HangingSearch, OpenTransaction, find_hanging, hanging, late_transactions
+from ottla.client.transaction_admin import (
     DescribedTransaction,
     ListedTransaction,
     Marker,
@@ -26,15 +26,15 @@ from broker.client.transaction_admin import (
     marker_of_transaction,
     reachable_producers,
 )
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import describe_producers as producers_api
-from protocol.messages import describe_transactions as describe_api
-from protocol.messages import list_transactions as list_api
-from protocol.messages import write_txn_markers as markers_api
-from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.schema.message import Message
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import describe_producers as producers_api
+from ottla.protocol.messages import describe_transactions as describe_api
+from ottla.protocol.messages import list_transactions as list_api
+from ottla.protocol.messages import write_txn_markers as markers_api
+from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
+from ottla.protocol.schema.message import Message
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 HOUR_MS = 3_600_000
@@ -352,8 +352,8 @@ def test_the_command_shows_what_hangs_and_names_the_broker_that_did_not_answer(
     lost = ConnectionLost("broker 1: the broker at there:9092 did not answer in time")
     hangs, may_hang = OpenTransaction(P1, Producer(7, 3, -1, 9, NOW_MS, 40)), OpenTransaction(P1, Producer(8, 3, -1, 9, NOW_MS, 50))
     found = HangingSearch([hangs], [may_hang], {P0: lost}, [lost])
-    monkeypatch.setattr("broker.client.hanging.find_hanging", lambda *_, **__: found)
-    monkeypatch.setattr("broker.cli.transactions._named_partitions", lambda *_: [P0, P1])
+    monkeypatch.setattr("ottla.client.hanging.find_hanging", lambda *_, **__: found)
+    monkeypatch.setattr("ottla.cli.transactions._named_partitions", lambda *_: [P0, P1])
     with pytest.raises(SystemExit) as ended:
         main(["transactions", "find-hanging", "orders", "--json"], standalone_mode=False)
     printed = capsys.readouterr()
@@ -393,7 +393,7 @@ def test_a_coordinator_that_does_not_answer_is_asked_for_the_first_of_its_transa
     cluster.timeout_seconds = 0.05  # less than the pause before a request is repeated
     cluster.silent = {2}
     monkeypatch.setattr(cluster, "transaction_coordinator", lambda name: 1 if name == "alive" else 2)
-    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: cluster)
+    monkeypatch.setattr("ottla.cli.options.Connecting.cluster", lambda _: cluster)
     with pytest.raises(SystemExit) as ended:
         main(["transactions", command, "lost", "alive", "gone", "--json"], standalone_mode=False)
     printed = capsys.readouterr()

@@ -5,12 +5,12 @@ from importlib.metadata import version
 
 import pytest
 
-from broker.client.connection import CLIENT_SOFTWARE, decode_api_versions
-from broker.client.errors import Unreachable, UnsupportedByBroker
-from broker.client.versions import api_table, choose_version
-from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.schema.fields import Versions
+from ottla.client.connection import CLIENT_SOFTWARE, decode_api_versions
+from ottla.client.errors import Unreachable, UnsupportedByBroker
+from ottla.client.versions import api_table, choose_version
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.schema.fields import Versions
 from tests.support.golden_frames import WIRE, golden_frames
 
 RECORDED = json.loads((WIRE / "api-versions.json").read_text())

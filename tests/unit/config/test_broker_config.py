@@ -2,17 +2,17 @@
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.keys.general import BROKER_ID
-from config.keys.groups import GROUP_INITIAL_REBALANCE_DELAY_MS, OFFSETS_TOPIC_REPLICATION_FACTOR
-from config.keys.kraft import NODE_ID
-from config.keys.log import LOG_CLEANUP_POLICY, LOG_DIRS, LOG_FLUSH_INTERVAL_MS, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
-from config.keys.network import ADVERTISED_LISTENERS, LISTENERS
-from config.keys.security import PASSWORD_ENCODER_SECRET
-from config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR
-from config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_CONNECTION_TIMEOUT_MS
-from config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
-from config.schema.types import Password
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.general import BROKER_ID
+from ottla.config.keys.groups import GROUP_INITIAL_REBALANCE_DELAY_MS, OFFSETS_TOPIC_REPLICATION_FACTOR
+from ottla.config.keys.kraft import NODE_ID
+from ottla.config.keys.log import LOG_CLEANUP_POLICY, LOG_DIRS, LOG_FLUSH_INTERVAL_MS, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
+from ottla.config.keys.network import ADVERTISED_LISTENERS, LISTENERS
+from ottla.config.keys.security import PASSWORD_ENCODER_SECRET
+from ottla.config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR
+from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_CONNECTION_TIMEOUT_MS
+from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
+from ottla.config.schema.types import Password
 
 HOUR = 3_600_000
 

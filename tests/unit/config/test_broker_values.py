@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
 
 CLUSTER = {"zookeeper.connect": "127.0.0.1:2181"}
 

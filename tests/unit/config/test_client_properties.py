@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from config.client_properties import ClientProperties, read_client_properties
-from config.errors import ConfigError
-from config.jaas import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from config.keys import tls
-from config.listeners import SecurityProtocol
+from ottla.config.client_properties import ClientProperties, read_client_properties
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE
+from ottla.config.keys import tls
+from ottla.config.listeners import SecurityProtocol
 
 LOGIN = f'{SCRAM_MODULE} required username="alice" password="alice-secret";'
 KERBEROS = f"{KERBEROS_MODULE} required useTicketCache=true;"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
-from config.keys import own
-from config.keys.authorizer_zookeeper import OVERRIDES
-from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
-from config.schema.describe import ConfigEntry, LogLevel, logger_entry
-from config.schema.key import DynamicScope, Key
-from config.topic import TOPIC_KEYS, TopicConfig
+from ottla.config.broker import BrokerConfig
+from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
+from ottla.config.keys import own
+from ottla.config.keys.authorizer_zookeeper import OVERRIDES
+from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
+from ottla.config.schema.describe import ConfigEntry, LogLevel, logger_entry
+from ottla.config.schema.key import DynamicScope, Key
+from ottla.config.topic import TOPIC_KEYS, TopicConfig
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "configs.json").read_text())
 BROKER = {entry["name"]: entry for entry in GOLDEN["broker"]}

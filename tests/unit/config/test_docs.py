@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
-from config.docs import main, page
-from config.topic import TOPIC_KEYS
+from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
+from ottla.config.docs import main, page
+from ottla.config.topic import TOPIC_KEYS
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_the_page_in_the_repository_is_that_of_the_declarations() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m config.docs"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m ottla.config.docs"
 
 
 def test_every_key_has_its_row() -> None:

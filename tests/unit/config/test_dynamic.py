@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.dynamic import is_password
-from config.errors import ConfigError
-from config.keys.log import LOG_RETENTION_MS, LOG_ROLL_MS
-from config.keys.network import MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
-from config.keys.quotas import LEADER_REPLICATION_THROTTLED_RATE
-from config.listeners import EndPoint, SecurityProtocol
+from ottla.config.broker import BrokerConfig
+from ottla.config.dynamic import is_password
+from ottla.config.errors import ConfigError
+from ottla.config.keys.log import LOG_RETENTION_MS, LOG_ROLL_MS
+from ottla.config.keys.network import MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
+from ottla.config.keys.quotas import LEADER_REPLICATION_THROTTLED_RATE
+from ottla.config.listeners import EndPoint, SecurityProtocol
 
 STATIC = {"listeners": "PLAINTEXT://127.0.0.1:9092", "zookeeper.connect": "127.0.0.1:2181"}
 

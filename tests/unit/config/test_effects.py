@@ -4,12 +4,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-from config import topic
-from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
-from config.keys import quotas as broker_quotas
-from config.keys.authorizer_zookeeper import OVERRIDES
-from config.schema.key import Key
-from config.topic import TOPIC_KEYS
+from ottla.config import topic
+from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
+from ottla.config.keys import quotas as broker_quotas
+from ottla.config.keys.authorizer_zookeeper import OVERRIDES
+from ottla.config.schema.key import Key
+from ottla.config.topic import TOPIC_KEYS
 
 ROOT = Path(__file__).parents[3]
 READERS = ("broker", "controller", "replication", "storage")

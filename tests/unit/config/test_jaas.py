@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import JaasError
-from config.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, check_modules, parse_jaas, parse_jaas_file
+from ottla.config.errors import JaasError
+from ottla.config.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, check_modules, parse_jaas, parse_jaas_file
 
 REQUIRED = f"{PLAIN_MODULE} required"
 

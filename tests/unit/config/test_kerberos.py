@@ -8,12 +8,12 @@ from types import ModuleType
 
 import pytest
 
-from config.broker_properties import BrokerProperties
-from config.client_properties import ClientProperties
-from config.errors import ConfigError
-from config.jaas import KERBEROS_MODULE, SCRAM_MODULE, parse_jaas
-from config.kerberos import KerberosIdentity, KerberosListener, kerberos_identity, with_service_name
-from config.sasl import GSSAPI, inter_broker_login, sasl_listener
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.client_properties import ClientProperties
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import KERBEROS_MODULE, SCRAM_MODULE, parse_jaas
+from ottla.config.kerberos import KerberosIdentity, KerberosListener, kerberos_identity, with_service_name
+from ottla.config.sasl import GSSAPI, inter_broker_login, sasl_listener
 
 KEYTAB = 'useKeyTab=true storeKey=true keyTab="/etc/kafka.keytab" principal="kafka/host@REALM"'
 LINE = f"{KERBEROS_MODULE} required {KEYTAB};"

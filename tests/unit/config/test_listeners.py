@@ -2,9 +2,9 @@
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.listeners import EndPoint, SecurityProtocol, parse_endpoints, parse_protocol_map
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import EndPoint, SecurityProtocol, parse_endpoints, parse_protocol_map
 
 CLUSTER = {"zookeeper.connect": "127.0.0.1:2181"}
 TWO = {"listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_SSL", "inter.broker.listener.name": "IN"}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.keys.general import NUM_PARTITIONS
-from config.loader import NOT_CONFIGURATION, decode, from_environment, load_properties, parse_assignment, parse_properties, remarks
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.general import NUM_PARTITIONS
+from ottla.config.loader import NOT_CONFIGURATION, decode, from_environment, load_properties, parse_assignment, parse_properties, remarks
 
 # Each was given to java.util.Properties.
 JAVA_PROPERTIES = [

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.passwords import CBC, GCM, PasswordEncoder, UndecodablePassword, encoder_of, old_encoder_of
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.passwords import CBC, GCM, PasswordEncoder, UndecodablePassword, encoder_of, old_encoder_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper" / "security.json"
 
@@ -97,7 +97,7 @@ def test_an_algorithm_that_is_not_there_stops_the_start(key: str, value: str) ->
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("config.passwords.find_spec", lambda _: None)
+    monkeypatch.setattr("ottla.config.passwords.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'ottla\[security\]'"):
         encoder_of(BrokerConfig({"password.encoder.secret": "s"}), os.urandom)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError
-from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from config.sasl import (
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
+from ottla.config.sasl import (
     OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,

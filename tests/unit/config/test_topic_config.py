@@ -2,10 +2,10 @@
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError, TopicConfigError
-from config.schema.describe import ConfigEntry, ConfigSource
-from config.topic import (
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError, TopicConfigError
+from ottla.config.schema.describe import ConfigEntry, ConfigSource
+from ottla.config.topic import (
     BROKER_KEY_OF,
     CLEANUP_POLICY,
     LOCAL_RETENTION_MS,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import ConfigError
-from config.schema.metadata_version import METADATA_VERSIONS, full_version, is_at_least
-from config.schema.types import (
+from ottla.config.errors import ConfigError
+from ottla.config.schema.metadata_version import METADATA_VERSIONS, full_version, is_at_least
+from ottla.config.schema.types import (
     Bool,
     Class,
     Double,

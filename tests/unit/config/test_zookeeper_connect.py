@@ -2,9 +2,9 @@
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from config.zookeeper_connect import parse_zookeeper_connect
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.zookeeper_connect import parse_zookeeper_connect
 
 
 @pytest.mark.parametrize(

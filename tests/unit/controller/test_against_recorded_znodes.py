@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from controller.admin.topic_admin import CreatedTopic, NewTopic
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.metadata_store import Check, Create, Delete, SetData, Write
+from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.metadata_store import Check, Create, Delete, SetData, Write
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper"

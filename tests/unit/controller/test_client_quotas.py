@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.admin.client_quotas import QuotaOp, alter_client_quotas, java_double
-from controller.admin.config_admin import ConfigAdmin
-from controller.errors import ControllerError, InvalidAdminRequest
+from ottla.controller.admin.client_quotas import QuotaOp, alter_client_quotas, java_double
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.errors import ControllerError, InvalidAdminRequest
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.topic_admin import NewTopic
-from controller.errors import (
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import (
     BrokerIdInUse,
     BrokerIdNotRegistered,
     ElectionNotNeeded,
@@ -21,15 +21,15 @@ from controller.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.events.isr_changes import IsrChange
-from controller.state.context import Leadership
-from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.znodes.layout import (
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.state.context import Leadership
+from ottla.controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
+from ottla.controller.znodes.layout import (
     PartitionState,
 )
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from config.topic import TOPIC_KEYS
-from controller.admin import change_notifications
-from controller.admin.change_notifications import EXPIRATION_MS
-from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, apply_ops
-from controller.admin.config_changes import ConfigChanges
-from controller.admin.topic_admin import NewTopic
-from controller.errors import (
+from ottla.config.topic import TOPIC_KEYS
+from ottla.controller.admin import change_notifications
+from ottla.controller.admin.change_notifications import EXPIRATION_MS
+from ottla.controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, apply_ops
+from ottla.controller.admin.config_changes import ConfigChanges
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import (
     BadArguments,
     ControllerError,
     InvalidAdminRequest,
@@ -22,8 +22,8 @@ from controller.errors import (
     StoreUnavailable,
     UnknownTopicOrPartition,
 )
-from controller.store.metadata_store import Stat, Watch
-from controller.znodes.changes import encode_config
+from ottla.controller.store.metadata_store import Stat, Watch
+from ottla.controller.znodes.changes import encode_config
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 

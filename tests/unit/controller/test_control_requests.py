@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controller.state.channels import ControlRequest
-from controller.state.context import ControllerContext, Leadership, LiveBroker, Replica
-from controller.state.request_batch import RequestBatch
-from controller.znodes.layout import BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
-from controller.znodes.pauses import PER_SLICE
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.state.channels import ControlRequest
+from ottla.controller.state.context import ControllerContext, Leadership, LiveBroker, Replica
+from ottla.controller.state.request_batch import RequestBatch
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
+from ottla.controller.znodes.pauses import PER_SLICE
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.stop_replica import StopReplicaRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.storage.disk.topic_partition import TopicPartition
 
 INTERBROKER = Path(__file__).parents[2] / "golden" / "wire" / "interbroker.jsonl"
 PROTOCOLS = {0: "PLAINTEXT"}

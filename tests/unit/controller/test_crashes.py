@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.partition_growth import NewPartitions
-from controller.admin.topic_admin import NewTopic
-from controller.errors import ControllerError, SessionExpired
-from controller.store.memory_store import MemoryEnsemble
-from controller.znodes.layout import decode_partition_state, decode_topic
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.partition_growth import NewPartitions
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import ControllerError, SessionExpired
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.znodes.layout import decode_partition_state, decode_topic
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Crash, new_ensemble
 
 TOPICS = ("a", "b", "c")

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.admin.topic_admin import NewTopic
-from controller.errors import StoreError, StoreUnavailable
-from controller.store.metadata_store import Multi, Request, Result, SetData
-from controller.znodes.changes import encode_log_dir_event
-from controller.znodes.layout import partition_state_path
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.store.metadata_store import Multi, Request, Result, SetData
+from ottla.controller.znodes.changes import encode_log_dir_event
+from ottla.controller.znodes.layout import partition_state_path
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 
@@ -125,9 +125,9 @@ def test_that_a_restarted_broker_drops_a_request_for_its_former_life_is_no_error
         (told,) = [request for request in cluster.peers[2].requests if isinstance(request, LeaderAndIsrRequest)]
         cluster.brokers[0].controller._core.on_response(2, told, LeaderAndIsrResponse(error_code=code))
 
-    with caplog.at_level(logging.INFO, "controller.events.broker_responses"):
+    with caplog.at_level(logging.INFO, "ottla.controller.events.broker_responses"):
         run(scenario)
-    assert [record.levelno for record in caplog.records if record.name == "controller.events.broker_responses"] == [level]
+    assert [record.levelno for record in caplog.records if record.name == "ottla.controller.events.broker_responses"] == [level]
 
 
 def test_what_was_deleted_is_not_hosted_again_when_a_directory_fails() -> None:

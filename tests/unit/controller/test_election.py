@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.state.election import elect_for_controlled_shutdown, elect_offline, elect_preferred, first_state, without_replica
-from controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
+from ottla.controller.state.election import elect_for_controlled_shutdown, elect_offline, elect_preferred, first_state, without_replica
+from ottla.controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
 
 STATE = PartitionState(leader=1, isr=(2, 1, 0), leader_epoch=5, controller_epoch=1)
 

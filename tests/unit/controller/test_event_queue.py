@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from controller.errors import ControllerMoved, StoreUnavailable
-from controller.state import event_queue
-from controller.state.event_queue import EventQueue
+from ottla.controller.errors import ControllerMoved, StoreUnavailable
+from ottla.controller.state import event_queue
+from ottla.controller.state.event_queue import EventQueue
 
 
 async def on_error(error: Exception) -> None:

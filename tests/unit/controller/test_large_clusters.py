@@ -1,10 +1,10 @@
 """What the controller does costs as much as what changed, not that times the brokers, and not its square."""
 
-from controller.admin.topic_admin import NewTopic
-from controller.events.isr_changes import IsrChange
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, run
 
 BROKERS = 6

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from controller.admin.topic_admin import NewTopic
-from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, decode_topic, topic_path
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, decode_topic, topic_path
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, new_ensemble, run
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from controller.znodes.changes import encode_log_dir_event, encode_partitions
-from controller.znodes.layout import (
+from ottla.controller.znodes.changes import encode_log_dir_event, encode_partitions
+from ottla.controller.znodes.layout import (
     CONTROLLER,
     FEATURE,
     broker_id_path,
@@ -14,7 +14,7 @@ from controller.znodes.layout import (
     partition_state_path,
     topic_path,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from controller.admin.topic_admin import NewTopic
-from controller.errors import StoreError
-from controller.state.core import LARGE
-from controller.store.metadata_store import Create, Request, Result
-from controller.znodes.layout import (
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import StoreError
+from ottla.controller.state.core import LARGE
+from ottla.controller.store.metadata_store import Create, Request, Result
+from ottla.controller.znodes.layout import (
     ReplicaAssignment,
     TopicAssignment,
     config_path,
@@ -18,9 +18,9 @@ from controller.znodes.layout import (
     partition_state_path,
     topic_path,
 )
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, run
 
 TOPICS = 20

@@ -8,18 +8,18 @@ from typing import TypeVar
 
 import pytest
 
-from broker.loop.clock import SystemClock
-from controller.errors import StoreError, StoreUnavailable
-from controller.registration import next_broker_sequence, prepare_store
-from controller.store.embedded_store import EmbeddedStore
-from controller.store.memory_store import MemoryEnsemble
-from controller.store.metadata_store import Create, MetadataStore, Multi, Request, Result, SetData
-from controller.transfer import difference as planning
-from controller.transfer import transfer as transferring
-from controller.transfer.contents import MARKER, SEQUENTIAL_PARENTS, Contents, read_contents, read_state
-from controller.transfer.difference import MOST_BYTES, MOST_WRITES, difference, transactions
-from controller.transfer.transfer import Side, TransferRefused, plan, transfer
-from controller.znodes.layout import BROKER_SEQUENCE_ID, CLUSTER_ID, CONFIG_CHANGE_PREFIX, CONTROLLER_EPOCH, encode_cluster_id
+from ottla.broker.loop.clock import SystemClock
+from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.registration import next_broker_sequence, prepare_store
+from ottla.controller.store.embedded_store import EmbeddedStore
+from ottla.controller.store.memory_store import MemoryEnsemble
+from ottla.controller.store.metadata_store import Create, MetadataStore, Multi, Request, Result, SetData
+from ottla.controller.transfer import difference as planning
+from ottla.controller.transfer import transfer as transferring
+from ottla.controller.transfer.contents import MARKER, SEQUENTIAL_PARENTS, Contents, read_contents, read_state
+from ottla.controller.transfer.difference import MOST_BYTES, MOST_WRITES, difference, transactions
+from ottla.controller.transfer.transfer import Side, TransferRefused, plan, transfer
+from ottla.controller.znodes.layout import BROKER_SEQUENCE_ID, CLUSTER_ID, CONFIG_CHANGE_PREFIX, CONTROLLER_EPOCH, encode_cluster_id
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper"
 MOMENTS = sorted(path.name for path in GOLDEN.glob("*.json"))

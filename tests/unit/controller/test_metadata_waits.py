@@ -2,8 +2,8 @@
 
 import asyncio
 
-from controller.admin.metadata_waits import MetadataWaits
-from controller.znodes.pauses import no_pause
+from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.znodes.pauses import no_pause
 from tests.support.controlled_cluster import until
 
 MANY = 200

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.cluster.auto_topics import AutoTopics
-from broker.quotas.quota_bounds import Tags
-from broker.quotas.sensors import Average, Rate
-from broker.quotas.token_bucket import MutationQuota, TokenBucket
-from controller.admin.partition_growth import NewPartitions
-from controller.admin.topic_admin import CreatedTopic, NewTopic
-from controller.errors import InvalidTopicName, ThrottlingQuotaExceeded, UnknownTopicOrPartition
-from protocol.errors import ErrorCode
+from ottla.broker.cluster.auto_topics import AutoTopics
+from ottla.broker.quotas.quota_bounds import Tags
+from ottla.broker.quotas.sensors import Average, Rate
+from ottla.broker.quotas.token_bucket import MutationQuota, TokenBucket
+from ottla.controller.admin.partition_growth import NewPartitions
+from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
+from ottla.controller.errors import InvalidTopicName, ThrottlingQuotaExceeded, UnknownTopicOrPartition
+from ottla.protocol.errors import ErrorCode
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
-from controller.admin.topic_admin import NewTopic
-from controller.registration import registration_version
-from controller.znodes.layout import (
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.registration import registration_version
+from ottla.controller.znodes.layout import (
     BrokerRegistration,
     Endpoint,
     decode_broker,
@@ -17,10 +17,10 @@ from controller.znodes.layout import (
     encode_partition_state,
     partition_state_path,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.uuid import ZERO_UUID
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster
 
 

@@ -6,9 +6,9 @@ from unittest.mock import patch
 
 import pytest
 
-from controller.admin.partition_growth import NewPartitions
-from controller.admin.topic_admin import NewTopic
-from controller.errors import (
+from ottla.controller.admin.partition_growth import NewPartitions
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import (
     ControllerError,
     InvalidAdminRequest,
     InvalidPartitions,
@@ -19,9 +19,9 @@ from controller.errors import (
     StoreError,
     UnknownTopicOrPartition,
 )
-from controller.store.metadata_store import ANY_VERSION, Request, Result, Stat, Watch
-from controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.store.metadata_store import ANY_VERSION, Request, Result, Stat, Watch
+from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

@@ -6,12 +6,12 @@ from itertools import count
 
 import pytest
 
-from controller import controller
-from controller.admin.topic_admin import NewTopic
-from controller.state import deletion
-from controller.znodes.layout import CONTROLLER, partition_state_path
-from controller.znodes.pauses import PER_SLICE, clear_in_slices, no_pause, slices
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller import controller
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.state import deletion
+from ottla.controller.znodes.layout import CONTROLLER, partition_state_path
+from ottla.controller.znodes.pauses import PER_SLICE, clear_in_slices, no_pause, slices
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, P, run, until
 
 

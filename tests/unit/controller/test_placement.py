@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.admin.placement import assign_replicas, rack_alternated
-from controller.errors import InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete
+from ottla.controller.admin.placement import assign_replicas, rack_alternated
+from ottla.controller.errors import InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete
 
 PLACEMENTS = Path(__file__).with_name("placements.txt")
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from controller.admin.topic_admin import NewTopic
-from controller.errors import ControllerError, StoreError
-from controller.events.isr_changes import IsrChange
-from controller.state.context import Leadership
-from controller.znodes.changes import encode_partitions, encode_reassignments
-from controller.znodes.layout import (
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import ControllerError, StoreError
+from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.state.context import Leadership
+from ottla.controller.znodes.changes import encode_partitions, encode_reassignments
+from ottla.controller.znodes.layout import (
     DELETE_TOPICS,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
@@ -24,7 +24,7 @@ from controller.znodes.layout import (
     partition_state_path,
     topic_path,
 )
-from storage.disk.topic_partition import TopicPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash
 
 Step = tuple[Any, ...]

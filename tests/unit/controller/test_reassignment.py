@@ -4,12 +4,12 @@ from contextlib import suppress
 
 import pytest
 
-from controller.admin.topic_admin import NewTopic
-from controller.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition
-from controller.znodes.changes import encode_reassignments
-from controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment, decode_topic, topic_path
-from protocol.messages.stop_replica import StopReplicaRequest
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition
+from ottla.controller.znodes.changes import encode_reassignments
+from ottla.controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment, decode_topic, topic_path
+from ottla.protocol.messages.stop_replica import StopReplicaRequest
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash, P, run
 
 

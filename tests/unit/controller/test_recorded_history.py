@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from controller.state.channels import ControlRequest
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.controller.state.channels import ControlRequest
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.recorded_history import ComparableNode, RecordedHistory, recorded_tree
 
 SEQUENCE = Path(__file__).parents[2] / "golden" / "wire" / "sequence.jsonl"

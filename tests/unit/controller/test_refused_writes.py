@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from controller.admin.topic_admin import NewTopic
-from controller.errors import StoreError, StoreUnavailable
-from controller.events.refused_writes import LONGEST_PAUSE_SECONDS
-from controller.state.request_batch import RequestBatch
-from controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
-from controller.znodes.layout import CONTROLLER, ReplicaAssignment, broker_id_path, encode_broker
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.admin.topic_admin import NewTopic
+from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.events.refused_writes import LONGEST_PAUSE_SECONDS
+from ottla.controller.state.request_batch import RequestBatch
+from ottla.controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
+from ottla.controller.znodes.layout import CONTROLLER, ReplicaAssignment, broker_id_path, encode_broker
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
 

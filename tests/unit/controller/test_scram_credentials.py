@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from controller.admin.config_admin import ConfigAdmin
-from controller.admin.scram_credentials import (
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.scram_credentials import (
     DONE,
     EMPTY_NAME,
     MISSING,

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from controller import controller
-from controller.errors import NoNode
-from controller.registration import register_broker
-from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import (
+from ottla.controller import controller
+from ottla.controller.errors import NoNode
+from ottla.controller.registration import register_broker
+from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.znodes.layout import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     BrokerRegistration,

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from controller.store.sqlite_tree import SCHEMA_VERSION, SqliteTree
+from ottla.controller.store.sqlite_tree import SCHEMA_VERSION, SqliteTree
 
 BROKERS = 6
 ROUNDS = 8

@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from controller.admin.topic_admin import CreatedTopic, NewTopic
-from controller.errors import (
+from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
+from ottla.controller.errors import (
     AdminTimeout,
     ControllerError,
     InvalidAdminRequest,
@@ -25,9 +25,9 @@ from controller.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.store.metadata_store import Create, Request, Result
-from controller.znodes.layout import decode_topic, topic_path
-from storage.disk.topic_partition import TopicPartition
+from ottla.controller.store.metadata_store import Create, Request, Result
+from ottla.controller.znodes.layout import decode_topic, topic_path
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

@@ -1,7 +1,7 @@
 """The controller watches each node once, however often it reads the node: a change queues one event."""
 
-from controller.store.watches import Watches
-from controller.znodes.layout import BROKER_IDS, TOPICS, broker_id_path, delete_topic_path
+from ottla.controller.store.watches import Watches
+from ottla.controller.znodes.layout import BROKER_IDS, TOPICS, broker_id_path, delete_topic_path
 from tests.support.controlled_cluster import Cluster, run
 
 BROKERS = 6

@@ -11,12 +11,12 @@ import pytest
 from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import ConnectionHandler
 
-from controller.errors import StoreUnavailable
-from controller.store import zookeeper_client
-from controller.store.metadata_store import EventType
-from controller.store.sasl_exchange import SaslExchange
-from controller.store.zookeeper_client import MAX_BROKEN_LOGINS, Listener, ZooKeeperClient
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.store import zookeeper_client
+from ottla.controller.store.metadata_store import EventType
+from ottla.controller.store.sasl_exchange import SaslExchange
+from ottla.controller.store.zookeeper_client import MAX_BROKEN_LOGINS, Listener, ZooKeeperClient
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.controlled_cluster import until
 
 SESSION_TIMEOUT_MS = 60_000

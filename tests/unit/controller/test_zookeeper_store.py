@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
-from controller.errors import SessionExpired, StoreUnavailable
-from controller.store import zookeeper_store
-from controller.store.metadata_store import Create, Multi, Request, SetData
-from controller.store.zookeeper_client import Listener
-from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
-from controller.store.zookeeper_wire import MAX_REQUEST_BYTES, ZooKeeperWire
+from ottla.controller.errors import SessionExpired, StoreUnavailable
+from ottla.controller.store import zookeeper_store
+from ottla.controller.store.metadata_store import Create, Multi, Request, SetData
+from ottla.controller.store.zookeeper_client import Listener
+from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from ottla.controller.store.zookeeper_wire import MAX_REQUEST_BYTES, ZooKeeperWire
 
 SESSION_ID = 5
 LONG = bytes(MAX_REQUEST_BYTES)

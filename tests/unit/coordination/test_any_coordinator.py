@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.coordination import elections
-from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.coordination.elections import Elections
-from broker.coordination.large_table import LargeTable
-from broker.coordination.owned import OwnedStates
-from broker.coordination.record_encoding import encode_pairs
-from broker.coordination.runner import EFFECTS_PER_TURN, LARGE, EffectRunner
-from broker.coordination.topic_log import TopicLog
-from broker.loop.timing_wheel import Cancellable
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from protocol.errors import ErrorCode
-from protocol.records.batch import iter_batches
-from protocol.records.compression import CompressionCodec
-from protocol.records.reader import iter_records
-from replication.leader.partition import Partition
-from storage.disk.clock import elapsed_ms
+from ottla.broker.coordination import elections
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
+from ottla.broker.coordination.elections import Elections
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.broker.coordination.owned import OwnedStates
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.runner import EFFECTS_PER_TURN, LARGE, EffectRunner
+from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.reader import iter_records
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.group_bench import GroupBench, a_bench
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

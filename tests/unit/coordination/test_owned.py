@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable
 
 import pytest
 
-from broker.coordination import stored_partitions
-from broker.coordination.owned import OwnedStates
-from broker.coordination.stored_partitions import StoredPartitions
-from controller.errors import StoreUnavailable
-from protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
-from protocol.uuid import ZERO_UUID
-from replication.ports.cluster import LEADER_DURING_DELETE, MetadataCache
+from ottla.broker.coordination import stored_partitions
+from ottla.broker.coordination.owned import OwnedStates
+from ottla.broker.coordination.stored_partitions import StoredPartitions
+from ottla.controller.errors import StoreUnavailable
+from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.ports.cluster import LEADER_DURING_DELETE, MetadataCache
 from tests.support.handler_bench import on_a_loop
 
 TOPIC = "__consumer_offsets"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.ephemeral.control import Control
-from broker.ephemeral.faults import Faults
+from ottla.ephemeral.control import Control
+from ottla.ephemeral.faults import Faults
 
 
 def answers_to(*lines: bytes) -> list[dict[str, Any]]:

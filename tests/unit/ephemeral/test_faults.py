@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker.ephemeral.disk import DiskFaults, FaultyFileSystem
-from broker.ephemeral.faults import Faults, FaultyEnvironment
-from broker.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
-from broker.handlers.table import handlers_of
-from broker.network.request_channel import CLOSE
-from broker.serving.route import Route
-from config.broker import BrokerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.schema.registry import api
-from storage.disk.filesystem import RealFileSystem
+from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem
+from ottla.ephemeral.faults import Faults, FaultyEnvironment
+from ottla.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
+from ottla.broker.handlers.table import handlers_of
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.serving.route import Route
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.registry import api
+from ottla.storage.disk.filesystem import RealFileSystem
 
 FRAME = memoryview(bytearray(b"\0\x0c\0\x04\0\0\0\1\0\2me\0\1\0\0\0\0\1\0\0"))
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from broker.ephemeral import parent
-from broker.ephemeral.parent import Parent
+from ottla.ephemeral import parent
+from ottla.ephemeral.parent import Parent
 
 
 def heard_of(written: bytes, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

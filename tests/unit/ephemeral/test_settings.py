@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
+from ottla.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
 
 NO_PROCESS = 2**30
 """More than a process id can be."""

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value
-from broker.handlers.groups.offset_commit import handle_offset_commit_frame
-from broker.network.request_channel import Pending
-from broker.request.services import Services
-from broker.request.turns import LARGE_BYTES, Turns
-from broker.security.authorizer import AllowAll, Operation, ResourceType
-from broker.security.principals import Principal
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.header import ResponseHeader
-from protocol.messages.offset_commit import (
+from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value
+from ottla.broker.handlers.groups.offset_commit import handle_offset_commit_frame
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import LARGE_BYTES, Turns
+from ottla.broker.security.authorizer import AllowAll, Operation, ResourceType
+from ottla.broker.security.principals import Principal
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.header import ResponseHeader
+from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -27,9 +27,9 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.schema.registry import api
-from protocol.schema.wire import ProtocolError
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.schema.registry import api
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import GroupBench, a_bench, run
 from tests.support.services import services_with

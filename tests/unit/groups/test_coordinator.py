@@ -6,21 +6,21 @@ from collections.abc import Hashable, Sequence
 
 import pytest
 
-from broker.coordination.effects import Arm
-from broker.coordination.owned import absolute_hash
-from broker.groups.group import Expiry, GroupState
-from broker.groups.joining import Join
-from broker.groups.membership import Leaving
-from broker.groups.offsets import GroupOffsets
-from broker.groups.records import GroupKey, read_group_value, read_key
-from broker.handlers.groups.list_groups import handle_list_groups
-from broker.loop.timing_wheel import Cancellable
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.broker.coordination.effects import Arm
+from ottla.broker.coordination.owned import absolute_hash
+from ottla.broker.groups.group import Expiry, GroupState
+from ottla.broker.groups.joining import Join
+from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.offsets import GroupOffsets
+from ottla.broker.groups.records import GroupKey, read_group_value, read_key
+from ottla.broker.handlers.groups.list_groups import handle_list_groups
+from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE

@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.classic_group import Protocols
-from broker.groups.effects import Timer
-from broker.groups.group import GroupState
-from broker.groups.membership import Leaving
-from protocol.errors import ErrorCode
+from ottla.broker.groups.classic_group import Protocols
+from ottla.broker.groups.effects import Timer
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.membership import Leaving
+from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, quiet
 
 PROTOCOLS: list[Protocols] = [

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.classic_group import MemberMetadata
-from broker.groups.joining import Join
-from broker.groups.membership import Leaving
-from broker.groups.syncing import Sync
-from broker.handlers.groups.describe_groups import handle_describe_groups
-from broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members
-from broker.handlers.groups.leave_group import handle_leave_group
-from broker.handlers.groups.sync_group import handle_sync_group
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.schema.registry import api
+from ottla.broker.groups.classic_group import MemberMetadata
+from ottla.broker.groups.joining import Join
+from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.syncing import Sync
+from ottla.broker.handlers.groups.describe_groups import handle_describe_groups
+from ottla.broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members
+from ottla.broker.handlers.groups.leave_group import handle_leave_group
+from ottla.broker.handlers.groups.sync_group import handle_sync_group
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.schema.registry import api
 from tests.support.connections import ClientConnection
 from tests.support.groups import GroupDriver
 from tests.support.replicas import at_once

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.groups.classic_group import Protocols
-from broker.groups.effects import Timer
-from broker.groups.group import GroupState
-from protocol.errors import ErrorCode
+from ottla.broker.groups.classic_group import Protocols
+from ottla.broker.groups.effects import Timer
+from ottla.broker.groups.group import GroupState
+from ottla.protocol.errors import ErrorCode
 from tests.support.groups import RANGE, GroupDriver, a_stable_group, settle
 
 STICKY: Protocols = (("sticky", b"s"),)

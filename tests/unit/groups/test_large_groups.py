@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.coordination.runner import EFFECTS_PER_TURN
-from broker.groups.classic_group import Member
-from broker.groups.effects import JoinResult
-from broker.groups.group import GroupState
-from broker.groups.membership import Leaving
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.runner import EFFECTS_PER_TURN
+from ottla.broker.groups.classic_group import Member
+from ottla.broker.groups.effects import JoinResult
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.membership import Leaving
+from ottla.protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench, run
 from tests.support.groups import GroupDriver
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordination.skipped import NAMED
-from broker.groups.classic_group import ClassicGroup, GroupSettings
-from broker.groups.group import GroupState
-from broker.groups.loading import GroupLoader
-from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
-from broker.groups.records import group_key, group_value, read_group_value, read_key
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.records.reader import Record, iter_records
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.coordination.skipped import NAMED
+from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.loading import GroupLoader
+from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
+from ottla.broker.groups.records import group_key, group_value, read_group_value, read_key
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.golden_logs import LOGS
 from tests.support.groups import a_stable_group, quiet
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.classic_group import ClassicGroup, GroupSettings
-from broker.groups.loading import GroupLoader
-from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
-from broker.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
-from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
-from protocol.records.batch import iter_batches
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.records.compression import CompressionCodec
-from protocol.records.reader import Record, iter_records
-from protocol.schema.wire import ProtocolError
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.broker.groups.loading import GroupLoader
+from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
+from ottla.broker.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
+from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.groups import quiet
 
 Found = dict[tuple[str, str, int], tuple[int, OffsetAndMetadata]]

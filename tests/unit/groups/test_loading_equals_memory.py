@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.classic_group import GroupSettings
-from broker.groups.committed import CommittedOffset, CommittedOffsets
-from broker.groups.group import Group
-from broker.groups.loading import GroupLoader
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.classic_group import GroupSettings
+from ottla.broker.groups.committed import CommittedOffset, CommittedOffsets
+from ottla.broker.groups.group import Group
+from ottla.broker.groups.loading import GroupLoader
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.group_bench import GroupBench, run
 from tests.support.groups import quiet
 from tests.support.logs import read_all

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.groups.group import GroupState
-from broker.groups.membership import Leaving
-from protocol.errors import ErrorCode
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.membership import Leaving
+from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group, deadlines
 
 

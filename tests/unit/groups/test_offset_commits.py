@@ -3,16 +3,16 @@
 import asyncio
 import itertools
 
-from broker.coordination.elections import RELEASED_PER_TURN
-from broker.groups.group import GroupState
-from broker.groups.machines import WEIGHT_OF_A_GROUP
-from broker.groups.offset_commits import OFFSETS_PER_TURN
-from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
-from broker.groups.offsets import GroupOffsets
-from broker.groups.records import GroupKey, read_key
-from protocol.errors import ErrorCode
-from protocol.records.batch import iter_batches
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.coordination.elections import RELEASED_PER_TURN
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.machines import WEIGHT_OF_A_GROUP
+from ottla.broker.groups.offset_commits import OFFSETS_PER_TURN
+from ottla.broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
+from ottla.broker.groups.offsets import GroupOffsets
+from ottla.broker.groups.records import GroupKey, read_key
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run, tombstones
 from tests.support.logs import read_all
 

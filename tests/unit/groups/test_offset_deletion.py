@@ -5,17 +5,17 @@ import itertools
 
 import pytest
 
-from broker.groups.commits import Transaction
-from broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_STEP, OFFSETS_PER_TURN
-from broker.groups.offset_records import OffsetAndMetadata, OffsetKey
-from broker.groups.records import GroupKey
-from broker.handlers.groups import offset_delete
-from broker.network.request_channel import CLOSE
-from broker.request.context import RequestContext
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.commits import Transaction
+from ottla.broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_STEP, OFFSETS_PER_TURN
+from ottla.broker.groups.offset_records import OffsetAndMetadata, OffsetKey
+from ottla.broker.groups.records import GroupKey
+from ottla.broker.handlers.groups import offset_delete
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.request.context import RequestContext
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, T1, GroupBench, run, tombstones
 from tests.support.replicas import at_once

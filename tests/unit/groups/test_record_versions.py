@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.joining import Join
-from broker.groups.offset_records import OffsetAndMetadata, read_offset_value
-from broker.groups.record_versions import group_value_version, offset_value_version
-from broker.groups.records import read_group_value
-from broker.groups.syncing import Sync
-from protocol.errors import ErrorCode
+from ottla.broker.groups.effects import JoinResult, SyncResult
+from ottla.broker.groups.joining import Join
+from ottla.broker.groups.offset_records import OffsetAndMetadata, read_offset_value
+from ottla.broker.groups.record_versions import group_value_version, offset_value_version
+from ottla.broker.groups.records import read_group_value
+from ottla.broker.groups.syncing import Sync
+from ottla.protocol.errors import ErrorCode
 from tests.support.group_bench import T0, GroupBench, run
 from tests.support.groups import RANGE
 

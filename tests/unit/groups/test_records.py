@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordination.record_encoding import encode_pairs
-from broker.groups.commits import TopicCommit
-from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
-from broker.groups.record_encoding import encode_commits
-from broker.groups.records import read_key
-from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
-from protocol.records.builder import encode_records
-from protocol.records.reader import Record
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.groups.commits import TopicCommit
+from ottla.broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
+from ottla.broker.groups.record_encoding import encode_commits
+from ottla.broker.groups.records import read_key
+from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.records.builder import encode_records
+from ottla.protocol.records.reader import Record
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.group_bench import a_commit
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.coordination.effects import Arm
-from broker.groups.effects import AfterStaticRejoin, Timer
-from broker.groups.group import GroupState
-from broker.groups.membership import Leaving
-from broker.groups.rebalance import LEAST_WAIT_MS, on_timer
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.effects import Arm
+from ottla.broker.groups.effects import AfterStaticRejoin, Timer
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.rebalance import LEAST_WAIT_MS, on_timer
+from ottla.protocol.errors import ErrorCode
 from tests.support.groups import RANGE, GroupDriver, settle
 
 

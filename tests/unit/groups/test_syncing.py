@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.groups.effects import AfterEmpty, AfterSync, Timer
-from broker.groups.group import GroupState
-from broker.groups.rebalance import on_timer
-from broker.groups.records import read_group_value
-from protocol.errors import ErrorCode
+from ottla.broker.groups.effects import AfterEmpty, AfterSync, Timer
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.rebalance import on_timer
+from ottla.broker.groups.records import read_group_value
+from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group
 
 

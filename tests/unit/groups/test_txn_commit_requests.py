@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.groups.txn_offset_commit import handle_txn_offset_commit_frame
-from broker.request.services import Services
-from broker.request.turns import LARGE_BYTES, Turns
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from ottla.broker.handlers.groups.txn_offset_commit import handle_txn_offset_commit_frame
+from ottla.broker.request.services import Services
+from ottla.broker.request.turns import LARGE_BYTES, Turns
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.schema.wire import ProtocolError
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, GroupBench, a_bench, run
 from tests.unit.groups.test_commit_requests import content_of, prepared, turns_until

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.logs import files
-from broker.logs.files import RotatingFile
-from broker.logs.setup import apply_configuration, apply_environment, dropped_lines, text_formatter
-from broker.logs.sink import MAX_LINES, LogSink
-from config.broker import BrokerConfig
-from config.errors import ConfigError
+from ottla.broker.logs import files
+from ottla.broker.logs.files import RotatingFile
+from ottla.broker.logs.setup import apply_configuration, apply_environment, dropped_lines, text_formatter
+from ottla.broker.logs.sink import MAX_LINES, LogSink
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
 
 HOUR = 3600.0
 log = logging.getLogger("tests.of.log.files")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.logs.events import EVENTS, event_of
-from broker.logs.json_lines import JsonLines
-from broker.logs.kafka_names import KAFKA_LOGGERS, MODULES
-from broker.logs.values import LEVELS, lines_in, names_of, plain_values
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.logs.events import EVENTS, event_of
+from ottla.broker.logs.json_lines import JsonLines
+from ottla.broker.logs.kafka_names import KAFKA_LOGGERS, MODULES
+from ottla.broker.logs.values import LEVELS, lines_in, names_of, plain_values
+from ottla.storage.disk.topic_partition import TopicPartition
 
 ROOT = Path(__file__).parents[3]
 FLOORS = ("broker", "controller", "replication", "storage")
@@ -32,7 +32,7 @@ def line_of(layout: str, name: str, template: str, *arguments: object, **identit
 
 
 FOLLOWING = (
-    "replication.follower.fetcher_failures",
+    "ottla.replication.follower.fetcher_failures",
     "%s: following broker %d failed at offset %d: %s; not fetched until the controller's next request for it",
 )
 
@@ -42,7 +42,7 @@ def test_a_line_has_its_values_as_fields() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
     assert line == {
         "level": "WARNING",
-        "logger": "replication.follower.fetcher_failures",
+        "logger": "ottla.replication.follower.fetcher_failures",
         "message": "orders-eu-3: following broker 2 failed at offset 17: gone; not fetched until the controller's next request for it",
         "event": "replica.stopped",
         "broker": 1,
@@ -74,7 +74,7 @@ def test_hostile_values_stay_in_their_field() -> None:
 
 def test_a_value_with_the_name_of_a_field_of_every_line_does_not_replace_it() -> None:
     record = logging.LogRecord(
-        "broker.configuration.loggers", logging.INFO, "", 0, "updated the log level of %s to %s", ("storage", "DEBUG"), None
+        "ottla.broker.configuration.loggers", logging.INFO, "", 0, "updated the log level of %s to %s", ("storage", "DEBUG"), None
     )
     record.__dict__.update(template=record.msg, values=plain_values(record.args))
     line = json.loads(JsonLines("json").format(record))
@@ -87,7 +87,7 @@ def test_lines_of_other_libraries_have_no_values() -> None:
 
 
 def test_a_stack_trace_is_one_field() -> None:
-    record = logging.LogRecord("broker.server", logging.ERROR, "", 0, "failed", None, None)
+    record = logging.LogRecord("ottla.broker.server", logging.ERROR, "", 0, "failed", None, None)
     record.exc_text = "Traceback\n  line"
     assert json.loads(JsonLines("json").format(record))["stack"] == "Traceback\n  line"
 

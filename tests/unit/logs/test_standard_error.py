@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.logs import sink, standard_error
-from broker.logs.setup import apply_configuration
-from broker.logs.sink import MAX_LINES, LogSink
-from config.broker import BrokerConfig
+from ottla.broker.logs import sink, standard_error
+from ottla.broker.logs.setup import apply_configuration
+from ottla.broker.logs.sink import MAX_LINES, LogSink
+from ottla.config.broker import BrokerConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sets the size of a pipe")
 

@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from broker.logs.setup import text_formatter
+from ottla.broker.logs.setup import text_formatter
 
 
 def text_of(record: logging.LogRecord) -> str:
@@ -12,10 +12,10 @@ def text_of(record: logging.LogRecord) -> str:
 
 def test_a_name_of_a_client_does_not_look_like_another_line() -> None:
     name = "ünal\n[2026-01-01 00:00:00,000] ERROR the disk is full (storage)\r\x1b[2J\u2028"
-    line = text_of(logging.LogRecord("broker.network.processor", logging.WARNING, "", 0, "client id %s", (name,), None))
+    line = text_of(logging.LogRecord("ottla.broker.network.processor", logging.WARNING, "", 0, "client id %s", (name,), None))
     assert line.isprintable()
     assert "WARNING client id ünal\\n[2026-01-01 00:00:00,000] ERROR the disk is full (storage)\\r\\x1b[2J\\u2028" in line
-    assert line.endswith(" (broker.network.processor)")
+    assert line.endswith(" (ottla.broker.network.processor)")
 
 
 def test_a_stack_trace_has_lines_of_its_own() -> None:

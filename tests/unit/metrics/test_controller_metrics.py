@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from broker.metrics.controller_metrics import _TIMER_OF, IDLE, STATES, ControllerMetrics, state_of
+from ottla.broker.metrics.controller_metrics import _TIMER_OF, IDLE, STATES, ControllerMetrics, state_of
 
 CONTROLLER = Path(__file__).parents[3] / "controller"
 WITHOUT_TIMER = {"AllocateProducerIds", "Barrier", "RefusedWrites"}

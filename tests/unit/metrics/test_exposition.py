@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics import exposition
-from broker.metrics.exposition import render
-from broker.metrics.families import Family, Kind, Value, labels_text
-from broker.metrics.histogram import Histogram
+from ottla.broker.metrics import exposition
+from ottla.broker.metrics.exposition import render
+from ottla.broker.metrics.families import Family, Kind, Value, labels_text
+from ottla.broker.metrics.histogram import Histogram
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.metrics.docs import page
-from broker.metrics.endpoint import FAMILIES
-from broker.metrics.families import Family, Kind
-from broker.metrics.uncovered import UNCOVERED, why_uncovered
+from ottla.broker.metrics.docs import page
+from ottla.broker.metrics.endpoint import FAMILIES
+from ottla.broker.metrics.families import Family, Kind
+from ottla.broker.metrics.uncovered import UNCOVERED, why_uncovered
 
 ROOT = Path(__file__).parents[3]
 PATTERNS: list[str] = [each["pattern"] for each in json.loads((ROOT / "tests" / "golden" / "metrics.json").read_text())["patterns"]]
@@ -125,4 +125,4 @@ def test_every_reason_is_about_an_mbean_that_there_is() -> None:
 
 
 def test_the_page_in_the_repository_is_that_of_the_families() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == page(), "run: python -m broker.metrics.docs"
+    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == page(), "run: python -m ottla.broker.metrics.docs"

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.metrics.fetch_rates import TICK_SECONDS, FetchRates
+from ottla.broker.metrics.fetch_rates import TICK_SECONDS, FetchRates
 
 
 def rates_of(*fetchers: Any) -> FetchRates:

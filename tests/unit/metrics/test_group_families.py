@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from broker.groups.committed import CommittedOffsets, record_offset_of
-from broker.groups.group import GroupState
-from broker.groups.offset_records import OffsetAndMetadata, offset_value
-from broker.metrics.group_families import GROUP_FAMILIES, GroupOffset, group_offsets
-from broker.metrics.view import PER_TURN, View
-from config.broker import BrokerConfig
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.groups.committed import CommittedOffsets, record_offset_of
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
+from ottla.broker.metrics.group_families import GROUP_FAMILIES, GroupOffset, group_offsets
+from ottla.broker.metrics.view import PER_TURN, View
+from ottla.config.broker import BrokerConfig
+from ottla.storage.disk.topic_partition import TopicPartition
 
 
 def group_with(**offsets: int) -> Any:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metrics.histogram import BUCKETS, Histogram, bucket_of, middle_of
+from ottla.broker.metrics.histogram import BUCKETS, Histogram, bucket_of, middle_of
 
 FRACTIONS = (0.5, 0.99, 0.999)
 

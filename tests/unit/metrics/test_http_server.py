@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker.metrics.endpoint import SCRAPE_SECONDS
-from broker.metrics.http_server import CONNECTION_SECONDS, MAX_REQUESTS, HttpServer, bind
+from ottla.broker.metrics.endpoint import SCRAPE_SECONDS
+from ottla.broker.metrics.http_server import CONNECTION_SECONDS, MAX_REQUESTS, HttpServer, bind
 
 SECONDS = 60.0
 PART = bytes(1 << 20)

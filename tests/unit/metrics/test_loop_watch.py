@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.metrics.loop_watch import BEAT_SECONDS, SECOND, WINDOW_SECONDS, LoopWatch
+from ottla.broker.metrics.loop_watch import BEAT_SECONDS, SECOND, WINDOW_SECONDS, LoopWatch
 
 
 class ALoop:

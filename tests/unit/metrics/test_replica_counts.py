@@ -1,8 +1,8 @@
 """What the metrics count over the partitions of a broker."""
 
-from broker.metrics.view import ReplicaCounts
-from storage.log.origins import COORDINATOR
-from storage.producers.state import LATE_TRANSACTION_BUFFER_MS
+from ottla.broker.metrics.view import ReplicaCounts
+from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.producers.state import LATE_TRANSACTION_BUFFER_MS
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.replicas import Replicas, state
 from tests.support.transactions import a_marker_batch, write_in_transaction

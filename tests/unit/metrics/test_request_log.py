@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.table import handlers_of
-from broker.metrics.request_log import MAX_LINES, LoggedRequest, RequestLog, logger
-from broker.metrics.request_metrics import RequestMetrics
-from broker.network.timings import NO_TIMINGS, on_sent, on_write
-from broker.security.client import Client
-from broker.serving.route import Route
-from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.schema.registry import api
-from replication.ports.topic_stats import BrokerTopicStats
+from ottla.broker.handlers.table import handlers_of
+from ottla.broker.metrics.request_log import MAX_LINES, LoggedRequest, RequestLog, logger
+from ottla.broker.metrics.request_metrics import RequestMetrics
+from ottla.broker.network.timings import NO_TIMINGS, on_sent, on_write
+from ottla.broker.security.client import Client
+from ottla.broker.serving.route import Route
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema.registry import api
+from ottla.replication.ports.topic_stats import BrokerTopicStats
 
 MS = 1_000_000
 CLIENT = Client("127.0.0.1:9092-127.0.0.1:5000-1", "127.0.0.1", 5000, "PLAINTEXT")

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.table import handlers_of
-from broker.metrics.request_metrics import MAX_INTERVAL, SAMPLE_SPACING_NS, RequestMetrics, request_name
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
-from broker.network.timings import NO_TIMINGS, on_sent, on_write
-from broker.serving.route import Route
-from protocol.api_keys import ApiKey
-from protocol.schema.registry import api
-from replication.ports.topic_stats import BrokerTopicStats
+from ottla.broker.handlers.table import handlers_of
+from ottla.broker.metrics.request_metrics import MAX_INTERVAL, SAMPLE_SPACING_NS, RequestMetrics, request_name
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from ottla.broker.network.timings import NO_TIMINGS, on_sent, on_write
+from ottla.broker.serving.route import Route
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.registry import api
+from ottla.replication.ports.topic_stats import BrokerTopicStats
 
 MS = 1_000_000
 FRAME = memoryview(bytes(100))

@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.handlers.table import SERVED, handlers_of
-from broker.metrics.response_errors import ErrorCounts, count_answers, walker
-from broker.network.request_channel import CLOSE
-from broker.serving.route import Route
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.schema.registry import api
+from ottla.broker.handlers.table import SERVED, handlers_of
+from ottla.broker.metrics.response_errors import ErrorCounts, count_answers, walker
+from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.serving.route import Route
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
+from ottla.protocol.schema.registry import api
 
 PRODUCE = int(ApiKey.PRODUCE)
 

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from broker.network.acceptor import BindFailed, check_addresses
-from broker.network.limits import NetworkLimits
-from config.listeners import EndPoint, SecurityProtocol
+from ottla.broker.network.acceptor import BindFailed, check_addresses
+from ottla.broker.network.limits import NetworkLimits
+from ottla.config.listeners import EndPoint, SecurityProtocol
 
 
 def endpoint(port: int, host: str = "127.0.0.1") -> EndPoint:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.connection import Connection
-from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, NetworkLimits
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, NetworkLimits
+from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce
 
 

@@ -10,12 +10,12 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.connection import Connection
-from broker.network.request_channel import Answer
-from broker.network.sizes import INLINE_BYTES, PAGE_BYTES
-from broker.security.client import Client
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.network.sizes import INLINE_BYTES, PAGE_BYTES
+from ottla.broker.security.client import Client
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.network import Bench, FakeTransport, Turns, framed, unframed
 from tests.unit.network.test_sending_at_once import Loop
 

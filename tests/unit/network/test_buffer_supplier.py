@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.buffer_supplier import KEPT_BYTES, LARGEST_KEPT, BufferSupplier
-from broker.network.limits import RECEIVE_BUFFER_BYTES
-from broker.network.request_channel import Answer, Pending
+from ottla.broker.network.buffer_supplier import KEPT_BYTES, LARGEST_KEPT, BufferSupplier
+from ottla.broker.network.limits import RECEIVE_BUFFER_BYTES
+from ottla.broker.network.request_channel import Answer, Pending
 from tests.support.network import Bench, framed, produce
 
 LARGE = RECEIVE_BUFFER_BYTES * 4

@@ -7,18 +7,18 @@ from typing import cast
 
 import pytest
 
-from broker.configuration import ip_quotas
-from broker.configuration.dynamic_config import DynamicConfig
-from broker.configuration.ip_quotas import IpQuotas
-from broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
-from broker.network.host_names import HostNames, known_hosts
-from broker.network.limits import NetworkLimits, limits_of
-from broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
-from broker.security.principals import ANONYMOUS, Principal
-from config.broker import BrokerConfig
-from config.errors import ConfigError
-from controller.admin.config_admin import ConfigAdmin
-from controller.znodes.layout import sanitize
+from ottla.broker.configuration import ip_quotas
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.configuration.ip_quotas import IpQuotas
+from ottla.broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
+from ottla.broker.network.host_names import HostNames, known_hosts
+from ottla.broker.network.limits import NetworkLimits, limits_of
+from ottla.broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
+from ottla.broker.security.principals import ANONYMOUS, Principal
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.znodes.layout import sanitize
 
 
 def test_a_listener_stops_accepting_at_the_limit_of_the_broker_until_one_closes() -> None:

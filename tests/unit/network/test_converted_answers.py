@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.request_channel import Answer
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.yielding import no_yield
-from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.request_channel import Answer
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.yielding import no_yield
+from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.network import Bench, Turns, framed, other
 from tests.support.old_messages import read

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.gather import from_next_page, join
-from broker.network.request_channel import Answer, Parts
-from broker.network.sendfile import FileSender
-from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, TAIL_BYTES
-from broker.security.client import Client
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.gather import from_next_page, join
+from ottla.broker.network.request_channel import Answer, Parts
+from ottla.broker.network.sendfile import FileSender
+from ottla.broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, TAIL_BYTES
+from ottla.broker.security.client import Client
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.examples import number_of
 from tests.support.network import Bench, Turns, framed, other
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.acceptor import AcceptedConnection
-from broker.network.connection import Connection
-from broker.network.frame_reader import FIRST_ALLOCATION
-from broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
-from broker.network.request_channel import Pending
-from broker.security.client import Client
+from ottla.broker.network.acceptor import AcceptedConnection
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.frame_reader import FIRST_ALLOCATION
+from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
+from ottla.broker.network.request_channel import Pending
+from ottla.broker.security.client import Client
 from tests.support.network import Bench, FakeTransport, framed, other, produce
 
 MAX_BYTES = NetworkLimits().socket_request_max_bytes

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.network.peer_wire import WINDOW_BYTES, Wire
-from replication.ports.peer import PeerAddress
+from ottla.broker.network.peer_wire import WINDOW_BYTES, Wire
+from ottla.replication.ports.peer import PeerAddress
 
 
 class Transport:

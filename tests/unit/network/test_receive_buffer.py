@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.host_names import HostNames
-from broker.network.limits import RECEIVE_BUFFER_BYTES, NetworkLimits, limits_of
-from broker.network.receive_buffer import LARGEST_BYTES, may_grow, set_receive_buffer
-from config.broker import BrokerConfig
+from ottla.broker.network.host_names import HostNames
+from ottla.broker.network.limits import RECEIVE_BUFFER_BYTES, NetworkLimits, limits_of
+from ottla.broker.network.receive_buffer import LARGEST_BYTES, may_grow, set_receive_buffer
+from ottla.config.broker import BrokerConfig
 from tests.support.network import Bench, Client, framed
 
 KB = 1024

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.limits import TURN_BYTES
-from broker.network.request_channel import Answer, Pending
+from ottla.broker.network.limits import TURN_BYTES
+from ottla.broker.network.request_channel import Answer, Pending
 from tests.support.network import Bench, Client, framed, unframed
 
 PRODUCE, FETCH, METADATA = 0, 1, 3

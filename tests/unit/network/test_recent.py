@@ -4,7 +4,7 @@ from math import isnan
 
 import pytest
 
-from broker.network.recent import WINDOW_SECONDS, Recent
+from ottla.broker.network.recent import WINDOW_SECONDS, Recent
 
 
 def test_nothing_happened_yet() -> None:

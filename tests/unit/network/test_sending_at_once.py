@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network import sendfile as sendfile_module
-from broker.network.request_channel import Parts
-from broker.network.sendfile import SHORT_FILE, FileSender, piece_of
-from broker.network.sizes import INLINE_BYTES, PACED_BYTES, PACKET_BYTES, PAGE_BYTES
-from broker.network.sizes import SENDER_TURN_BYTES as TURN_BYTES
-from storage.disk.filesystem import RealFile, RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network import sendfile as sendfile_module
+from ottla.broker.network.request_channel import Parts
+from ottla.broker.network.sendfile import SHORT_FILE, FileSender, piece_of
+from ottla.broker.network.sizes import INLINE_BYTES, PACED_BYTES, PACKET_BYTES, PAGE_BYTES
+from ottla.broker.network.sizes import SENDER_TURN_BYTES as TURN_BYTES
+from ottla.storage.disk.filesystem import RealFile, RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 
 DATA = random.Random(3).randbytes(3 * 1024 * 1024)
 PARTS = st.tuples(
@@ -363,7 +363,7 @@ def test_a_socket_that_paces_its_packets_is_given_one_at_a_time() -> None:
 def send_pieces(request: pytest.FixtureRequest) -> Callable[[int, int, int, int, int, int], int]:
     if not request.param:
         return sendfile_module.send_pieces
-    found: Callable[[int, int, int, int, int, int], int] = pytest.importorskip("broker.network.native").send_pieces
+    found: Callable[[int, int, int, int, int, int], int] = pytest.importorskip("ottla.broker.network.native").send_pieces
     return found
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.limits import MAX_UNSENT
-from broker.network.request_channel import CLOSE, Answer, Pending
-from broker.network.sizes import INLINE_BYTES, UNCOPIED_BYTES
-from storage.disk.filesystem import RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.limits import MAX_UNSENT
+from ottla.broker.network.request_channel import CLOSE, Answer, Pending
+from ottla.broker.network.sizes import INLINE_BYTES, UNCOPIED_BYTES
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.sizes import INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
-from storage.disk.filesystem import RealFile, RealFileSystem
-from storage.segment.file_region import FileRegion
+from ottla.broker.network.sizes import INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
+from ottla.storage.disk.filesystem import RealFile, RealFileSystem
+from ottla.storage.segment.file_region import FileRegion
 from tests.unit.network.test_sending_at_once import Side
 
 DATA = random.Random(5).randbytes(256 * 1024)

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.connection import Connection
-from broker.network.request_channel import Answer, Pending
-from broker.quotas.client_quotas import ClientQuotas, Windows
-from broker.quotas.quota_bounds import ABSENT
-from broker.quotas.quota_type import QuotaType
-from broker.security.principals import Principal
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.request_channel import Answer, Pending
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.quotas.quota_bounds import ABSENT
+from ottla.broker.quotas.quota_type import QuotaType
+from ottla.broker.security.principals import Principal
 from tests.support.network import Bench, FunctionHandler, Handle, framed, other, produce
 
 WINDOWS = Windows(11, 1000)

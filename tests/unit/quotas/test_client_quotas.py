@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.quotas import client_quotas
-from broker.quotas.client_quotas import SENSOR_EXPIRATION_MS, ClientQuotas, Windows
-from broker.quotas.quota_bounds import ABSENT, Tags
-from broker.quotas.quota_type import NS_PER_MS, QuotaType
+from ottla.broker.quotas import client_quotas
+from ottla.broker.quotas.client_quotas import SENSOR_EXPIRATION_MS, ClientQuotas, Windows
+from ottla.broker.quotas.quota_bounds import ABSENT, Tags
+from ottla.broker.quotas.quota_type import NS_PER_MS, QuotaType
 
 
 class Clocked:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.quotas.quota_bounds import ABSENT, MAX_TAG_LENGTH, Entity, QuotaBounds, Tags
+from ottla.broker.quotas.quota_bounds import ABSENT, MAX_TAG_LENGTH, Entity, QuotaBounds, Tags
 
 BOTH = Tags("alice", "app")
 OF_USER = Tags("alice", ABSENT)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.quotas.java_numbers import java_int, java_round
-from broker.quotas.quota_bounds import Tags
-from broker.quotas.sensors import Average, Rate, Sensor
-from replication.ports.windowed_sum import WindowedSum
+from ottla.broker.quotas.java_numbers import java_int, java_round
+from ottla.broker.quotas.quota_bounds import Tags
+from ottla.broker.quotas.sensors import Average, Rate, Sensor
+from ottla.replication.ports.windowed_sum import WindowedSum
 from tests.support.examples import number_of
 
 NO_LIMIT = 2**63 - 1

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from broker.configuration.client_quotas import StoredQuotas
-from broker.configuration.dynamic_config import DynamicConfig, EntityChanged
-from broker.quotas.client_quotas import ClientQuotas, Windows
-from broker.quotas.quota_bounds import ABSENT, Tags
-from controller.admin.config_admin import ConfigAdmin, Malformed
+from ottla.broker.configuration.client_quotas import StoredQuotas
+from ottla.broker.configuration.dynamic_config import DynamicConfig, EntityChanged
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.quotas.quota_bounds import ABSENT, Tags
+from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 
 WINDOWS = Windows(11, 1000)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.quotas.quota_bounds import Tags
-from broker.quotas.sensors import Average, Rate
-from broker.quotas.token_bucket import MutationQuota, TokenBucket
-from controller.errors import ThrottlingQuotaExceeded
+from ottla.broker.quotas.quota_bounds import Tags
+from ottla.broker.quotas.sensors import Average, Rate
+from ottla.broker.quotas.token_bucket import MutationQuota, TokenBucket
+from ottla.controller.errors import ThrottlingQuotaExceeded
 
 
 def a_bucket(bound: float = 10, seconds: int = 10) -> TokenBucket:

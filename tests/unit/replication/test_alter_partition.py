@@ -10,20 +10,20 @@ from typing import Any, cast
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
 )
-from protocol.schema.message import Message
-from protocol.uuid import ZERO_UUID
-from replication.control.alter_partition import PER_TURN, AlterPartition, put_proposals
-from replication.ports.isr_proposals import IsrDecision, IsrProposal
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.schema.message import Message
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.alter_partition import PER_TURN, AlterPartition, put_proposals
+from ottla.replication.ports.isr_proposals import IsrDecision, IsrProposal
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 
 IDS = {"orders": b"id of the orders", "bills": b"id of the bills.", "old": ZERO_UUID}
 TURNS = 50
@@ -378,7 +378,7 @@ def test_the_requests_are_byte_by_byte_those_of_apache_kafka() -> None:
 @on_a_loop
 async def test_trouble_is_said_once_and_asked_about_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller()
-    caplog.set_level(logging.INFO, logger="replication.control.alter_partition")
+    caplog.set_level(logging.INFO, logger="ottla.replication.control.alter_partition")
     controller.propose()
     await turns()
     for _ in range(6):

@@ -5,10 +5,10 @@ The ISR, the throttle of replication and the sessions of fetches.
 
 import pytest
 
-from config.topic import LEADER_REPLICATION_THROTTLED_REPLICAS
-from replication.leader.isolation import Isolation
-from replication.ports.throttle import ReplicationQuota
-from storage.disk.clock import NEVER_MS
+from ottla.config.topic import LEADER_REPLICATION_THROTTLED_REPLICAS
+from ottla.replication.leader.isolation import Isolation
+from ottla.replication.ports.throttle import ReplicationQuota
+from ottla.storage.disk.clock import NEVER_MS
 from tests.support.clocks import ManualClock
 from tests.support.replicas import LAG_MS, Replicas, state
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from replication.control import failed_log_dirs
-from replication.errors import ReplicaStorageFailure
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.manager import log_manager
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.control import failed_log_dirs
+from ottla.replication.errors import ReplicaStorageFailure
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager import log_manager
 from tests.support.batches import a_batch
 from tests.support.log_manager import a_future_log
 from tests.support.logs import append

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.batches import with_bytes
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.followers import (

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, FetchResponse
-from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
-from replication.follower import truncation
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
-from storage.log import truncation as log_truncation
-from storage.log.partition_log import PartitionLog
-from storage.log.producer_replay import rebuild_producer_state
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
+from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from ottla.replication.follower import truncation
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log import truncation as log_truncation
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.producer_replay import rebuild_producer_state
 from tests.support.followers import CHECKPOINT_SECONDS, Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import append
 from tests.support.replicas import TOPIC

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
-from protocol.uuid import ZERO_UUID
-from replication.follower.fetch_session import FetchSession, FollowedPartition
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.follower.fetch_session import FetchSession, FollowedPartition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.golden_frames import golden_frames
 
 ID = b"id of the topic."

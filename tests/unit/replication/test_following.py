@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.uuid import ZERO_UUID
-from replication.control.replica_manager import PARTITIONS_PER_TURN
-from replication.leader.followers import FOLLOWED_PER_TURN, follow_in_turns
-from replication.leader.partition import Partition
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.replica_manager import PARTITIONS_PER_TURN
+from ottla.replication.leader.followers import FOLLOWED_PER_TURN, follow_in_turns
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, state
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
-from replication.control import replica_manager
-from replication.control.controller_requests import EPOCH_DURING_DELETE
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.control import replica_manager
+from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, Asked, Replicas, state
 
 

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from protocol.errors import ErrorCode
-from replication.ports.isr_proposals import IsrProposal
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.ports.isr_proposals import IsrProposal
 from tests.support.replicas import LAG_MS, Replicas, state
 
 FOLLOWERS = (1, 2)

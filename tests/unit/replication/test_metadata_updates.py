@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse, UpdateMetadataTopicState
-from protocol.uuid import ZERO_UUID
-from replication.errors import NotLeaderOrFollower
-from replication.ports.cluster import STATES_PER_STEP
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse, UpdateMetadataTopicState
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.errors import NotLeaderOrFollower
+from ottla.replication.ports.cluster import STATES_PER_STEP
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, into, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)

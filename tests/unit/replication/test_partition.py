@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.uuid import ZERO_UUID
-from replication.errors import (
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
     NotEnoughReplicas,
@@ -16,9 +16,9 @@ from replication.errors import (
     UnknownLeaderEpoch,
     UnknownReplica,
 )
-from replication.reading.readers import DEBUGGING_CONSUMER
-from storage.errors import OffsetOutOfRange
-from storage.log.origins import COORDINATOR
+from ottla.replication.reading.readers import DEBUGGING_CONSUMER
+from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.log.origins import COORDINATOR
 from tests.support.batches import a_run
 from tests.support.replicas import LAG_MS, TOPIC_ID, Asked, Replicas, state
 from tests.support.transactions import a_marker_batch, write_in_transaction

@@ -5,23 +5,23 @@ import logging
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.stop_replica import (
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.uuid import ZERO_UUID
-from replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH
-from replication.control.replica_manager import ReplicaManager
-from replication.errors import NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
-from replication.leader.partition import Partition
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.errors import NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
+from ottla.replication.leader.partition import Partition
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_frames import GoldenFrame, golden_frames
 from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, at_once, brokers, metadata, state
@@ -122,7 +122,7 @@ def test_a_leader_that_is_not_alive_is_not_followed_but_the_log_is_made(leader: 
 
 
 def test_what_has_no_leader_is_an_ordinary_event_and_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="replication.control.controller_requests")
+    caplog.set_level(logging.INFO, logger="ottla.replication.control.controller_requests")
     replicas = Replicas()
     replicas.say(*(state(-1, index=index) for index in range(12)), state(7, index=12))
     replicas.say(state(-1, 1))

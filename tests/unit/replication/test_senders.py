@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from protocol.schema.wire import InvalidValue
-from replication.ports.senders import Senders
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.schema.wire import InvalidValue
+from ottla.replication.ports.senders import Senders
 from tests.support.controlled_cluster import until
 
 Reached = list[tuple[int, int]]
@@ -169,7 +169,7 @@ def test_a_broker_that_cannot_be_reached_is_said_once_and_so_is_that_it_can_agai
         send(senders, 1, 2)
         await senders.delivered()
 
-    with caplog.at_level(logging.INFO, logger="replication.ports.senders"):
+    with caplog.at_level(logging.INFO, logger="ottla.replication.ports.senders"):
         play(scenario, losses=30)
     assert [record.getMessage() for record in caplog.records] == [
         "controller cannot send UpdateMetadataRequest to broker 1 (not yet); retrying until it succeeds or the broker's session ends",

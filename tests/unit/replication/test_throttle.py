@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS
-from replication.ports.throttle import ReplicationQuota, ReplicationQuotas, WindowedRate, throttled_indexes
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS
+from ottla.replication.ports.throttle import ReplicationQuota, ReplicationQuotas, WindowedRate, throttled_indexes
 from tests.support.clocks import ManualClock
 from tests.support.followers import Follower, ScriptedPeer, answer, batch, data, until
 from tests.support.logs import a_config, a_log

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.follower.truncation import TruncationPoint, truncate, truncation_point
-from storage.errors import LogBeingTruncated, LogDirFailure
-from storage.log.partition_log import PartitionLog
+from ottla.replication.follower.truncation import TruncationPoint, truncate, truncation_point
+from ottla.storage.errors import LogBeingTruncated, LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.logs import a_context, a_log, append
 

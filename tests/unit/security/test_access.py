@@ -1,10 +1,10 @@
 """What a connection remembers of its authorizer's decisions, and what is known of its client."""
 
-from broker.security import access
-from broker.security.access import Access
-from broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
-from broker.security.client import Client
-from broker.security.principals import Principal
+from ottla.broker.security import access
+from ottla.broker.security.access import Access
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
+from ottla.broker.security.client import Client
+from ottla.broker.security.principals import Principal
 from tests.support.connections import ClientConnection
 
 READ, WRITE, DESCRIBE, CLUSTER_ACTION = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CLUSTER_ACTION

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.acl_admin import AclAdmin, _Deletion
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, AclFilter, PatternType, PermissionType
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.principals import Principal
-from controller.admin.acl_store import AclStore, StoredPattern
-from controller.errors import BadVersion, StoreError
-from controller.store.metadata_store import Multi, Request, Result, SetData
-from controller.znodes.pauses import no_pause
-from controller.znodes.security import AclEntry
-from controller.znodes.znode_json import MalformedZNode
+from ottla.broker.security.acl_admin import AclAdmin, _Deletion
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import AccessControlEntry, AclFilter, PatternType, PermissionType
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.principals import Principal
+from ottla.controller.admin.acl_store import AclStore, StoredPattern
+from ottla.controller.errors import BadVersion, StoreError
+from ottla.controller.store.metadata_store import Multi, Request, Result, SetData
+from ottla.controller.znodes.pauses import no_pause
+from ottla.controller.znodes.security import AclEntry
+from ottla.controller.znodes.znode_json import MalformedZNode
 from tests.support.acl_brokers import BODY, EVERYTHING, RECORDED, T_READ, Brokers, acl, acls_of, create, run
 from tests.support.controlled_cluster import until
 

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from broker.metadata_store import open_acl_store
-from broker.security.acl_admin import AclAdmin
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acl_session import AclSession
-from config.broker import BrokerConfig
-from controller.errors import StoreUnavailable
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.zookeeper_store import ZooKeeperStore
-from controller.znodes.pauses import no_pause
+from ottla.broker.metadata_store import open_acl_store
+from ottla.broker.security.acl_admin import AclAdmin
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acl_session import AclSession
+from ottla.config.broker import BrokerConfig
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.store.zookeeper_store import ZooKeeperStore
+from ottla.controller.znodes.pauses import no_pause
 from tests.support.acl_brokers import EVERYTHING, RECORDED
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.security import rereading
-from broker.security.principals import Principal
-from controller.admin.change_notifications import EXPIRATION_MS
-from controller.errors import StoreError, StoreUnavailable
-from controller.store.metadata_store import Children, Create, Request, Result
-from controller.znodes.pauses import PER_SLICE, no_pause
+from ottla.broker.security import rereading
+from ottla.broker.security.principals import Principal
+from ottla.controller.admin.change_notifications import EXPIRATION_MS
+from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.store.metadata_store import Children, Create, Request, Result
+from ottla.controller.znodes.pauses import PER_SLICE, no_pause
 from tests.support.acl_brokers import BODY, EVERYTHING, RECORDED, T_READ, Brokers, acls_of, create, run
 from tests.support.controlled_cluster import until
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.network.offenders import LINES_PER_WINDOW, Offenders
-from broker.security.access import Access
-from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
-from broker.security.audit_log import TRACE, AuditLog, logger
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.client import Client
-from broker.security.principals import Principal
-from protocol.api_keys import ApiKey
+from ottla.broker.network.offenders import LINES_PER_WINDOW, Offenders
+from ottla.broker.security.access import Access
+from ottla.broker.security.acl_authorizer import AclAuthorizer
+from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.audit_log import TRACE, AuditLog, logger
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.client import Client
+from ottla.broker.security.principals import Principal
+from ottla.protocol.api_keys import ApiKey
 
 DENIED_READ = (
     "Principal = User:eve is Denied Operation = Read from host = 10.0.0.9 on resource = Topic:LITERAL:secret "
@@ -104,7 +104,7 @@ def test_nothing_is_formatted_while_the_level_is_off(monkeypatch: pytest.MonkeyP
     def fail(host: str) -> str:
         raise AssertionError(host)
 
-    monkeypatch.setattr("broker.security.audit_log.java_host", fail)
+    monkeypatch.setattr("ottla.broker.security.audit_log.java_host", fail)
     logger.setLevel(logging.WARNING)
     connection = Audited()
     assert not connection.reads("secret")

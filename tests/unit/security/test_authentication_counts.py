@@ -3,8 +3,8 @@
 from math import isnan
 from types import SimpleNamespace
 
-from broker.metrics.connection_families import CONNECTION_FAMILIES
-from broker.network.authentication_counts import AuthenticationCounts
+from ottla.broker.metrics.connection_families import CONNECTION_FAMILIES
+from ottla.broker.network.authentication_counts import AuthenticationCounts
 
 PREFIX = "kafka_server_socket_server_metrics_"
 

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from broker.handlers.security.token_requests import tokens_of
-from broker.request.context import RequestContext
-from broker.security import rereading
-from broker.security.delegation_tokens import (
+from ottla.broker.handlers.security.token_requests import tokens_of
+from ottla.broker.request.context import RequestContext
+from ottla.broker.security import rereading
+from ottla.broker.security.delegation_tokens import (
     DelegationTokens,
     Lifetimes,
     TokenExpired,
@@ -24,14 +24,14 @@ from broker.security.delegation_tokens import (
     TokenOwnerMismatch,
     TokenRefused,
 )
-from broker.security.principals import ANONYMOUS, Principal
-from broker.security.sasl.scram import ScramServer
-from controller.errors import InvalidAdminRequest, StoreError, StoreUnavailable
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Request, Result
-from controller.znodes.pauses import PER_SLICE
-from controller.znodes.security import TOKENS
-from protocol.errors import ErrorCode
+from ottla.broker.security.principals import ANONYMOUS, Principal
+from ottla.broker.security.sasl.scram import ScramServer
+from ottla.controller.errors import InvalidAdminRequest, StoreError, StoreUnavailable
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.controller.store.metadata_store import Children, Request, Result
+from ottla.controller.znodes.pauses import PER_SLICE
+from ottla.controller.znodes.security import TOKENS
+from ottla.protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
 from tests.support.scram_client import ScramClient

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
-from broker.security.sasl.plain import PlainServer
-from broker.security.tls import stores
-from broker.security.tls.der import MalformedDer
-from broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
-from broker.security.tls.listener import source_of
-from broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_pem, key_from_store, read_store
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError
+from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from ottla.broker.security.sasl.plain import PlainServer
+from ottla.broker.security.tls import stores
+from ottla.broker.security.tls.der import MalformedDer
+from ottla.broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
+from ottla.broker.security.tls.listener import source_of
+from ottla.broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_pem, key_from_store, read_store
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError
 from tests.support.certificates import Identity, java_key_store
 from tests.support.scram_client import ScramClient
 from tests.unit.security.test_sasl_mechanisms import PASSWORDS, bearer, oauthbearer, scram, token_of

@@ -18,11 +18,11 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from broker.security.sasl import jwks_source
-from broker.security.sasl.json_web_keys import UNKNOWN_KEY_PAUSE_SECONDS, JsonWebKeys
-from broker.security.sasl.jwks_source import MAX_BYTES, JwksUnavailable, read_jwks
-from config.errors import ConfigError
-from config.sasl import JwksSource
+from ottla.broker.security.sasl import jwks_source
+from ottla.broker.security.sasl.json_web_keys import UNKNOWN_KEY_PAUSE_SECONDS, JsonWebKeys
+from ottla.broker.security.sasl.jwks_source import MAX_BYTES, JwksUnavailable, read_jwks
+from ottla.config.errors import ConfigError
+from ottla.config.sasl import JwksSource
 from tests.support.certificates import Identity, java_key_store
 from tests.support.controlled_cluster import until
 

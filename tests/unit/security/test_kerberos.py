@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.principals import Principal
-from broker.security.sasl.clients import CredentialUnavailable, ServerNotTrusted
-from broker.security.sasl.kerberos import (
+from ottla.broker.security.principals import Principal
+from ottla.broker.security.sasl.clients import CredentialUnavailable, ServerNotTrusted
+from ottla.broker.security.sasl.kerberos import (
     CLIENT_NOT_YET_VALID,
     NO_LAYER_TOKEN,
     OFFER,
@@ -20,9 +20,9 @@ from broker.security.sasl.kerberos import (
     KerberosFailed,
     KerberosServer,
 )
-from broker.security.sasl.kerberos_names import PrincipalToLocalRules
-from broker.security.sasl.mechanism import InvalidCredentials, TransientFailure
-from broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
+from ottla.broker.security.sasl.kerberos_names import PrincipalToLocalRules
+from ottla.broker.security.sasl.mechanism import InvalidCredentials, TransientFailure
+from ottla.broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
 
 RULES = PrincipalToLocalRules(["DEFAULT"], "REALM")
 FIXED_TEXT = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.sasl.kerberos_names import MalformedPrincipal, NoMatchingRule, PrincipalToLocalRules
-from config.errors import ConfigError
+from ottla.broker.security.sasl.kerberos_names import MalformedPrincipal, NoMatchingRule, PrincipalToLocalRules
+from ottla.config.errors import ConfigError
 
 REALM = "REALM.COM"
 

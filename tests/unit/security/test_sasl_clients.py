@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.sasl.bearer_tokens import validate_unsecured
-from broker.security.sasl.clients import MAX_ITERATIONS, SaslClient, SaslContext, ScramClient, ServerNotTrusted, sasl_client
-from broker.security.sasl.login import EARLIEST, SPREAD, LoginFailed, LoginRequest, log_in, renewal_seconds
-from broker.security.sasl.mechanism import SaslServer
-from broker.security.sasl.oauthbearer import OAuthBearerServer
-from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramServer, parse_credential
-from config.errors import ConfigError
-from config.jaas import KERBEROS_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
-from config.sasl import LOGIN_MODULES, UnsecuredTokens
-from controller.admin.scram_credentials import Upsertion, credential
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from protocol.schema.fields import Versions
-from protocol.schema.message import Message
+from ottla.broker.security.sasl.bearer_tokens import validate_unsecured
+from ottla.broker.security.sasl.clients import MAX_ITERATIONS, SaslClient, SaslContext, ScramClient, ServerNotTrusted, sasl_client
+from ottla.broker.security.sasl.login import EARLIEST, SPREAD, LoginFailed, LoginRequest, log_in, renewal_seconds
+from ottla.broker.security.sasl.mechanism import SaslServer
+from ottla.broker.security.sasl.oauthbearer import OAuthBearerServer
+from ottla.broker.security.sasl.plain import PlainServer
+from ottla.broker.security.sasl.scram import ScramServer, parse_credential
+from ottla.config.errors import ConfigError
+from ottla.config.jaas import KERBEROS_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from ottla.config.sasl import LOGIN_MODULES, UnsecuredTokens
+from ottla.controller.admin.scram_credentials import Upsertion, credential
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.schema.fields import Versions
+from ottla.protocol.schema.message import Message
 
 NOW_MS = 1_700_000_000_000
 CONTEXT = SaslContext(lambda count: bytes(range(count)), lambda: NOW_MS)

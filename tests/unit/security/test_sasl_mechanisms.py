@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.user_admin import new_credential
-from broker.configuration.scram_credentials import ScramCredentials
-from broker.security.sasl.bearer_tokens import validate_unsecured
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
-from broker.security.sasl.oauthbearer import OAuthBearerServer
-from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import SALT_BYTES, ScramCredential, ScramServer, TokenCredential, parse_credential, salt_of
-from broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
-from config.sasl import UnsecuredTokens
-from controller.admin.scram_credentials import Upsertion, credential
-from protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.client.user_admin import new_credential
+from ottla.broker.configuration.scram_credentials import ScramCredentials
+from ottla.broker.security.sasl.bearer_tokens import validate_unsecured
+from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from ottla.broker.security.sasl.oauthbearer import OAuthBearerServer
+from ottla.broker.security.sasl.plain import PlainServer
+from ottla.broker.security.sasl.scram import SALT_BYTES, ScramCredential, ScramServer, TokenCredential, parse_credential, salt_of
+from ottla.broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
+from ottla.config.sasl import UnsecuredTokens
+from ottla.controller.admin.scram_credentials import Upsertion, credential
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from tests.support.scram_client import ScramClient
 
 PASSWORDS = {"alice": "alice-secret", "ünal": "pässword"}

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.configuration.dynamic_config import DynamicConfig
-from broker.configuration.scram_credentials import ScramCredentials
-from broker.security import rereading
-from controller.admin.config_admin import ConfigAdmin, Malformed
-from controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
-from controller.errors import StoreError, StoreUnavailable
-from controller.store.metadata_store import Children, Request, Result
+from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.configuration.scram_credentials import ScramCredentials
+from ottla.broker.security import rereading
+from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
+from ottla.controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
+from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.store.metadata_store import Children, Request, Result
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 
 

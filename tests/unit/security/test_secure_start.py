@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.configuration.secure_start import SecureStart
-from config.errors import ConfigError
+from ottla.broker.configuration.secure_start import SecureStart
+from ottla.config.errors import ConfigError
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security.sasl.bearer_tokens import InvalidToken
-from broker.security.sasl.json_web_keys import VerificationKey, parse_jwks
-from broker.security.sasl.jwks_source import JwksUnavailable
-from broker.security.sasl.signed_tokens import MAX_TOKEN_CHARS, SignedTokenValidator
-from config.sasl import JwksSource, SignedTokens
+from ottla.broker.security.sasl.bearer_tokens import InvalidToken
+from ottla.broker.security.sasl.json_web_keys import VerificationKey, parse_jwks
+from ottla.broker.security.sasl.jwks_source import JwksUnavailable
+from ottla.broker.security.sasl.signed_tokens import MAX_TOKEN_CHARS, SignedTokenValidator
+from ottla.config.sasl import JwksSource, SignedTokens
 
 NOW = 1_700_000_000
 KEYS: dict[str, Any] = {

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import HEADER_SIZE, iter_batches
-from storage.errors import CorruptRecord, LogDirFailure, OutOfOrderSequence, RecordBatchTooLarge, StorageError
-from storage.log.context import LogContext
-from storage.log.origins import CLIENT
-from storage.log.partition_log import PartitionLog
-from storage.segment.limits import NEVER
-from storage.validation.batch import read_only_batch
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import HEADER_SIZE, iter_batches
+from ottla.storage.errors import CorruptRecord, LogDirFailure, OutOfOrderSequence, RecordBatchTooLarge, StorageError
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.origins import CLIENT
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.limits import NEVER
+from ottla.storage.validation.batch import read_only_batch
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk import checkpoint
-from storage.disk.checkpoint import OffsetCheckpoint, replace_file
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptCheckpoint
+from ottla.storage.disk import checkpoint
+from ottla.storage.disk.checkpoint import OffsetCheckpoint, replace_file
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptCheckpoint
 from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS

@@ -2,13 +2,13 @@
 
 import pytest
 
-from storage.cleaner import job as cleaner_job
-from storage.cleaner import task as cleaner_task
-from storage.cleaner.choice import log_to_clean
-from storage.cleaner.job import decode_job, encode_job
-from storage.cleaner.task import CleaningTask
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
+from ottla.storage.cleaner import job as cleaner_job
+from ottla.storage.cleaner import task as cleaner_task
+from ottla.storage.cleaner.choice import log_to_clean
+from ottla.storage.cleaner.job import decode_job, encode_job
+from ottla.storage.cleaner.task import CleaningTask
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.cleaners import LIMITS, InlineCleaner
 from tests.support.log_manager import Disks, topic

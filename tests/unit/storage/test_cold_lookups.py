@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import pytest
 
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage.disk.filesystem import RealFileSystem
-from storage.errors import CorruptRecord
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.log.reads import MAX_UNKNOWN
-from storage.segment.cold_lookups import ColdRead
-from storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.errors import CorruptRecord
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.reads import MAX_UNKNOWN
+from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
 from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import a_context, a_log, append, read_all

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from storage.cleaner.process import CleaningEnded
-from storage.cleaner.task import CleaningTask
-from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
+from ottla.storage.cleaner.process import CleaningEnded
+from ottla.storage.cleaner.task import CleaningTask
+from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.cleaners import InlineCleaner
 from tests.support.compacted_logs import Writer, values_of
@@ -344,7 +344,7 @@ def test_a_garbled_checkpoint_takes_its_directory_offline_and_is_named_once(capl
     world.disks.filesystem.open(f"/data/{CLEANER_OFFSET_CHECKPOINT}", create=True).write(b"what?")
     world.start()
     assert world.manager.offline_log_dirs == ["/data"]
-    (line,) = [each.message for each in caplog.records if each.name == "storage.manager.log_directories"]
+    (line,) = [each.message for each in caplog.records if each.name == "ottla.storage.manager.log_directories"]
     assert line.count(CLEANER_OFFSET_CHECKPOINT) == 1
 
 

@@ -5,10 +5,10 @@ from typing import cast
 
 import pytest
 
-from storage.disk.filesystem import FileSystem
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
 from tests.support.cleaners import clean_log
 from tests.support.clocks import ManualClock
 from tests.support.compacted_logs import Writer, a_writer, batches_of, committed_of, latest_of

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.records.batch import CODEC_MASK, BatchHeader, iter_batches
-from protocol.records.reader import Record, iter_records
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
+from ottla.protocol.records.batch import CODEC_MASK, BatchHeader, iter_batches
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
 from tests.support.clocks import ManualClock

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.reader import Record
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
+from ottla.protocol.records.reader import Record
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
 from tests.support.cleaners import LIMITS, clean_log
 from tests.support.clocks import ManualClock
 from tests.support.compacted_logs import Writer, a_writer, batches_of, committed_of, latest_of, records_of

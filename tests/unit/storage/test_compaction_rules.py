@@ -5,17 +5,17 @@ from contextlib import suppress
 
 import pytest
 
-from protocol.records.batch import BatchHeader, TimestampType
-from protocol.records.errors import RecordFormatError
-from protocol.records.reader import Record
-from storage.cleaner.choice import log_to_clean
-from storage.cleaner.offset_map import MAX_LIVE_OFFSETS, OffsetMap
-from storage.cleaner.run import clean, group_segments
-from storage.cleaner.task import CleaningTask
-from storage.cleaner.worker import Throttle
-from storage.disk.file_names import file_name
-from storage.segment.log_settings import LogSettings
-from storage.segment.segment import Segment
+from ottla.protocol.records.batch import BatchHeader, TimestampType
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.reader import Record
+from ottla.storage.cleaner.choice import log_to_clean
+from ottla.storage.cleaner.offset_map import MAX_LIVE_OFFSETS, OffsetMap
+from ottla.storage.cleaner.run import clean, group_segments
+from ottla.storage.cleaner.task import CleaningTask
+from ottla.storage.cleaner.worker import Throttle
+from ottla.storage.disk.file_names import file_name
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cleaners import LIMITS, InlineCleaner, clean_log, ports
 from tests.support.compacted_logs import Writer, a_writer, batches_of, records_of

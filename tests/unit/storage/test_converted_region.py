@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import LOG_OVERHEAD
-from protocol.records.errors import CorruptRecord, InvalidRecord
-from storage.disk import yielding
-from storage.disk.yielding import PacedYield, no_yield
-from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
-from storage.segment.file_region import FileRegion
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.records.errors import CorruptRecord, InvalidRecord
+from ottla.storage.disk import yielding
+from ottla.storage.disk.yielding import PacedYield, no_yield
+from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.old_messages import Old, messages, read, wrapped

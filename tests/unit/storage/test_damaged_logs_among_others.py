@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from storage.cleaner import compaction
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptRecord
-from storage.log.partition_log import PartitionLog
-from storage.log.retention import delete_old_segments
-from storage.manager.log_manager import LogManager
-from storage.upkeep import retention_checks
+from ottla.storage.cleaner import compaction
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptRecord
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import delete_old_segments
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.upkeep import retention_checks
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.log_manager import Disks, topic

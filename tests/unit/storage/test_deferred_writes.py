@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from broker.loop.background import LoopBackground
-from storage.disk import directory_writes
-from storage.disk.deferred_writes import DeferredWrites
-from storage.disk.directory_writes import Checkpoint
-from storage.errors import LogDirFailure
+from ottla.broker.loop.background import LoopBackground
+from ottla.storage.disk import directory_writes
+from ottla.storage.disk.deferred_writes import DeferredWrites
+from ottla.storage.disk.directory_writes import Checkpoint
+from ottla.storage.errors import LogDirFailure
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 

@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 
-from storage.disk.small_files import SmallFiles
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.manager.new_logs import NEW_LOGS, NewLog
-from storage.upkeep.directory_renames import RENAME_LOG
+from ottla.storage.disk.small_files import SmallFiles
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
+from ottla.storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.background import carry_out
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

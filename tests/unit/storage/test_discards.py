@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

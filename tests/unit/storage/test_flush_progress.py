@@ -1,9 +1,9 @@
 """How far a log is on the disk, when its next flush is due, and what a truncation leaves of both."""
 
-from storage.log.flush import FlushPlan
-from storage.log.flush_progress import FlushProgress
-from storage.segment.limits import NEVER
-from storage.segment.log_settings import LogSettings
+from ottla.storage.log.flush import FlushPlan
+from ottla.storage.log.flush_progress import FlushProgress
+from ottla.storage.segment.limits import NEVER
+from ottla.storage.segment.log_settings import LogSettings
 from tests.support.logs import a_config, a_log
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.log.flush import SEGMENTS_AT_ONCE
-from storage.upkeep import flusher, producer_expirations
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.flush import SEGMENTS_AT_ONCE
+from ottla.storage.upkeep import flusher, producer_expirations
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

@@ -1,7 +1,7 @@
 """What a follower writes as its leader has it: many batches at once, with the leader's offsets and epochs."""
 
-from storage.disk.leader_epochs import UNDEFINED_EPOCH
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.leader_epochs import UNDEFINED_EPOCH
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.logs import a_context, a_log, append, follow, read_all

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.directory_names import parse_directory_name
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.producers.snapshot import decode_snapshot
+from ottla.storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.directory_names import parse_directory_name
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.snapshot import decode_snapshot
 from tests.support.golden_logs import LOGS
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from protocol.cursors import fields
-from protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches
-from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.log.context import DAY_MS
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.validation.run import BatchRun
+from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches
+from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.context import DAY_MS
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.validation.run import BatchRun
 from tests.support.clocks import ManualClock
 from tests.support.golden_logs import LOGS
 from tests.support.logs import a_context, a_topic_config, follow, read_all

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.topic import TopicConfig
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.topic_partition import TopicPartition
-from storage.log.flush import SEGMENTS_AT_ONCE
-from storage.manager.log_manager import LogManager
-from storage.upkeep.idle_files import IdleFiles
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.flush import SEGMENTS_AT_ONCE
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.upkeep.idle_files import IdleFiles
 from tests.support.background import ManualBackground
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
@@ -120,7 +120,7 @@ def test_pressure_that_comes_and_goes_is_said_once(caplog: pytest.LogCaptureFixt
 
     filesystem = Hovering()
     idle_files = IdleFiles(filesystem, ManualBackground(ManualClock()), list)
-    caplog.set_level("INFO", "storage.upkeep.idle_files")
+    caplog.set_level("INFO", "ottla.storage.upkeep.idle_files")
     for at in range(30):
         filesystem.short = at % 3 == 0
         idle_files.relieve()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import CorruptIndex
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
-from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.errors import CorruptIndex
+from ottla.storage.segment.offset_index import OffsetIndex
+from ottla.storage.segment.time_index import TimeIndex
+from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 
 PATH = "/d/index"

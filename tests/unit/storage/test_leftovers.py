@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.disk.file_names import CLEANED_SUFFIX, SWAP_SUFFIX, file_name, offset_of_file_name
-from storage.errors import LogDirFailure, StorageError
-from storage.segment.log_settings import LogSettings
-from storage.segment.segment import Segment
+from ottla.storage.disk.file_names import CLEANED_SUFFIX, SWAP_SUFFIX, file_name, offset_of_file_name
+from ottla.storage.errors import LogDirFailure, StorageError
+from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import Segment
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.logs import a_config, a_context, a_log, append, read_all

@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
-from protocol.records.batch import crc_is_valid, parse_header
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage.disk.file_names import file_name
-from storage.errors import (
+from ottla.protocol.records.batch import crc_is_valid, parse_header
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.storage.disk.file_names import file_name
+from ottla.storage.errors import (
     CorruptRecord,
     InvalidProducerEpoch,
     LogDirFailure,
@@ -18,11 +18,11 @@ from storage.errors import (
     TransactionCoordinatorFenced,
     UnexpectedAppendOffset,
 )
-from storage.log.context import LogContext
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
-from storage.validation.limits import MOST_WORK
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.validation.limits import MOST_WORK
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

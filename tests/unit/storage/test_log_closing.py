@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.records.errors import RecordFormatError
-from storage.disk.topic_partition import TopicPartition
-from storage.manager import log_closing
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.manager import log_closing
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

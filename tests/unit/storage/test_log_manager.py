@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from storage.disk.directory_names import DirectoryKind, parse_directory_name, suffixed_name
-from storage.disk.partition_metadata import read_topic_id
-from storage.disk.start_errors import ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.manager import log_closing
-from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE
+from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name, suffixed_name
+from ottla.storage.disk.partition_metadata import read_topic_id
+from ottla.storage.disk.start_errors import ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager import log_closing
+from ottla.storage.manager.log_directories import CLEAN_SHUTDOWN_FILE
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, offsets, topic

@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import StorageError
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import StorageError
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
 from tests.support.batches import a_batch
 from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from protocol.records.batch import iter_batches
-from storage.errors import LogDirFailure
-from storage.log.context import LogContext
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.context import LogContext
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from storage.disk.directory_names import DirectoryKind, parse_directory_name
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure, LogDirNotFound
-from storage.log.partition_log import PartitionLog
-from storage.manager.future_logs import may_have_future
-from storage.manager.log_manager import LogManager
-from storage.manager.log_moves import CHUNK_BYTES
+from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure, LogDirNotFound
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.future_logs import may_have_future
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.log_moves import CHUNK_BYTES
 from tests.support.batches import a_batch
 from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

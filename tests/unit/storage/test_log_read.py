@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import iter_batches
-from storage.disk.filesystem import RealFileSystem
-from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.reads import MAX_HINTS, FetchSlice
-from storage.segment.file_region import FileRegion
-from storage.segment.limits import PACKET_BYTES, PAGE_BYTES
+from ottla.protocol.records.batch import iter_batches
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.reads import MAX_HINTS, FetchSlice
+from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.limits import PACKET_BYTES, PAGE_BYTES
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

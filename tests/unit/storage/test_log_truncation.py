@@ -5,13 +5,13 @@ import struct
 
 import pytest
 
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.log.context import LogContext
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.segment.segment import Segment
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

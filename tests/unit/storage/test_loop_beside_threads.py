@@ -2,15 +2,15 @@
 
 import pytest
 
-from storage.cleaner import compaction
-from storage.disk.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.disk.partition_metadata import read_topic_id
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogClosed
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.upkeep import flusher, log_checkpoints
-from storage.upkeep.directory_renames import RENAME_LOG
+from ottla.storage.cleaner import compaction
+from ottla.storage.disk.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.partition_metadata import read_topic_id
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogClosed
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.upkeep import flusher, log_checkpoints
+from ottla.storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.batches import a_batch
 from tests.support.cleaners import InlineCleaner
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.meta_properties import MetaProperties, encode_meta_properties, read_meta_properties
-from storage.disk.start_errors import (
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.meta_properties import MetaProperties, encode_meta_properties, read_meta_properties
+from ottla.storage.disk.start_errors import (
     DuplicateDirectoryId,
     DuplicateLogDirectory,
     InconsistentBrokerId,
@@ -17,7 +17,7 @@ from storage.disk.start_errors import (
     LogDirectoryLocked,
     NoUsableLogDirectory,
 )
-from storage.manager.log_directories import LogDirectories
+from ottla.storage.manager.log_directories import LogDirectories
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
 
@@ -139,8 +139,8 @@ def test_garbage_is_refused_with_the_path(text: str, reason: str) -> None:
 
 _HOLD = """
 import sys
-from storage.disk.filesystem import RealFileSystem
-from storage.manager.log_directories import LogDirectories
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.manager.log_directories import LogDirectories
 held = LogDirectories([sys.argv[1]], RealFileSystem())
 held.open()
 print("locked", flush=True)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogBeingTruncated
-from storage.log import truncation as log_truncation
-from storage.log.partition_log import PartitionLog
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogBeingTruncated
+from ottla.storage.log import truncation as log_truncation
+from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log

@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from protocol.records.batch import HEADER_SIZE
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.manager import log_moves
-from storage.manager.log_manager import LogManager
-from storage.manager.log_moves import LogMoves, Move
-from storage.segment.file_region import FileRegion
+from ottla.protocol.records.batch import HEADER_SIZE
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager import log_moves
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.log_moves import LogMoves, Move
+from ottla.storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log

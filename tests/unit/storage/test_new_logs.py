@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from config.topic import RETENTION_MS, TopicConfig
-from protocol.uuid import ZERO_UUID
-from storage.disk.partition_metadata import read_topic_id
-from storage.disk.topic_partition import TopicPartition
-from storage.manager.log_manager import LogManager
-from storage.manager.new_logs import NEW_LOGS, NewLog
+from ottla.config.topic import RETENTION_MS, TopicConfig
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.storage.disk.partition_metadata import read_topic_id
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks

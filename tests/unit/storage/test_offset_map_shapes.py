@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from protocol.records.batch import parse_header
-from protocol.records.builder import build_batch
-from protocol.records.errors import InvalidRecord
-from protocol.records.reader import Record, iter_records, record_data
-from storage.cleaner.offset_map import LIVE, TOMBSTONE, OffsetMap
-from storage.cleaner.records import keep, keep_by_position
+from ottla.protocol.records.batch import parse_header
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.reader import Record, iter_records, record_data
+from ottla.storage.cleaner.offset_map import LIVE, TOMBSTONE, OffsetMap
+from ottla.storage.cleaner.records import keep, keep_by_position
 from tests.support.examples import number_of
 
 

@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from protocol.records.batch import iter_batches
-from protocol.records.compression import CODEC_BY_NAME
-from storage.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
-from storage.segment.log_settings import rules_for
-from storage.validation.batch import complete_validation
-from storage.validation.record_errors import UnreadableRecords
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.storage.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
+from ottla.storage.segment.log_settings import rules_for
+from ottla.storage.validation.batch import complete_validation
+from ottla.storage.validation.record_errors import UnreadableRecords
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, a_run
 from tests.support.logs import LOG_DIR, T0, a_context, a_log, a_topic_config, append, follow, read_all
 from tests.support.old_messages import LOG_APPEND_TIME, Old, message, messages, read, wrapped

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from protocol.conversion.old_logs import records_at
-from protocol.records.batch import CURRENT_MAGIC, iter_batches
-from protocol.records.compression import CompressionCodec
-from storage.errors import CorruptRecord, OffsetsOutOfOrder
-from storage.log.partition_log import PartitionLog
-from storage.segment.limits import MAX_RELATIVE_OFFSET
+from ottla.protocol.conversion.old_logs import records_at
+from ottla.protocol.records.batch import CURRENT_MAGIC, iter_batches
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.storage.errors import CorruptRecord, OffsetsOutOfOrder
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
 from tests.support.logs import a_context, a_log, append, follow, read_all

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.log.retention import delete_old_segments
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import delete_old_segments
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
 from tests.support.cleaners import clean_log
 from tests.support.compacted_logs import a_writer, committed_of, latest_of, values_of

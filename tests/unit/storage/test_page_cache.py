@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk import page_cache
-from storage.disk.filesystem import RealFile, RealFileSystem
-from storage.disk.page_cache import PageCache
+from ottla.storage.disk import page_cache
+from ottla.storage.disk.filesystem import RealFile, RealFileSystem
+from ottla.storage.disk.page_cache import PageCache
 
 PAGE = mmap.PAGESIZE
 LENGTH = 64 * PAGE

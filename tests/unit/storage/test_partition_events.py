@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.upkeep.partition_events import GATHERING_MS, PartitionEvents, names_of
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.upkeep.partition_events import GATHERING_MS, PartitionEvents, names_of
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 

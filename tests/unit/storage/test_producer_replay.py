@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.errors import OutOfOrderSequence
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.producer_replay import TAIL_BYTES
+from ottla.storage.errors import OutOfOrderSequence
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.producer_replay import TAIL_BYTES
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.logs import a_context, a_log, append

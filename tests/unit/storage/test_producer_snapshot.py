@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptSnapshot
-from storage.log.flush import SEGMENTS_AT_ONCE
-from storage.producers.snapshot import decode_snapshot, encode_snapshot
-from storage.producers.state import ProducerStateEntry
-from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptSnapshot
+from ottla.storage.log.flush import SEGMENTS_AT_ONCE
+from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.state import ProducerStateEntry
+from ottla.storage.producers.state_manager import ProducerStateManager, snapshot_offsets
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS

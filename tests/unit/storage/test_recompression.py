@@ -5,16 +5,16 @@ from contextlib import nullcontext
 
 import pytest
 
-from protocol.records.batch import TimestampType, crc_is_valid, parse_header
-from protocol.records.compression import CODEC_BY_NAME
-from protocol.records.reader import iter_records
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from storage.validation.batch import complete_validation
-from storage.validation.record_errors import UnreadableRecords
-from storage.validation.records import recompress
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import TimestampType, crc_is_valid, parse_header
+from ottla.protocol.records.compression import CODEC_BY_NAME
+from ottla.protocol.records.reader import iter_records
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from ottla.storage.validation.batch import complete_validation
+from ottla.storage.validation.record_errors import UnreadableRecords
+from ottla.storage.validation.records import recompress
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
 from tests.support.golden_logs import golden_batches
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import HEADER_SIZE, iter_batches
-from storage.disk.checkpoint import replace_file
-from storage.disk.file_names import file_name
-from storage.disk.leader_epochs import encode_leader_epochs
-from storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
+from ottla.protocol.records.batch import HEADER_SIZE, iter_batches
+from ottla.storage.disk.checkpoint import replace_file
+from ottla.storage.disk.file_names import file_name
+from ottla.storage.disk.leader_epochs import encode_leader_epochs
+from ottla.storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

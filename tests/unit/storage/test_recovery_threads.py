@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from storage.disk.directory_names import parse_directory_name
-from storage.disk.filesystem import RealFileSystem
-from storage.manager.log_manager import LogManager
+from ottla.storage.disk.directory_names import parse_directory_name
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.manager.log_manager import LogManager
 from tests.support.golden_logs import LOGS
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

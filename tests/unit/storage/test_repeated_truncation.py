@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.errors import LogBeingTruncated
-from storage.log import truncation as log_truncation
-from storage.log.partition_log import PartitionLog
-from storage.producers.state_manager import ProducerStateManager
+from ottla.storage.errors import LogBeingTruncated
+from ottla.storage.log import truncation as log_truncation
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.state_manager import ProducerStateManager
 from tests.support.batches import a_batch
 from tests.support.logs import append, read_all
 from tests.unit.storage.test_truncation_in_thread import T0, a_broker, check_batches, cut, empty

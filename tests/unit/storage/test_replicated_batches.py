@@ -2,11 +2,11 @@
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import RecordBatchTooLarge
-from storage.validation.replicated import judge_replicated
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import RecordBatchTooLarge
+from ottla.storage.validation.replicated import judge_replicated
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch
 
 RULES = ValidationRules(TopicPartition("topic", 0), max_message_bytes=1)

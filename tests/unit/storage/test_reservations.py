@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk import disk_space
-from storage.disk.filesystem import RealFileSystem
-from storage.disk.real_file import RealFile
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.segment.limits import FIRST_BYTES, NEVER
-from storage.upkeep.reservations import MOST_BYTES, Reservations
+from ottla.storage.disk import disk_space
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.real_file import RealFile
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.limits import FIRST_BYTES, NEVER
+from ottla.storage.upkeep.reservations import MOST_BYTES, Reservations
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem
 from tests.support.logs import a_context, a_log, append, read_all

@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.log.retention import delete_old_segments
-from storage.upkeep.retention_checks import SEGMENTS_PER_TURN
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import delete_old_segments
+from ottla.storage.upkeep.retention_checks import SEGMENTS_PER_TURN
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cold_files import ColdFileSystem
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

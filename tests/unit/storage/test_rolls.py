@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from storage.disk.filesystem import File
-from storage.disk.topic_partition import TopicPartition
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.roll import MOST_UNFINISHED
-from storage.manager.log_manager import LogManager
-from storage.producers.snapshot import decode_snapshot
+from ottla.storage.disk.filesystem import File
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.roll import MOST_UNFINISHED
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.producers.snapshot import decode_snapshot
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -2,11 +2,11 @@
 
 import pytest
 
-from storage.disk.file_names import LOG_SUFFIX, file_name
-from storage.errors import LogDirFailure, SegmentOffsetOverflow
-from storage.log.context import LogContext
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import open_log
+from ottla.storage.disk.file_names import LOG_SUFFIX, file_name
+from ottla.storage.errors import LogDirFailure, SegmentOffsetOverflow
+from ottla.storage.log.context import LogContext
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.recovery import open_log
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

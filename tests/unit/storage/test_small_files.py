@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from storage.disk import directory_writes, leader_epochs
-from storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.directory_writes import WRITES_PER_BATCH
-from storage.disk.leader_epochs import read_leader_epochs
-from storage.disk.movable_directory import MovableDirectory
-from storage.disk.partition_metadata import read_topic_id
-from storage.disk.small_files import SmallFiles
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.upkeep import log_checkpoints
+from ottla.storage.disk import directory_writes, leader_epochs
+from ottla.storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.directory_writes import WRITES_PER_BATCH
+from ottla.storage.disk.leader_epochs import read_leader_epochs
+from ottla.storage.disk.movable_directory import MovableDirectory
+from ottla.storage.disk.partition_metadata import read_topic_id
+from ottla.storage.disk.small_files import SmallFiles
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.upkeep import log_checkpoints
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import CLUSTER_ID, Disks, a_future_log

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.producers import snapshot as producer_snapshot
-from storage.producers import state_manager as producer_state_manager
-from storage.producers.snapshot import decode_snapshot, encode_snapshot
-from storage.producers.state import ProducerState
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.producers import snapshot as producer_snapshot
+from ottla.storage.producers import state_manager as producer_state_manager
+from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.state import ProducerState
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

@@ -1,8 +1,8 @@
 """Files that are made ahead of the next roll."""
 
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.segment.spare_files import SPARE_FILES, SpareFiles
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.spare_files import SPARE_FILES, SpareFiles
 from tests.support.background import ManualBackground
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock

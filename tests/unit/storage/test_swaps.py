@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.disk.topic_partition import TopicPartition
-from storage.log.partition_log import PartitionLog
-from storage.segment.discards import DISCARD_SEGMENTS
-from storage.segment.swaps import Swap
+from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.discards import DISCARD_SEGMENTS
+from ottla.storage.segment.swaps import Swap
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.cleaners import InlineCleaner
 from tests.support.compacted_logs import Writer, committed_of, latest_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.producers.verification import MOST_VERIFICATIONS
-from storage.validation.run import BatchRun
+from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.verification import MOST_VERIFICATIONS
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run
 from tests.support.clocks import ManualClock
 from tests.support.log_manager import Disks, a_future_log

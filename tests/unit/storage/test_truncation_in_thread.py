@@ -8,17 +8,17 @@ from functools import cache
 
 import pytest
 
-from protocol.records.batch import crc_is_valid
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
-from storage.log import producer_replay
-from storage.log import truncation as log_truncation
-from storage.log.origins import AppendOrigin
-from storage.log.partition_log import PartitionLog
-from storage.manager.log_manager import LogManager
-from storage.segment.batch_scan import whole_batches
+from ottla.protocol.records.batch import crc_is_valid
+from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
+from ottla.storage.log import producer_replay
+from ottla.storage.log import truncation as log_truncation
+from ottla.storage.log.origins import AppendOrigin
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.segment.batch_scan import whole_batches
 from tests.support.background import carry_out
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.examples import number_of

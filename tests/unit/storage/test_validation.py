@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import HEADER_SIZE, BatchHeader, TimestampType, crc_is_valid, parse_header
-from protocol.records.compression import CompressionCodec
-from protocol.records.reader import iter_records
-from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
-from storage.validation.batch import complete_validation, read_only_batch
-from storage.validation.limits import INLINE_CHECK_MAX_RECORDS, WALK_MAX_RECORDS
-from storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
-from storage.validation.records import check_records
-from storage.validation.rules import ValidationRules
-from storage.validation.run import BatchRun
+from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, TimestampType, crc_is_valid, parse_header
+from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.reader import iter_records
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
+from ottla.storage.validation.batch import complete_validation, read_only_batch
+from ottla.storage.validation.limits import INLINE_CHECK_MAX_RECORDS, WALK_MAX_RECORDS
+from ottla.storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
+from ottla.storage.validation.records import check_records
+from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
 
 ORDERS = TopicPartition("orders", 0)
@@ -297,7 +297,7 @@ def test_records_without_key_are_refused_by_compacted_topics(codec: str) -> None
 
 
 def test_of_very_many_refused_records_the_first_ones_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.validation.records.MOST_RECORD_ERRORS", 4)
+    monkeypatch.setattr("ottla.storage.validation.records.MOST_RECORD_ERRORS", 4)
     with pytest.raises(InvalidRecord) as caught:
         judged(a_batch(10, "gzip", key=None), COMPACTED, NOW)
     assert [index for index, _ in caught.value.record_errors] == [0, 1, 2, 3]

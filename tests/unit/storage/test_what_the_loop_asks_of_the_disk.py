@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.disk.topic_partition import TopicPartition
-from storage.manager.new_logs import NEW_LOGS, NewLog
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cleaners import InlineCleaner
 from tests.support.compacted_logs import Writer

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.supervisor.restarts import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, STABLE_SECONDS, Effect, NotNow, State, Supervised
+from ottla.supervisor.restarts import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, STABLE_SECONDS, Effect, NotNow, State, Supervised
 
 KILLED = -9
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from broker.cli.main import main
-from broker.client.errors import ClientError
-from broker.supervisor.rolling_restart import Trouble, faults_of, rolling_restart
-from protocol.messages.metadata import (
+from ottla.cli.main import main
+from ottla.client.errors import ClientError
+from ottla.supervisor.rolling_restart import Trouble, faults_of, rolling_restart
+from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

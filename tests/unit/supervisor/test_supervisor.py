@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from broker.cli.main import main
-from broker.security.client_security import PLAINTEXT
-from broker.supervisor import control, state_file, supervisor
-from broker.supervisor.layout import Layout
-from broker.supervisor.state_file import name_of
-from broker.supervisor.supervisor import CannotSupervise, Supervisor, take_lock
+from ottla.cli.main import main
+from ottla.broker.security.client_security import PLAINTEXT
+from ottla.supervisor import control, state_file, supervisor
+from ottla.supervisor.layout import Layout
+from ottla.supervisor.state_file import name_of
+from ottla.supervisor.supervisor import CannotSupervise, Supervisor, take_lock
 
 SECONDS = 20.0
 

@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 import pytest
 
-from broker.coordination.elections import Elections
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions import machines
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.metadata import TransitMetadata
-from protocol.errors import ErrorCode
-from replication.control.replica_manager import ReplicaManager
-from storage.disk.clock import elapsed_ms
+from ottla.broker.coordination.elections import Elections
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions import machines
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.metadata import TransitMetadata
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.storage.disk.clock import elapsed_ms
 from tests.support.log_manager import Disks
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run
 

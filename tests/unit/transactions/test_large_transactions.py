@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.log_records import read_value
-from broker.transactions.machines import STEPS_PER_TURN
-from broker.transactions.metadata import TransactionMetadata
-from protocol.errors import ErrorCode
-from protocol.records.batch import iter_batches
-from protocol.records.reader import iter_records
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.log_records import read_value
+from ottla.broker.transactions.machines import STEPS_PER_TURN
+from ottla.broker.transactions.metadata import TransactionMetadata
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.reader import iter_records
 from tests.support.logs import read_all
 from tests.support.transaction_bench import TransactionBench, run
 

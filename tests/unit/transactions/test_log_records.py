@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.record_encoding import encode_pairs
-from broker.coordination.skipped import NAMED
-from broker.transactions.loading import TransactionLoader
-from broker.transactions.log_records import read_key, read_value, transaction_key, transaction_value
-from broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
-from protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from protocol.records.builder import frame_batch
-from protocol.schema.wire import ProtocolError
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.skipped import NAMED
+from ottla.broker.transactions.loading import TransactionLoader
+from ottla.broker.transactions.log_records import read_key, read_value, transaction_key, transaction_value
+from ottla.broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
+from ottla.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.protocol.records.builder import frame_batch
+from ottla.protocol.schema.wire import ProtocolError
 from tests.support.replicas import at_once
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "log"

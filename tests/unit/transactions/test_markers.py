@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from broker.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
-from controller.errors import StoreUnavailable
-from protocol.errors import ErrorCode
+from ottla.broker.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
+from ottla.controller.errors import StoreUnavailable
+from ottla.protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
 
 E = ErrorCode

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from broker.request.turns import Steps
-from broker.transactions.markers import MARKERS_PER_TURN, Marker, OnMarked
-from protocol.errors import ErrorCode
-from storage.disk.topic_partition import TopicPartition
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.broker.request.turns import Steps
+from ottla.broker.transactions.markers import MARKERS_PER_TURN, Marker, OnMarked
+from ottla.protocol.errors import ErrorCode
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.transaction_bench import TransactionBench, run
 
 E = ErrorCode

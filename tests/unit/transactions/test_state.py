@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.transactions.effects import InitProducerIdResult
-from broker.transactions.metadata import MAX_EPOCH, PREVIOUS_STATES, IllegalTransition, TransactionState
-from protocol.errors import ErrorCode
+from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.metadata import MAX_EPOCH, PREVIOUS_STATES, IllegalTransition, TransactionState
+from ottla.protocol.errors import ErrorCode
 from tests.support.transaction_driver import (
     FIRST_PRODUCER_ID,
     NOW,

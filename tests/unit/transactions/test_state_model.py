@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.transactions.effects import AfterComplete, InitProducerIdResult
-from broker.transactions.log_records import read_value, transaction_value
-from broker.transactions.metadata import FINISHED, MAX_EPOCH, PREPARED, TransactionMetadata, TransactionState
-from protocol.errors import ErrorCode
+from ottla.broker.transactions.effects import AfterComplete, InitProducerIdResult
+from ottla.broker.transactions.log_records import read_value, transaction_value
+from ottla.broker.transactions.metadata import FINISHED, MAX_EPOCH, PREPARED, TransactionMetadata, TransactionState
+from ottla.protocol.errors import ErrorCode
 from tests.support.replicas import at_once
 from tests.support.transaction_driver import TIMEOUT_MS, TransactionDriver
 

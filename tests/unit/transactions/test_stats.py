@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.coordination.load_times import LoadTimes
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.metadata import TransactionState
-from protocol.errors import ErrorCode
+from ottla.broker.coordination.load_times import LoadTimes
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.metadata import TransactionState
+from ottla.protocol.errors import ErrorCode
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run
 
 E = ErrorCode

@@ -10,23 +10,23 @@ from typing import Any, cast
 
 import pytest
 
-from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from broker.transactions.metadata import ProducerIdAndEpoch
-from broker.transactions.partitions import Partitions
-from broker.transactions.verification import TransactionVerifier
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.broker.transactions.partitions import Partitions
+from ottla.broker.transactions.verification import TransactionVerifier
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema.wire import UnsupportedField
-from replication.ports.cluster import MetadataCache
-from replication.ports.peer import PeerUnavailable
-from storage.disk.topic_partition import TopicPartition
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.schema.wire import UnsupportedField
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import brokers, metadata
 from tests.support.transaction_bench import TransactionBench, run
 

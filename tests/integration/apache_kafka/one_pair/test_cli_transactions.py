@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.apache_kafka import ApacheKafka, a_leaving_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch

@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from protocol.records.compression import CompressionCodec
+from ottla.protocol.records.compression import CompressionCodec
 from tests.support.apache_kafka import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.clients import CODECS
@@ -318,16 +318,16 @@ def test_levels_of_loggers_are_changed_and_described(pair: Pair) -> None:
         run_tool(CONFIGS, "--bootstrap-server", pair.ours.bootstrap, *arguments)
         for arguments in (
             ("--describe", *loggers),
-            ("--alter", *loggers, "--add-config", "broker.server=DEBUG,storage=WARN"),
+            ("--alter", *loggers, "--add-config", "ottla.broker.server=DEBUG,storage=WARN"),
             ("--describe", *loggers),
-            ("--alter", *loggers, "--add-config", "broker.server=LOUD"),
+            ("--alter", *loggers, "--add-config", "ottla.broker.server=LOUD"),
             ("--alter", *loggers, "--add-config", "no.such.logger=DEBUG"),
         )
     )
-    assert "broker.server=INFO" in shown.stdout
+    assert "ottla.broker.server=INFO" in shown.stdout
     assert "Completed updating" in changed.stdout
-    assert "broker.server=DEBUG" in again.stdout
-    assert "storage.manager.log_manager=WARN" in again.stdout
+    assert "ottla.broker.server=DEBUG" in again.stdout
+    assert "ottla.storage.manager.log_manager=WARN" in again.stdout
     assert wrong.returncode == unknown.returncode == 1
 
 
@@ -338,7 +338,7 @@ def test_kafkas_well_known_loggers_are_aliases_for_its_tool(pair: Pair) -> None:
     assert "Completed updating" in changed.stdout, changed
     described = run_tool(CONFIGS, *loggers, "--describe").stdout
     assert [name for name in names if f"{name}=ERROR" not in described] == []
-    for own in ("broker.handlers", "controller", "storage.cleaner", "controller.state", "broker.metrics.request_log"):
+    for own in ("ottla.broker.handlers", "controller", "ottla.storage.cleaner", "ottla.controller.state", "ottla.broker.metrics.request_log"):
         assert f" {own}=ERROR " in described, own
     unset = run_tool(CONFIGS, *loggers, "--alter", "--delete-config", ",".join(names))
     assert "Completed updating" in unset.stdout, unset

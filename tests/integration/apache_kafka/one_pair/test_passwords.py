@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from config.passwords import CBC, GCM, PasswordEncoder
+from ottla.config.passwords import CBC, GCM, PasswordEncoder
 from tests.support.apache_kafka import ApacheKafka, known_brokers, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually

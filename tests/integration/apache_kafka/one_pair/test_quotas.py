@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.admin_requests import a_topic, create, delete, grow, said
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch

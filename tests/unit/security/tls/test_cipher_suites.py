@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from broker.security.tls.cipher_suites import TLS_1_3_SUITES, iana_name, openssl_name
+from ottla.broker.security.tls.cipher_suites import TLS_1_3_SUITES, iana_name, openssl_name
 
 
 def usable() -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.tls.der import MAX_IDENTIFIER_BYTES, MalformedDer, object_identifier
-from broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
+from ottla.broker.security.tls.der import MAX_IDENTIFIER_BYTES, MalformedDer, object_identifier
+from ottla.broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
 from tests.support.certificates import Identity
 
 ORGANIZATION = "310a3008060355040a0c0178"

@@ -13,14 +13,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from broker.security.principals import ANONYMOUS
-from broker.security.tls.cipher_suites import iana_name
-from broker.security.tls.listener import ListenerTls, check_peers, tls_of
-from broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_store
-from broker.security.tls.trial import shake_hands
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigError
-from config.listeners import EndPoint, SecurityProtocol
+from ottla.broker.security.principals import ANONYMOUS
+from ottla.broker.security.tls.cipher_suites import iana_name
+from ottla.broker.security.tls.listener import ListenerTls, check_peers, tls_of
+from ottla.broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_store
+from ottla.broker.security.tls.trial import shake_hands
+from ottla.config.broker_properties import BrokerProperties
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import EndPoint, SecurityProtocol
 from tests.support.apache_kafka.java import KEYTOOL
 from tests.support.certificates import Identity, java_key_store
 

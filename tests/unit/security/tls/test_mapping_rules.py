@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
-from config.errors import ConfigError
+from ottla.broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
+from ottla.config.errors import ConfigError
 
 NAME = "CN=Duke-1.x,OU=JavaSoft,O=Sun Microsystems,ST=a\\,b,C=US"
 

@@ -1,9 +1,0 @@
-"""Writes `deploy/grafana` and `deploy/prometheus`: `python -m broker.dashboards`. A test compares both with the declarations."""
-
-from pathlib import Path
-
-from broker.dashboards.files import files
-
-if __name__ == "__main__":
-    for name, text in files().items():
-        Path(name).write_text(text, encoding="utf-8")

@@ -1,0 +1,170 @@
+"""Implements `ottla configs`: describes and changes configurations of topics, brokers, broker loggers, and the quotas of clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options import amounts, cluster_command, command_group, json_option, key_values, report_outcomes
+from ottla.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.client.config_admin import ResourceType
+
+_KINDS = ("topic", "broker", "broker-logger", "user", "client", "ip")
+_QUOTA_KINDS = {"user": "user", "client": "client-id", "ip": "ip"}
+"""The configurations of these are quotas; each with the name that the protocol has for its type."""
+_DEFAULT = "default"
+_ID_DIGITS = 10
+_NOTHING = "Nothing to change: give --set, --delete, --append or --subtract."
+
+
+@command_group
+def configs() -> None:
+    """Describe and change configurations.
+
+    Identify a topic by its name, a broker by its id, all brokers as `broker default`, and the log levels of a broker as
+    `broker-logger ID`. The configuration of a user, a client (id) or an ip is its quotas; `user default` has those of
+    users without their own. `ottla quotas` also has pairs of users and clients.
+    """
+
+
+@configs.command()
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("name")
+@click.option("--all", "everything", is_flag=True, help="All keys, including static configurations and defaults.")
+@click.option("--synonyms", is_flag=True, help="All settings of each value, in order of precedence.")
+@click.option("--key", "keys", multiple=True, help="Only this key; may be repeated.")
+@json_option
+@cluster_command
+def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms: bool, keys: tuple[str, ...], as_json: bool) -> None:
+    """Show dynamic configurations, which `alter` or the creation of a topic set, and their sources."""
+    from ottla.client.config_admin import DYNAMIC, SOURCES, describe_configs
+
+    if kind in _QUOTA_KINDS:
+        _describe_quotas(cluster, kind, name, keys, as_json)
+        return
+    resource, name = _resource(cluster, kind, name)
+    found = [
+        config
+        for config in describe_configs(cluster, resource, name, synonyms=True)
+        if (config.name in keys if keys else everything or config.config_source in DYNAMIC or kind == "broker-logger")
+    ]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": config.name,
+                    "value": config.value,
+                    "source": SOURCES.get(config.config_source),
+                    "read_only": config.read_only,
+                    "sensitive": config.is_sensitive,
+                    "synonyms": [
+                        {"name": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source)} for synonym in config.synonyms
+                    ],
+                }
+                for config in found
+            ]
+        )
+        return
+    rows = [
+        [
+            config.name,
+            "(hidden)" if config.is_sensitive else config.value,
+            SOURCES.get(config.config_source),
+            *(
+                ["; ".join(f"{SOURCES.get(synonym.source)} {synonym.name}={synonym.value}" for synonym in config.synonyms)]
+                if synonyms
+                else []
+            ),
+        ]
+        for config in found
+    ]
+    print_table(("key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
+    if not rows and not keys:
+        say("no dynamic configuration; --all shows static configurations and defaults")
+
+
+@configs.command()
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("name")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a value; may be repeated.")
+@click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Reset to the default; may be repeated.")
+@click.option("--append", "appends", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
+@click.option("--subtract", "subtracts", multiple=True, metavar="KEY=VALUE", help="Remove from a list.")
+@click.option("--validate-only", is_flag=True, help="Only check whether it can be changed.")
+@json_option
+@cluster_command
+def alter(
+    cluster: Cluster,
+    kind: str,
+    name: str,
+    sets: tuple[str, ...],
+    deletes: tuple[str, ...],
+    appends: tuple[str, ...],
+    subtracts: tuple[str, ...],
+    validate_only: bool,
+    as_json: bool,
+) -> None:
+    """Change configurations, all of them or none."""
+    from ottla.client.config_admin import Change, Operation, alter_configs
+
+    if kind in _QUOTA_KINDS:
+        if appends or subtracts:
+            raise click.UsageError("A quota is no list: give --set or --delete.")
+        _alter_quotas(cluster, kind, name, {**amounts(sets, "--set"), **dict.fromkeys(deletes)}, validate_only, as_json)
+        return
+    changes = [Change(key, Operation.SET, value) for key, value in key_values(sets, "--set").items()]
+    changes += [Change(key, Operation.DELETE, None) for key in deletes]
+    changes += [Change(key, Operation.APPEND, value) for key, value in key_values(appends, "--append").items()]
+    changes += [Change(key, Operation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
+    if not changes:
+        raise click.UsageError(_NOTHING)
+    resource, known = _resource(cluster, kind, name)
+    alter_configs(cluster, resource, known, changes, validate_only=validate_only)
+    _report_change(kind, name, validate_only, as_json)
+
+
+def _entity(kind: str, name: str) -> dict[str, str | None]:
+    return {_QUOTA_KINDS[kind]: None if name == _DEFAULT else name}
+
+
+def _describe_quotas(cluster: Cluster, kind: str, name: str, keys: tuple[str, ...], as_json: bool) -> None:
+    from ottla.client.quota_admin import describe_quotas
+
+    described = describe_quotas(cluster, _entity(kind, name), strict=True)
+    found = {key: value for each in described for key, value in each.values.items() if not keys or key in keys}
+    if as_json:
+        print_json([{"name": key, "value": value} for key, value in found.items()])
+        return
+    print_table(("key", "value"), [[key, f"{value:.15g}"] for key, value in found.items()])
+    if not found and not keys:
+        say(f"{kind} {name} has no quotas")
+
+
+def _alter_quotas(cluster: Cluster, kind: str, name: str, changes: dict[str, float | None], validate_only: bool, as_json: bool) -> None:
+    from ottla.client.quota_admin import alter_quotas
+
+    if not changes:
+        raise click.UsageError(_NOTHING)
+    alter_quotas(cluster, _entity(kind, name), changes, validate_only=validate_only)
+    _report_change(kind, name, validate_only, as_json)
+
+
+def _report_change(kind: str, name: str, validate_only: bool, as_json: bool) -> None:
+    report_outcomes([(f"{kind} {name}", None)], "could be changed" if validate_only else "changed", as_json=as_json)
+
+
+def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str]:
+    from ottla.client.config_admin import ResourceType
+
+    resource = ResourceType[kind.upper().replace("-", "_")]
+    if resource is ResourceType.TOPIC:
+        cluster.topic(name)
+    elif resource is ResourceType.BROKER and name == _DEFAULT:
+        name = ""
+    elif not name.isdecimal() or len(name) > _ID_DIGITS:
+        raise click.UsageError(f"{name!r} is not a broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
+    return resource, name

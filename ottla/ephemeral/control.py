@@ -1,0 +1,126 @@
+"""Carries out the commands that a test sends to its broker: faults, and operations of a client that prepare or check a test.
+
+A command is a line of JSON on standard input, an answer a line of JSON on standard output with the same `id`:
+
+    {"id": 1, "do": "fail", "api": "PRODUCE", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
+    {"id": 1, "result": null}
+
+| `do` | arguments | result |
+|---|---|---|
+| `fail` | `api`; `error`, null closes the connection; `times` | |
+| `delay` | `ms` before every request is handled | |
+| `cut` | `brokers`, the ids whose requests get no answer here | |
+| `disk` | `full`, `slow_ms` | |
+| `clock` | `shift_ms`, by which the time of day is ahead | |
+| `heal` | ends all faults | |
+| `brokers` | | ids of the brokers that this one knows to be alive |
+| `create_topic` | `topic`, `partitions`, `replication_factor`, `config` | |
+| `delete` | `prefix` of topics and groups | |
+| `produce` | `topic`, `records`: lists of key, value and partition; bytes in base64 | offsets, in the order of the records |
+| `consume` | `topic`, `count`, `timeout` in seconds | records: lists of partition, offset, key, value |
+| `lag` | `group`, `topic` | records between the committed offsets and the ends |
+
+The answer to a command that fails has `error`, one line. Commands of a client (`ottla.ephemeral.client_commands`) run in threads, several
+at a time. The broker does not wait for them when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.client.errors import ClientError
+from ottla.ephemeral.faults import Faults
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
+
+ERRORS: Final = (ClientError, KeyError, TypeError, ValueError, OSError)
+"""Errors of a command that cannot be carried out."""
+
+
+class Control:
+    """See the module. `answer` writes a line; it is called on the event loop."""
+
+    def __init__(self, faults: Faults, bootstrap: str, live_brokers: Callable[[], list[int]], answer: Callable[[str], None]) -> None:
+        self._bootstrap = bootstrap
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self._on_loop = commands_on_loop(faults, live_brokers)
+
+    def on_line(self, line: bytes) -> None:
+        """Carry out one command."""
+        try:
+            order = json.loads(line)
+            name, number = str(order.pop("do")), order.pop("id", None)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self._answer(json.dumps({"error": "a command is a JSON object with the member do"}))
+            return
+        work = self._on_loop.get(name)
+        if work is not None:
+            self._answer(_outcome(number, lambda: work(**order)))
+        else:
+            # A daemon thread: a client may retry for half a minute to reach a stopped broker, and must not delay the exit.
+            threading.Thread(target=self._as_client, args=(number, name, order), daemon=True).start()
+
+    def _as_client(self, number: object, name: str, order: dict[str, Any]) -> None:
+        from ottla.ephemeral.client_commands import carry_out
+
+        answer = _outcome(number, lambda: carry_out(name, self._bootstrap, order))
+        with contextlib.suppress(RuntimeError):  # the loop has ended with the broker
+            self._loop.call_soon_threadsafe(self._answer, answer)
+
+
+def commands_on_loop(faults: Faults, live_brokers: Callable[[], list[int]]) -> dict[str, Callable[..., object]]:
+    """The commands that are carried out at once, on the event loop of the broker. They raise what ERRORS lists."""
+    return {
+        "fail": lambda **order: _fail(faults, **order),
+        "delay": lambda **order: _delay(faults, **order),
+        "cut": lambda **order: _cut(faults, **order),
+        "disk": lambda **order: _disk(faults, **order),
+        "clock": lambda **order: _clock(faults, **order),
+        "heal": faults.heal,
+        "brokers": live_brokers,
+    }
+
+
+def one_line(error: Exception) -> str:
+    """The text of an error, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _outcome(number: object, work: Callable[[], object]) -> str:
+    """The line that answers a command."""
+    try:
+        return json.dumps({"id": number, "result": work()})
+    except Exception as error:  # the test waits for an answer, whatever happened
+        return json.dumps({"id": number, "error": one_line(error)})
+
+
+def _fail(faults: Faults, api: str, error: str | None, times: int = 1) -> None:
+    key, code = str(api).upper(), None if error is None else str(error).upper()  # JSON may have a number
+    if key not in ApiKey.__members__:
+        raise ValueError(f"there is no api {api!r}; Apache Kafka's names are like {ApiKey.FIND_COORDINATOR.name}")
+    if code is not None and code not in ErrorCode.__members__:
+        raise ValueError(f"there is no error {error!r}; Apache Kafka's names are like {ErrorCode.NOT_LEADER_OR_FOLLOWER.name}")
+    faults.fail(ApiKey[key], None if code is None else ErrorCode[code], times)
+
+
+def _delay(faults: Faults, ms: float) -> None:
+    faults.delay_seconds = ms / 1000
+
+
+def _cut(faults: Faults, brokers: list[int]) -> None:
+    faults.cut_off = set(brokers)
+
+
+def _disk(faults: Faults, full: bool = False, slow_ms: float = 0) -> None:
+    faults.disk.is_full = full
+    faults.disk.pause_seconds = slow_ms / 1000
+
+
+def _clock(faults: Faults, shift_ms: int) -> None:
+    faults.clock_shift_ms = int(shift_ms)

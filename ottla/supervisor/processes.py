@@ -1,0 +1,87 @@
+"""Starts, watches and signals one broker process. All methods are called on the supervisor's loop, and none of them
+blocks.
+
+The end of the process is noticed by a pidfd instead of SIGCHLD: a pidfd belongs to this one process, and signals
+through it reach no other.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ottla.supervisor.state_file import ProcessName, name_of
+
+_LAST_WORDS_BYTES = 8192
+
+
+class BrokerProcess:
+    """One run of one broker. `on_ready` is called when it reports that it serves, `on_exit` with its status once it has
+    ended."""
+
+    def __init__(
+        self, command: Sequence[str], error_file: Path, log_file: Path, on_ready: Callable[[], None], on_exit: Callable[[int], None]
+    ) -> None:
+        """Start the process in a group of its own: Ctrl-C in a terminal only reaches the supervisor, which then stops
+        the brokers. It writes its log to `log_file`, and everything else to `error_file`."""
+        self._loop = asyncio.get_running_loop()
+        self._on_ready = on_ready
+        self._on_exit = on_exit
+        self._log = _Output(log_file)
+        self._errors = _Output(error_file)
+        with error_file.open("ab") as errors:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0)
+        self.name: ProcessName = name_of(self._process.pid)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        assert self._process.stdout is not None
+        self._output = self._process.stdout.fileno()
+        os.set_blocking(self._output, False)
+        self._loop.add_reader(self._output, self._hear)
+        self._loop.add_reader(self._pidfd, self._end)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; does nothing if the process has ended."""
+        self._process.send_signal(number)
+
+    def last_log_line(self) -> str:
+        """The reason why this run ended: its last line `ottla: ...`, or else the last line that it wrote to either file."""
+        errors = self._errors.last_lines()
+        found = [line.removeprefix("ottla: ") for line in errors if line.startswith("ottla: ")]
+        lines = found or errors or self._log.last_lines()
+        return lines[-1] if lines else ""
+
+    def _hear(self) -> None:
+        data = os.read(self._output, 4096)
+        if not data:
+            self._loop.remove_reader(self._output)
+        elif b"ottla is ready" in data:
+            self._on_ready()
+
+    def _end(self) -> None:
+        status = self._process.wait()
+        self._loop.remove_reader(self._pidfd)
+        self._loop.remove_reader(self._output)
+        os.close(self._pidfd)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._on_exit(status)
+
+
+class _Output:
+    """A file to which runs append, as it was before this run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin = path.stat().st_size if path.exists() else 0
+
+    def last_lines(self) -> list[str]:
+        """The last lines of this run that are not empty."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            begin = self._begin if size >= self._begin else 0  # smaller than before, the file has rotated
+            file.seek(max(begin, size - _LAST_WORDS_BYTES))
+            return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]

@@ -1,0 +1,309 @@
+"""Supervises the brokers of one directory: starts them together, restarts those that die, and carries out commands.
+
+The supervisor holds the directory's lock as long as it lives, so there is only one at a time. It ends its brokers
+before itself. If it is killed, the kernel signals the brokers to stop (`child`), and the next supervisor of the
+directory waits for those that have not ended yet.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.process import ending_signals
+from ottla.broker.security.client_security import ClientSecurity
+from ottla.supervisor import control, state_file
+from ottla.supervisor.layout import Layout
+from ottla.supervisor.metadata_convergence import wait_until_converged
+from ottla.supervisor.processes import BrokerProcess
+from ottla.supervisor.restarts import Effect, NotNow, State, Supervised
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 60.0
+"""Time for a broker to stop before it is killed, seconds."""
+LEFTOVER_SECONDS = 40.0
+CONVERGENCE_SECONDS = 10.0
+PATIENCE, PATIENCE_WITH_ZOOKEEPER = 3, 12
+"""Failed starts in a row before a broker is given up. After a crash ZooKeeper allows no registration until the old
+session times out; twelve starts take longer than the default timeout."""
+
+_SIGNALS = {Effect.KILL: signal.SIGKILL, Effect.TERMINATE: signal.SIGTERM, Effect.PAUSE: signal.SIGSTOP, Effect.RESUME: signal.SIGCONT}
+
+
+class CannotSupervise(Exception):
+    """The cluster cannot be started; the text is one line for the operator."""
+
+
+class Supervisor:
+    """See the module. `run` is called once."""
+
+    def __init__(self, layout: Layout, security: ClientSecurity) -> None:
+        """`security` is that of connections to the brokers' ports."""
+        self._layout = layout
+        self._security = security
+        patience = PATIENCE if layout.zookeeper is None else PATIENCE_WITH_ZOOKEEPER
+        self._brokers = {broker_id: Supervised(broker_id, patience) for broker_id in layout.broker_ids}
+        self._processes: dict[int, BrokerProcess] = {}
+        self._changed = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._name = state_file.name_of(os.getpid())
+        self._unwritten: str | None = None
+        """Why the state file is not up to date; None if it is."""
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Run until a signal or command ends the supervisor, and all brokers have ended. `on_ready` is called once all serve.
+        Raises CannotSupervise."""
+        lock = take_lock(self._layout.directory)
+        try:
+            await self._await_leftovers()
+            server = control.ControlServer(self._layout.directory, self._on_request)
+            await server.start()
+            loop = asyncio.get_running_loop()
+            for number in ending_signals():
+                loop.add_signal_handler(number, self._ending.set)
+            try:
+                await self._start_all(on_ready)
+                await self._ending.wait()
+            finally:
+                await self._stop_all()
+                await server.close()
+        finally:
+            os.close(lock)
+
+    # -- all brokers
+    # ---------------------------------------------------------------------------------------------------------
+
+    async def _start_all(self, on_ready: Callable[[], None]) -> None:
+        for broker in self._brokers.values():
+            self._carry_out(broker, broker.on_start())
+        while not self._ending.is_set():
+            states = {broker.state for broker in self._brokers.values()}
+            if State.FAILED in states:
+                raise CannotSupervise(
+                    "\n".join(f"broker {each.broker_id} {each.reason}" for each in self._brokers.values() if each.state is State.FAILED)
+                )
+            if states == {State.READY}:
+                await self._await_convergence()
+                on_ready()
+                return
+            await self._next_change()
+
+    async def _await_convergence(self) -> None:
+        addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
+        if not await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS, self._security):
+            logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", CONVERGENCE_SECONDS)
+
+    async def _stop_all(self) -> None:
+        """Stop all brokers at once: in any order, the last one could not move its partitions to another broker."""
+        deadline = time.monotonic() + STOP_SECONDS
+        for broker in self._brokers.values():
+            if broker.state is State.PAUSED:
+                self._carry_out(broker, broker.on_resume())
+            if broker.state is not State.STOPPED:
+                self._carry_out(broker, broker.on_stop())
+        while any(broker.state.has_process for broker in self._brokers.values()):
+            if time.monotonic() > deadline:
+                for process in self._processes.values():
+                    logger.warning("process %d does not end within %d s; killed", process.name.pid, STOP_SECONDS)
+                    process.send(signal.SIGKILL)
+            await self._next_change(1.0)
+
+    async def _await_leftovers(self) -> None:
+        """Wait for brokers of a supervisor that was killed; a suspended one is resumed so that it can end."""
+        written = state_file.read(self._layout.directory)
+        left = {broker_id: name for broker_id, name in written.processes().items() if name.is_alive}
+        for broker_id, name in left.items():
+            logger.warning("broker %d (process %d) of the last supervisor still runs; waiting for its end", broker_id, name.pid)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(name.pid, signal.SIGTERM)
+                os.kill(name.pid, signal.SIGCONT)
+        deadline = time.monotonic() + LEFTOVER_SECONDS
+        while any(name.is_alive for name in left.values()):
+            if time.monotonic() > deadline:
+                pids = ", ".join(str(name.pid) for name in left.values() if name.is_alive)
+                raise CannotSupervise(f"brokers of the last supervisor do not end: processes {pids}; kill them")
+            await asyncio.sleep(0.02)
+
+    # -- one broker
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, broker: Supervised, effect: Effect) -> None:
+        if effect is Effect.LAUNCH:
+            self._launch(broker)
+        elif effect is Effect.WAIT:
+            asyncio.get_running_loop().call_later(broker.pause_seconds, self._on_pause_over, broker, broker.restarts)
+        elif effect in _SIGNALS:
+            self._processes[broker.broker_id].send(_SIGNALS[effect])
+        self._note_change()
+
+    def _launch(self, broker: Supervised) -> None:
+        broker_id = broker.broker_id
+        try:
+            self._processes[broker_id] = BrokerProcess(
+                self._layout.command(broker_id, self._name.pid),
+                self._layout.error_file(broker_id),
+                self._layout.log_file(broker_id),
+                lambda: self._on_ready(broker),
+                lambda status: self._on_exit(broker, status),
+            )
+        except OSError as error:  # no memory, no process, or no file for its output
+            self._on_end(broker, 1, f"its process cannot be started: {error}")
+
+    def _on_ready(self, broker: Supervised) -> None:
+        self._carry_out(broker, broker.on_ready(time.monotonic()))
+        logger.info("broker %d is ready, process %d", broker.broker_id, self._processes[broker.broker_id].name.pid)
+
+    def _on_exit(self, broker: Supervised, status: int) -> None:
+        process = self._processes.pop(broker.broker_id)
+        self._on_end(broker, status, process.last_log_line() if status > 0 else "")
+
+    def _on_end(self, broker: Supervised, status: int, said: str) -> None:
+        effect = broker.on_exit(status, said, time.monotonic())
+        if effect is Effect.WAIT:
+            logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
+        elif broker.state is State.FAILED:
+            logger.error(
+                "broker %d %s; given up: repair the cause, then `ottla cluster start %d`",
+                broker.broker_id,
+                broker.reason,
+                broker.broker_id,
+            )
+        else:
+            logger.info("broker %d ended with status %d", broker.broker_id, status)
+        self._carry_out(broker, effect)
+
+    def _on_pause_over(self, broker: Supervised, restarts: int) -> None:
+        # An operator may have started and stopped it meanwhile; the pause then belongs to an earlier start.
+        if broker.restarts == restarts:
+            self._carry_out(broker, broker.on_pause_over())
+
+    # -- observers
+    # -----------------------------------------------------------------------------------------------------------
+
+    def _note_change(self) -> None:
+        self._write_state()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _write_state(self) -> None:
+        """Write the state file. A full disk must not end the supervisor: commands ask it as long as it lives, and do not read the file."""
+        try:
+            state_file.write(self._layout.directory, self._name, self.status(), self._layout.command_config)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if reason != self._unwritten:
+                logger.warning(
+                    "%s cannot be written: %s; it is tried again with each change", self._layout.directory / state_file.NAME, reason
+                )
+            self._unwritten = reason
+        else:
+            self._unwritten = None
+
+    async def _next_change(self, seconds: float | None = None) -> None:
+        """Wait until something has changed, the supervisor is ending, or `seconds` have passed."""
+        waits = [asyncio.ensure_future(self._changed.wait())]
+        if not self._ending.is_set():
+            waits.append(asyncio.ensure_future(self._ending.wait()))
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    def status(self) -> list[dict[str, Any]]:
+        """The state of each broker, in the form for the state file and for answers."""
+        found = []
+        for broker_id, broker in self._brokers.items():
+            process = self._processes.get(broker_id)
+            found.append(
+                {
+                    "id": broker_id,
+                    "pid": None if process is None else process.name.pid,
+                    "process_started": None if process is None else process.name.started,
+                    "host": self._layout.host,
+                    "port": self._layout.port(broker_id),
+                    "rack": self._layout.rack(broker_id),
+                    "state": broker.state.value,
+                    "restarts": broker.restarts,
+                    "reason": broker.reason,
+                }
+            )
+        return found
+
+    # -- commands
+    # ------------------------------------------------------------------------------------------------------------
+
+    async def _on_request(self, request: control.Answer) -> control.Answer:
+        """Carry out one command; answers when it is done."""
+        command = request.get("command")
+        if command == "status":
+            return {"brokers": self.status(), "supervisor": self._name.pid}
+        if command == "down":
+            self._ending.set()
+            while any(broker.state.has_process for broker in self._brokers.values()):
+                await self._next_change()
+            return {}
+        broker = self._brokers.get(request.get("id", -1))
+        if broker is None:
+            return {"error": f"there is no broker {request.get('id')}; there are {min(self._brokers)} to {max(self._brokers)}"}
+        if self._ending.is_set():
+            return {"error": "the cluster is going down"}
+        try:
+            return await self._command(broker, str(command), bool(request.get("stays_down")))
+        except NotNow as error:
+            return {"error": str(error)}
+
+    async def _command(self, broker: Supervised, command: str, stays_down: bool) -> control.Answer:
+        if command == "start":
+            self._carry_out(broker, broker.on_start())
+            while broker.state in {State.STARTING, State.WAITING}:
+                await self._next_change()
+            return {} if broker.state is State.READY else {"error": f"broker {broker.broker_id} {broker.reason or broker.state.value}"}
+        if command == "stop":
+            if broker.state is State.PAUSED:
+                self._carry_out(broker, broker.on_resume())
+            self._carry_out(broker, broker.on_stop())
+            while broker.state is State.STOPPING:
+                await self._next_change()
+            return {}
+        if command == "restart":
+            await self._command(broker, "stop", False)
+            # "down" may have come meanwhile, and waits for no broker that starts after it.
+            return {"error": "the cluster is going down"} if self._ending.is_set() else await self._command(broker, "start", False)
+        if command == "kill":
+            process = self._processes.get(broker.broker_id)
+            self._carry_out(broker, broker.on_kill(stays_down))
+            while process is not None and self._processes.get(broker.broker_id) is process:
+                await self._next_change()
+            return {}
+        if command == "pause":
+            self._carry_out(broker, broker.on_pause())
+            return {}
+        if command == "resume":
+            self._carry_out(broker, broker.on_resume())
+            return {}
+        return {"error": f"the supervisor has no command {command}"}
+
+
+def take_lock(directory: Path) -> int:
+    """The descriptor that locks the directory until it is closed. Raises CannotSupervise when another supervisor holds
+    the lock, and when the file belongs to another user."""
+    path = directory / ".supervisor.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CannotSupervise(
+            f"{path} cannot be opened: {error.strerror}; start the cluster as the user who owns its files, or set another --dir"
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise CannotSupervise(f"{directory} has a supervisor already; `ottla cluster status --dir {directory}` shows it") from None
+    return descriptor
