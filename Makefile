@@ -23,7 +23,7 @@ RECORD_BYTES ?= 100
 # The base address of the sources of this version, for the links in the descriptions of the wheels.
 SOURCE_URL ?=
 # The modules that a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), they run as Python.
-COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
+COMPILED := setup.py ottla/protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("ottla/protocol/hot_modules.py")["sources"]())'))
 SANITIZED := build/sanitize
 SANITIZED_TESTS := $(addprefix tests/, wire/test_hostile_bytes.py wire/test_golden_bad_lengths.py wire/test_message_sets.py unit/network \
     $(addprefix wire/test_, produce_cursor.py fetch_cursor.py fetch_answer_reader.py offset_commit_cursor.py txn_offset_commit_cursor.py) \
@@ -153,7 +153,7 @@ sanitize: $(VENV)/.installed-test
 	find $(SANITIZED) -name '*.so' -delete -o -name 'compiled.*.digest' -delete
 	cd $(SANITIZED) && CFLAGS='-O1 -g -fno-wrapv -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
 	    LDFLAGS='-fsanitize=address,undefined' $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
-	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -c 'from protocol.compiled import IS_COMPILED; assert IS_COMPILED'
+	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -c 'from ottla.protocol.compiled import IS_COMPILED; assert IS_COMPILED'
 	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -m pytest -n $(WORKERS) -p no:cacheprovider $(PYTEST_ARGS) $(SANITIZED_TESTS) \
 	    || { cat report.*; exit 1; }
 

@@ -1,8 +1,7 @@
 """Compiles the modules that `protocol/hot_modules.py` lists, where there are Cython and a C compiler. All of them, or none.
 
-An installed Ottla has one top-level package, `ottla`, with the floors in its folder `floors` (docs/design.md). In a checkout, which is what
-an editable installation uses, they stay where they are. With OTTLA_PURE_PYTHON=1 a wheel for every platform is made. OTTLA_PLATFORM names
-the platform of a wheel that a cross compiler makes, as `tests/cross_compiler.py` does.
+The one package is `ottla`; the links in its folder lead to the floors (docs/design.md). With OTTLA_PURE_PYTHON=1 a wheel for every platform
+is made. OTTLA_PLATFORM names the platform of a wheel that a cross compiler makes, as `tests/cross_compiler.py` does.
 """
 
 import gzip
@@ -10,7 +9,6 @@ import json
 import os
 import re
 import runpy
-import sys
 import sysconfig
 import tarfile
 from hashlib import blake2b
@@ -18,15 +16,10 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
-LIST = runpy.run_path(str(ROOT / "protocol" / "hot_modules.py"))
-IN_PLACE = bool({"editable_wheel", "develop", "--inplace"} & set(sys.argv))
-"""Whether the modules are for the checkout itself."""
-FLOORS = "" if IN_PLACE else "ottla.floors"
-"""The parent of the floors in what is built."""
+LIST = runpy.run_path(str(ROOT / "ottla" / "protocol" / "hot_modules.py"))
 SUFFIX = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EXT_SUFFIX")
 """The end of the names of compiled modules; setuptools takes it from there, too, for another kind of processor."""
 BUILD = Path("build") / f"cython-{SUFFIX.removeprefix('.').removesuffix('.so')}"
@@ -52,13 +45,6 @@ DIRECTIVES = {
 }
 
 
-def packages() -> dict[str, str]:
-    """The packages of a distribution, each with its folder."""
-    patterns = ("broker*", "protocol*", "storage*", "replication*", "controller*", "config*", "benchmarks", "ottla.validate*")
-    floors = find_packages(include=patterns)
-    return {"ottla": "ottla"} | {f"{FLOORS}.{name}".lstrip("."): name.replace(".", "/") for name in floors}
-
-
 def description() -> str:
     """The README with absolute links below SOURCE_URL. Without that address they would lead nowhere, so only their texts are left."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -80,16 +66,6 @@ def extensions() -> list[Extension]:
     ]
 
 
-class BuildPackages(build_py):
-    """Leaves the benchmarks out, except for the pipeline of `ottla validate`."""
-
-    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
-        """The modules of a package, each with its name and file."""
-        found: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
-        # Without its __init__ the package would be one of the kind that others can take the place of.
-        return [module for module in found if package != f"{FLOORS}.benchmarks".lstrip(".") or module[1] == "__init__"]
-
-
 class BuildHotModules(build_ext):
     """Leaves the digest of the sources behind when all modules are built, and no module when one is not."""
 
@@ -99,7 +75,6 @@ class BuildHotModules(build_ext):
         self.build_temp = str(BUILD / "objects")
         if self.inplace or self.editable_mode:
             self.build_lib = str(BUILD / "modules")  # stays, so that only what has changed is compiled again
-        self.build_lib = str(Path(self.build_lib, *FLOORS.split(".")))
 
     def run(self) -> None:
         """Translate to C, compile, and look at what came of it."""
@@ -204,11 +179,10 @@ class ReproducibleSdist(sdist):
 
 
 setup(
-    packages=list(packages()),
-    package_dir=packages(),
+    packages=find_packages(include=["ottla", "ottla.*"]),
     long_description=description(),
     long_description_content_type="text/markdown",
     project_urls={"Source": SOURCE_URL} if SOURCE_URL else {},
     ext_modules=extensions(),
-    cmdclass={"build_py": BuildPackages, "build_ext": BuildHotModules, "sdist": ReproducibleSdist},
+    cmdclass={"build_ext": BuildHotModules, "sdist": ReproducibleSdist},
 )

@@ -24,7 +24,15 @@ from ottla.controller.state.channels import InProcessChannel
 from ottla.controller.store.embedded_store import EmbeddedStore
 from ottla.controller.store.memory_store import MemoryEnsemble
 from ottla.controller.store.metadata_store import Create, MetadataStore
-from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, ReplicaAssignment, TopicAssignment, config_path, encode_topic, topic_path
+from ottla.controller.znodes.layout import (
+    BrokerRegistration,
+    Endpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+    config_path,
+    encode_topic,
+    topic_path,
+)
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import FixedRandom, RecordingBroker
 

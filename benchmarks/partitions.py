@@ -43,7 +43,7 @@ class Server:
         began = time.monotonic()
         settings = {"log.dirs": self._data, "listeners": f"PLAINTEXT://127.0.0.1:{self.port}", "broker.id": 0}
         arguments = [argument for name, value in settings.items() for argument in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "broker", "serve", *arguments]
+        command = [sys.executable, "-m", "ottla", "serve", *arguments]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None

@@ -147,7 +147,7 @@ def _run_pipeline(broker: Broker, folder: Path, asked: argparse.Namespace) -> Ma
         "--spark-conf": f"spark.driver.memory={asked.memory}",
         "--report": folder,
     }
-    command = [sys.executable, "-m", "ottla.validate", *(str(part) for pair in options.items() for part in pair)]
+    command = [sys.executable, "-m", "ottla", "validate", *(str(part) for pair in options.items() for part in pair)]
     done = subprocess.run(command, check=False)
     if not (folder / "report.json").exists():
         raise PipelineFailedError(f"the pipeline came to no verdict against {broker.label} (exit status {done.returncode})")

@@ -1,7 +1,7 @@
 """Provides what a broker uses outside of its own code: clock, random numbers, disk, threads, sockets, metadata store.
 
-`ottla.broker.server` reaches them only here. The simulation replaces them, and runs the same broker on a virtual clock without a socket or a
-thread.
+`ottla.broker.server` reaches them only here. The simulation replaces them, and runs the same broker on a virtual clock without a socket or
+a thread.
 """
 
 from __future__ import annotations

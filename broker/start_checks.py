@@ -1,7 +1,7 @@
 """Checks the inputs of a start: the settings, the log directories, the metadata store and the broker id.
 
-`ottla.broker.server` calls `refuse_unsupported` first. It calls the other checks when the directories are locked and the store has a session,
-before it writes to the directories. So a mistake of the operator ends the start with one line, and leaves nothing to clean up: the
+`ottla.broker.server` calls `refuse_unsupported` first. It calls the other checks when the directories are locked and the store has a
+session, before it writes to the directories. So a mistake of the operator ends the start with one line, and leaves nothing to clean up: the
 ZooKeeper or the path of another cluster, an id that is in use, a directory that was moved.
 """
 

@@ -1,4 +1,4 @@
-"""Claims the one top-level name that an installed Ottla has. The floors are in the folder `floors` of this package then.
+"""Is the package of Ottla. Its floors are folders at the root of a checkout, to which links in this folder lead.
 
-Programs of others import `ottla.testing` alone; the other modules only start processes of Ottla.
+Other programs use `ottla.client`, the library, and `ottla.testing`, a broker inside a test.
 """

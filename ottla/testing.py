@@ -3,9 +3,8 @@
     async with ottla.testing.Broker(num_partitions=3) as broker:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-The modules of the broker come into the process of the test, and some have names that a project may have, too, such as `config`. If it has
-one, the broker does not start. `pytest_ottla` has brokers that are processes of their own. It is also the choice for tests that kill a
-broker, pause it, or use clients that block the event loop.
+`pytest_ottla` has brokers that are processes of their own. It is the choice for tests that kill a broker, pause it, or use clients that
+block the event loop.
 """
 
 from __future__ import annotations
@@ -15,12 +14,9 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.launcher import NameTaken, share_floors
-
-if TYPE_CHECKING:
-    from ottla.ephemeral.in_process import InProcessBroker
+from ottla.ephemeral.in_process import InProcessBroker, Refused
 
 _POLL_SECONDS = 0.02
 
@@ -52,12 +48,6 @@ class Broker:
 
     async def __aenter__(self) -> Broker:
         """Starts the broker. Raises BrokerError."""
-        try:
-            share_floors()
-        except NameTaken as error:
-            raise BrokerError(f"{error}: start a process with pytest_ottla.async_broker, or rename the package") from None
-        from ottla.ephemeral.in_process import InProcessBroker, Refused
-
         self._inner = InProcessBroker(self._settings)
         try:
             self.bootstrap_servers = await self._inner.start()
@@ -73,8 +63,6 @@ class Broker:
 
     async def restart(self) -> None:
         """Stop the broker, also one that has ended by itself, and start it again at the same address with the same data."""
-        from ottla.ephemeral.in_process import Refused
-
         if self._inner is None:
             raise BrokerError("the broker runs only inside `async with`")
         try:
@@ -149,8 +137,6 @@ class Broker:
     async def _ask(self, do: str, **arguments: Any) -> Any:
         if self._inner is None:
             raise BrokerError("the broker runs only inside `async with`")
-        from ottla.ephemeral.in_process import Refused
-
         try:
             return await self._inner.ask(do, **arguments)
         except Refused as error:

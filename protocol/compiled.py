@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from ottla.protocol.hot_modules import HOT, NATIVE, binaries, digest, record
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
+"""The folder that holds the package `ottla`."""
 MODULES: Final = NATIVE
 
 

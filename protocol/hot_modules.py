@@ -96,9 +96,9 @@ SHARED: Final = "protocol.cython_shared"
 """Module with the code that Cython would otherwise repeat in every compiled module."""
 
 DECLARATIONS: Final = (
-    "protocol/cursors/fields.pxd",
-    "protocol/conversion/message_fields.pxd",
-    "storage/cached_read.pxd",
+    "ottla/protocol/cursors/fields.pxd",
+    "ottla/protocol/conversion/message_fields.pxd",
+    "ottla/storage/cached_read.pxd",
 )
 """Files that are compiled into modules in other folders."""
 
@@ -120,7 +120,7 @@ def binaries(suffix: str = EXTENSION_SUFFIXES[0]) -> list[str]:
 
 def record(suffix: str = EXTENSION_SUFFIXES[0]) -> str:
     """The file that a complete build leaves, as a path relative to the root. It holds the `digest` of the sources."""
-    return f"protocol/compiled{suffix.removesuffix('.so')}.digest"
+    return f"ottla/protocol/compiled{suffix.removesuffix('.so')}.digest"
 
 
 def digest(root: Path) -> str:

@@ -13,8 +13,8 @@ from ottla.protocol.schema.registry import INTER_BROKER_APIS, api
 
 PAGE = Path("docs/protocol-support.md")
 
-_ROOT = Path(__file__).parents[2]
-_MESSAGES = Path(protocol.messages.__path__[0])
+_ROOT = Path(__file__).parents[3]
+_MESSAGES = Path(ottla.protocol.messages.__path__[0])
 _SENTENCE_END = re.compile(r"(?<=[^.]{2})\. ")
 
 _HEAD = """\

@@ -22,7 +22,13 @@ from ottla.broker.logs.standard_error import StandardError
 from ottla.broker.logs.values import plain_values
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
-from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FILE_MAX_BYTES, OTTLA_LOG_FILE_RETAINED, OTTLA_LOG_FILE_ROLL_MS, OTTLA_LOG_FORMAT
+from ottla.config.keys.own import (
+    OTTLA_LOG_FILE,
+    OTTLA_LOG_FILE_MAX_BYTES,
+    OTTLA_LOG_FILE_RETAINED,
+    OTTLA_LOG_FILE_ROLL_MS,
+    OTTLA_LOG_FORMAT,
+)
 
 MAX_LINES: Final = 10_000
 """Log lines that wait to be written; about 5 MB."""

@@ -1,8 +1,8 @@
 """Logs slow requests, one line each: the client, the sizes, the first topics, and the time in every stage.
 
 The logger is Kafka's `kafka.request.logger`. As in Apache Kafka, at the level DEBUG it has a line for every request. The times come from
-the samples of `ottla.broker.metrics.request_metrics`: while requests are logged each of them is a sample; otherwise this costs nothing. At most
-MAX_LINES lines are written a second; then a line gives the number of further ones.
+the samples of `ottla.broker.metrics.request_metrics`: while requests are logged each of them is a sample; otherwise this costs nothing. At
+most MAX_LINES lines are written a second; then a line gives the number of further ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Implements the port to other brokers (`ottla.replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache Kafka.
+"""Implements the port to other brokers (`ottla.replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache
+Kafka.
 
 `ClientSecurity` determines the security of a connection. The login precedes the first request. A session is renewed before it ends, before
 the next request. Without security this costs a request one comparison of numbers.
 
-`ottla.broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
-connection but no task. A request opens the connection, and so does the next request after the connection was lost. A request costs one
-future and no task. One timer per connection serves all of its requests. `peer_wire` handles the bytes.
+`ottla.broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer
+owns its connection but no task. A request opens the connection, and so does the next request after the connection was lost. A request costs
+one future and no task. One timer per connection serves all of its requests. `peer_wire` handles the bytes.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class _Wire(Wire, asyncio.BufferedProtocol):
 
 
 class PeerConnections:
-    """Makes peers (`ottla.replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at once."""
+    """Makes peers (`ottla.replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at
+    once."""
 
     __slots__ = ("_max_response_bytes", "_security", "_window")
 

@@ -1,7 +1,7 @@
 """Runs the network part of a broker: listeners, processors, the request channel, and their limits.
 
-`ottla.broker.server` starts it with end points and handler, and stops it in two steps. `drain` accepts no new connections and requests, and sends
-due answers. `close` closes all remaining connections. Any number of servers may live in one process, in sequence or at the same time.
+`ottla.broker.server` starts it with end points and handler, and stops it in two steps. `drain` accepts no new connections and requests, and
+sends due answers. `close` closes all remaining connections. Any number of servers may live in one process, in sequence or at the same time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keeps the quotas of users and client ids, and the sensors of the clients that they limit. Kafka's ClientQuotaManager.
 
-The server makes one; `ottla.broker.configuration.client_quotas` sets the quotas. Only clients with a quota have sensors. Client ids come from
-clients, so the number of sensors is limited: at the limit the least recently used ones are dropped. Idle sensors expire.
+The server makes one; `ottla.broker.configuration.client_quotas` sets the quotas. Only clients with a quota have sensors. Client ids come
+from clients, so the number of sensors is limited: at the limit the least recently used ones are dropped. Idle sensors expire.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Defines the port through which requests are authorized, and Kafka's operations and resource types.
 
-Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache decisions (`ottla.broker.security.access`), and drop them when
-`generation` changes.
+Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache decisions (`ottla.broker.security.access`), and drop them
+when `generation` changes.
 """
 
 from __future__ import annotations

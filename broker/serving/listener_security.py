@@ -1,6 +1,7 @@
 """Prepares the security of this broker's listeners, and of its connections to listeners of other brokers.
 
-`ottla.broker.server` makes one `ListenerSecurity` per broker. Certificates are read before anything is bound, so that a wrong one ends the start.
+`ottla.broker.server` makes one `ListenerSecurity` per broker. Certificates are read before anything is bound, so that a wrong one ends the
+start.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Serves requests that are decoded to messages: at once, in steps, or by a task.
 
 The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled and answered in
-steps (`ottla.broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
-continues in steps. A request of a broker never waits for others, and may have any number of elements. The right of the sender to act as a
-broker is checked before the request is read. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the answer has a field for
-it, and a stack trace in the log.
+steps (`ottla.broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice
+also continues in steps. A request of a broker never waits for others, and may have any number of elements. The right of the sender to act
+as a broker is checked before the request is read. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the answer has a field
+for it, and a stack trace in the log.
 """
 
 from __future__ import annotations

@@ -10,7 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ottla.controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
 from ottla.controller.state.context import ControllerContext, Leadership
 from ottla.controller.state.election import without_replica
-from ottla.controller.store.metadata_store import Check, Create, Get, MetadataStore, Multi, Request, Result, SetData, Stat, Write, data_and_stat
+from ottla.controller.store.metadata_store import (
+    Check,
+    Create,
+    Get,
+    MetadataStore,
+    Multi,
+    Request,
+    Result,
+    SetData,
+    Stat,
+    Write,
+    data_and_stat,
+)
 from ottla.controller.znodes.layout import (
     CONTROLLER_EPOCH,
     PartitionState,

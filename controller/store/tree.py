@@ -10,7 +10,18 @@ from typing import NamedTuple, Protocol
 
 from ottla.config.zookeeper_connect import NOT_IN_PATHS
 from ottla.controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError
-from ottla.controller.store.metadata_store import ANY_VERSION, Check, Create, EventType, Multi, SetData, Stat, WatchedEvent, Write, parent_of
+from ottla.controller.store.metadata_store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    EventType,
+    Multi,
+    SetData,
+    Stat,
+    WatchedEvent,
+    Write,
+    parent_of,
+)
 
 
 class Node(NamedTuple):

@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.controller.errors import NoNode, StoreError
-from ottla.controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, data_and_stat, name_of, names, parent_of
+from ottla.controller.store.metadata_store import (
+    Children,
+    Exists,
+    Get,
+    MetadataStore,
+    Request,
+    Result,
+    data_and_stat,
+    name_of,
+    names,
+    parent_of,
+)
 from ottla.controller.znodes.layout import (
     BROKER_IDS,
     BROKER_SEQUENCE_ID,

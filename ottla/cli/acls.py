@@ -11,8 +11,8 @@ from ottla.cli.options import cluster_command, command_group, json_option, repor
 from ottla.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
     from ottla.broker.security.acls import AclBinding, AclFilter
+    from ottla.client.cluster import Cluster
 
 _CLUSTER = "kafka-cluster"
 _NAMED = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ import click
 
 from ottla.cli.options import Amount, client_security, command_config_option, command_group, json_option, report_outcomes, reported_errors
 from ottla.cli.output import print_json, print_table, say
-from ottla.launcher import command
 
 if TYPE_CHECKING:
     from ottla.broker.security.client_security import ClientSecurity
@@ -183,7 +183,16 @@ def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
     with log_file.open("ab") as log:
         begin = log.tell()
         supervisor = subprocess.Popen(
-            command("broker", "cluster", "up", *_arguments(layout), *(() if listen is None else ("--console", "--console-listen", listen))),
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "ottla",
+                "cluster",
+                "up",
+                *_arguments(layout),
+                *(() if listen is None else ("--console", "--console-listen", listen)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -43,13 +43,13 @@ class LazyGroup(CommandGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of one command: `NAME`, or `NAME/command` for one of several modules."""
+        """Import the module of one command: `NAME`, or `NAME/command` for one of several modules. The console is a package of its own."""
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        module = import_module(f"ottla.cli.{name}")
+        module = import_module("ottla.console" if name == "console" else f"ottla.cli.{name}")
         if hasattr(module, "__path__"):
-            module = import_module(f"ottla.cli.{name}.command")
+            module = import_module(f"{module.__name__}.command")
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command

@@ -22,8 +22,8 @@ from ottla.cli.output import for_stream, print_json, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
     from ottla.broker.security.client_security import ClientSecurity
+    from ottla.client.cluster import Cluster, TopicPartition
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_SECONDS = 30.0

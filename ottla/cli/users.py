@@ -166,10 +166,10 @@ def _config(properties: Path | None, overrides: tuple[str, ...]) -> BrokerConfig
 
 def _stored(config: BrokerConfig, names: tuple[str, ...]) -> list[Credential]:
     """The credentials in the metadata store. Raises ClientError, also for a user that does not exist."""
-    from ottla.client.errors import ClientError
-    from ottla.client.user_admin import Credential
     from ottla.broker.security.sasl.scram import parse_credential
     from ottla.broker.stored_users import stored_users
+    from ottla.client.errors import ClientError
+    from ottla.client.user_admin import Credential
 
     found = _in_store(lambda: stored_users(config))
     credentials: list[Credential] = []
@@ -188,8 +188,8 @@ def _stored(config: BrokerConfig, names: tuple[str, ...]) -> list[Credential]:
 def _alter_stored(
     config: BrokerConfig, stored: Sequence[NewCredential], deleted: Sequence[tuple[str, int]] = ()
 ) -> dict[str, ClientError | None]:
-    from ottla.client.errors import Refused
     from ottla.broker.stored_users import alter_stored_users
+    from ottla.client.errors import Refused
     from ottla.controller.admin.scram_credentials import Deletion, Upsertion
     from ottla.protocol.errors import ErrorCode
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, Refused, check
 from ottla.broker.security.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
@@ -20,6 +18,8 @@ from ottla.broker.security.acls import (
     ResourcePattern,
 )
 from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError, Refused, check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse

@@ -10,9 +10,9 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ottla.broker.security.sasl.scram import SALT_BYTES, salt_of
 from ottla.client.cluster import Cluster, ClusterChange
 from ottla.client.errors import ClientError, Refused, check
-from ottla.broker.security.sasl.scram import SALT_BYTES, salt_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from ottla.console.parameters import BadParameter
 from ottla.client.errors import (
     ClientError,
     ConnectionLost,
@@ -19,6 +18,7 @@ from ottla.client.errors import (
     Unreachable,
     UnsupportedByBroker,
 )
+from ottla.console.parameters import BadParameter
 from ottla.protocol.errors import ErrorCode
 
 _MISSING: Final = frozenset(

@@ -21,6 +21,8 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.console import control, group_changes, security, topic_changes, views
 from ottla.console.answers import error_answer, json_answer, one_line
 from ottla.console.clusters import CLUSTER, Clusters, Served
@@ -29,8 +31,6 @@ from ottla.console.login.sessions import SESSION_SECONDS, Session, TooManyAttemp
 from ottla.console.parameters import MAX_BODY_BYTES, BadParameter, Body
 from ottla.console.streams import Streams
 from ottla.console.topic_changes import Path
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError
 
 STATIC: Final = FilePath(__file__).parent / "static"
 MAX_LOGIN_BYTES: Final = 16 * 1024

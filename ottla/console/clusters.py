@@ -14,11 +14,11 @@ from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.console.decoding import Decoder
 from ottla.console.inventory import Inventory, Kept, take_inventory
 from ottla.console.views import View, findings
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError
 
 CLUSTER: Final = "cluster"
 """The parameter of a path that names the cluster."""

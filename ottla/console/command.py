@@ -21,11 +21,11 @@ from ottla.client.errors import ClientError
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from ottla.client.cluster import Cluster
     from ottla.console.audit import Audit
     from ottla.console.clusters import Served
     from ottla.console.decoding import Decoder
     from ottla.console.guard import Rules
-    from ottla.client.cluster import Cluster
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -166,8 +166,8 @@ def _served(
 
     Raises ClientError, UsageError.
     """
-    from ottla.console.clusters import Served
     from ottla.cli.profiles import profile_names, read_profile
+    from ottla.console.clusters import Served
 
     context = click.get_current_context()
     profile, seconds = context.params["profile"], context.params["timeout_seconds"]

@@ -9,10 +9,6 @@ from typing import Final
 
 from starlette.datastructures import QueryParams
 
-from ottla.console.answers import Conflict, one_line
-from ottla.console.parameters import BadParameter, Body, number
-from ottla.console.topic_changes import Path
-from ottla.console.views import View, unanswered
 from ottla.cli.doctor.kinds import reasons, some
 from ottla.cli.options import check_brokers
 from ottla.client import reassignments
@@ -31,6 +27,10 @@ from ottla.client.transaction_admin import (
     marker_of_transaction,
     reachable_transactions,
 )
+from ottla.console.answers import Conflict, one_line
+from ottla.console.parameters import BadParameter, Body, number
+from ottla.console.topic_changes import Path
+from ottla.console.views import View, unanswered
 from ottla.protocol.errors import ErrorCode
 
 _TYPES: Final = {"preferred": False, "unclean": True}

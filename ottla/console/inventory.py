@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from ottla.console.answers import one_line
-from ottla.console.views import View, overview_of
 from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.config_admin import ResourceType
 from ottla.client.connection import AnyResponse, Connection
@@ -21,6 +19,8 @@ from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.offsets import LEADER_SECONDS
 from ottla.client.reachable import at_once
 from ottla.client.versions import ApiTable, with_other_requests
+from ottla.console.answers import one_line
+from ottla.console.views import View, overview_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult

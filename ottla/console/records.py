@@ -10,10 +10,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ottla.console.answers import one_line
-from ottla.console.decoding import SHOWN_HEADERS, Decoder
-from ottla.console.record_filter import RecordFilter
-from ottla.console.views import View
 from ottla.cli.doctor.kinds import some
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.errors import ClientError, ConnectionLost
@@ -27,6 +23,10 @@ from ottla.client.offsets import (
     reachable_offsets,
     start_offsets,
 )
+from ottla.console.answers import one_line
+from ottla.console.decoding import SHOWN_HEADERS, Decoder
+from ottla.console.record_filter import RecordFilter
+from ottla.console.views import View
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
 

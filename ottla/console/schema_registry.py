@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from ottla.client.errors import ClientError
 from ottla.console.avro import AvroSchema, NotAvro, decode_avro
 from ottla.console.proto_file import NotAProtoFile, read_proto
 from ottla.console.protobuf import decode_protobuf
-from ottla.client.errors import ClientError
 
 MAX_SCHEMAS: Final = 1000
 """Schemas that are remembered; the oldest is forgotten for a new one."""

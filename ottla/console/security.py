@@ -7,17 +7,17 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from ottla.console.parameters import BadParameter, Body
-from ottla.console.topic_changes import Path
-from ottla.console.views import View
+from ottla.broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
+from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.broker.security.principals import Principal
 from ottla.client.acl_admin import acl_text, create_acls, delete_acls, list_acls
 from ottla.client.cluster import Cluster
 from ottla.client.errors import Refused
 from ottla.client.quota_admin import CLIENT_ID, IP, USER, alter_quotas, describe_quotas, name_of
 from ottla.client.user_admin import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, alter_users, list_users, new_credential
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Operation, ResourceType
-from ottla.broker.security.principals import Principal
+from ottla.console.parameters import BadParameter, Body
+from ottla.console.topic_changes import Path
+from ottla.console.views import View
 from ottla.protocol.errors import ErrorCode
 
 _ACL_FIELDS: Final = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission_type")

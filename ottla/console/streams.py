@@ -15,6 +15,8 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.console.answers import error_answer, json_answer, one_line
 from ottla.console.clusters import Clusters, Served
 from ottla.console.decoding import FORMS
@@ -22,8 +24,6 @@ from ottla.console.exports import EXPORTS
 from ottla.console.parameters import BadParameter, number
 from ottla.console.record_filter import record_filter
 from ottla.console.records import MAX_RECORDS, Query, Search, export, live
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError
 
 MAX_STREAMS: Final = 16
 """Searches, live views and exports of a cluster at a time."""

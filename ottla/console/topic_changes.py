@@ -6,8 +6,6 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 
-from ottla.console.parameters import BadParameter, Body
-from ottla.console.views import View
 from ottla.cli.options import check_brokers, is_number
 from ottla.cli.records.record_json import NotARecord, parse_json_line
 from ottla.client.cluster import Cluster, TopicPartition
@@ -15,6 +13,8 @@ from ottla.client.config_admin import Change, Operation, ResourceType, alter_con
 from ottla.client.errors import ClientError
 from ottla.client.producer import Delivery, Producer, ProducerSettings
 from ottla.client.topic_admin import DEFAULT, NewTopic, Outcomes, create_topics, delete_records, delete_topics, grow_topic
+from ottla.console.parameters import BadParameter, Body
+from ottla.console.views import View
 
 Path = Mapping[str, str]
 """The parts of a request's path by name."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.dashboards.panels import ALERTS, DASHBOARDS, RECORDING_RULES, Dashboard, Panel
 from ottla.broker.metrics.endpoint import FAMILIES
 from ottla.broker.metrics.families import Kind
+from ottla.dashboards.panels import ALERTS, DASHBOARDS, RECORDING_RULES, Dashboard, Panel
 
 GRAFANA: Final = "deploy/grafana"
 RULES: Final = "deploy/prometheus/ottla-rules.yml"

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ottla.broker.process import say
 from ottla.ephemeral.control import Control
 from ottla.ephemeral.faults import Faults, FaultyEnvironment
 from ottla.ephemeral.parent import Parent
-from ottla.broker.process import say
 
 logger = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.environment import Environment
-from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem
-from ottla.ephemeral.error_answers import error_answer
 from ottla.broker.loop.clock import SystemClock
 from ottla.broker.metrics.request_metrics import RequestMetrics
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.broker.serving.message_requests import follow
 from ottla.broker.serving.route import Route
+from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem
+from ottla.ephemeral.error_answers import error_answer
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.wire import ProtocolError

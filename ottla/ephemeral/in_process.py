@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ottla.ephemeral.control import ERRORS, commands_on_loop, one_line
-from ottla.ephemeral.faults import Faults, FaultyEnvironment
-from ottla.ephemeral.settings import Ephemeral
 from ottla.broker.server import Broker, CannotStart
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
+from ottla.ephemeral.control import ERRORS, commands_on_loop, one_line
+from ottla.ephemeral.faults import Faults, FaultyEnvironment
+from ottla.ephemeral.settings import Ephemeral
 
 
 class Refused(Exception):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
 from ottla.supervisor.layout import Layout
-from ottla.launcher import command
 
 _PROFILE: Final = "OTTLA_PROFILE"
 """The variable with the default of `--profile`; a profile has an address and a credential."""
@@ -33,7 +33,7 @@ class ConsoleProcess:
         with log_file.open("ab") as log:
             begin = log.tell()
             self._process = subprocess.Popen(
-                command("ottla.supervisor.child", *arguments),
+                [sys.executable, "-P", "-m", "ottla.cli.supervised", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

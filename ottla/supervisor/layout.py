@@ -6,6 +6,7 @@ of each broker.
 
 import random
 import socket
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,6 @@ from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_METADATA_FILE
 from ottla.config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
 from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT
 from ottla.config.loader import parse_assignment
-from ottla.launcher import command as launched
 
 MOST_REPLICAS = 3
 _CHOICE = range(20_000, 32_000)
@@ -111,7 +111,7 @@ class Layout:
     def command(self, broker_id: int, supervisor_pid: int) -> list[str]:
         """The command line of the broker's process."""
         settings = [part for name, value in self.properties(broker_id).items() for part in ("--set", f"{name}={value}")]
-        return launched("ottla.supervisor.child", str(supervisor_pid), "serve", *settings)
+        return [sys.executable, "-P", "-m", "ottla.cli.supervised", str(supervisor_pid), "serve", *settings]
 
 
 def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ottla.validate.plan import DidNotFinish, Unusable
-from ottla.launcher import command
 
 Fault = Literal["kill", "stop", "pause"]
 Kind = Literal["broker", "copier"]
@@ -171,7 +171,7 @@ def _status(directory: Path) -> list[dict[str, Any]]:
 def _ottla_cluster(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command("broker", "cluster", *arguments, "--dir", str(directory)),
+            [sys.executable, "-P", "-m", "ottla", "cluster", *arguments, "--dir", str(directory)],
             capture_output=True,
             text=True,
             check=False,

@@ -11,13 +11,13 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
-from ottla.validate.plan import DidNotFinish, Plan
-from ottla.validate.topic import connected
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.errors import ClientError, check
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.records.batch import BatchHeader, iter_batches
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.validate.plan import DidNotFinish, Plan
+from ottla.validate.topic import connected
 
 _AT_ONCE_BYTES = 1 << 16
 

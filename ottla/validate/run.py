@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.client.errors import ClientError
 from ottla.validate import session, topic
 from ottla.validate.chaos import brokers_of
 from ottla.validate.console import Console
@@ -22,7 +23,6 @@ from ottla.validate.plan import DidNotFinish, Plan, Unusable, check_client, chec
 from ottla.validate.reasons import innermost, is_full_disk
 from ottla.validate.report import ReportFolder, write_html, write_json
 from ottla.validate.scratch import MadeFolder, OwnFolder, scratch_folder
-from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.validate.plan import Plan, Unusable
-from ottla.validate.sizes import check_topic_limit
 from ottla.client.cluster import Cluster, TopicPartition, UnknownTopic
 from ottla.client.config_admin import ResourceType, describe_configs
 from ottla.client.errors import ClientError
 from ottla.client.offsets import end_offsets, start_offsets
 from ottla.client.topic_admin import NewTopic, create_topics, delete_topics
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
+from ottla.validate.plan import Plan, Unusable
+from ottla.validate.sizes import check_topic_limit
 
 _TIMEOUT_S = 20.0
 _INTERNAL = ("__consumer_offsets", "__transaction_state")

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ottla.client.errors import ClientError
 from ottla.validate import topic as topics
 from ottla.validate.chaos import Brokers, Chaos
 from ottla.validate.console import Console
@@ -19,7 +20,6 @@ from ottla.validate.plan import DidNotFinish, Plan
 from ottla.validate.reasons import innermost
 from ottla.validate.source import Source
 from ottla.validate.topic import Offsets, Topic
-from ottla.client.errors import ClientError
 
 _ENDS_S = 60.0
 _ASK_EVERY_S = 1.0

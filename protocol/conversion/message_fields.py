@@ -1,7 +1,7 @@
 """Reads records and writes messages and records, one call for each, and computes the checksum of messages.
 
-`message_fields.pxd` has the same functions in C for compiled callers, as `ottla.protocol.cursors.fields` has. Called by the converters and by
-the reader of messages.
+`message_fields.pxd` has the same functions in C for compiled callers, as `ottla.protocol.cursors.fields` has. Called by the converters and
+by the reader of messages.
 
 A message of format 0 or 1 has a CRC-32 of its own. For 126 bytes `zlib.crc32` takes 180 ns: 111 for the checksum, since zlib is made for
 long ones. The rest is for a slice, a call and a number, which are objects. The loop in C takes 46 ns. From 2 KiB on zlib is faster: 4.1 µs

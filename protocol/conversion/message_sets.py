@@ -4,8 +4,8 @@ Produce validation, the readers of old logs, and the answers to old consumers ca
 is called between two slices of the work, and lets the event loop run. The rules are those of Apache Kafka's LogValidator,
 AbstractLegacyRecordBatch and RecordsUtil.
 
-Any bytes give a result or one of `ottla.protocol.records.errors`. The limit of decompression bounds the memory: records are not larger than the
-messages, messages have at most `MAX_DECOMPRESSED_BYTES`.
+Any bytes give a result or one of `ottla.protocol.records.errors`. The limit of decompression bounds the memory: records are not larger than
+the messages, messages have at most `MAX_DECOMPRESSED_BYTES`.
 """
 
 from __future__ import annotations

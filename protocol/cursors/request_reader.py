@@ -1,8 +1,8 @@
 """Walks the topics and partitions of a request, one element at a time, at their place in the frame.
 
 No object is created for a partition: the attributes of the reader describe the current one. `verify` first walks the whole request, so that
-a request with a malformed end has no effect, and then begins again. The codec generated from `ottla.protocol.messages` is the authority: tests
-check that both accept the same bytes and read the same values.
+a request with a malformed end has no effect, and then begins again. The codec generated from `ottla.protocol.messages` is the authority:
+tests check that both accept the same bytes and read the same values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,20 @@
 """Declares DescribeProducers (api 61, KIP-664): a leader lists the producers of a partition, and their open transactions."""
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.schema.message import Array, Int16, Int32, Int64, Message, NullableString, String, Struct, field, request, response, struct
+from ottla.protocol.schema.message import (
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

@@ -1,7 +1,8 @@
 """Declares the errors of malformed record batches and compressed bodies.
 
-Raised by `ottla.protocol.records.batch`, `ottla.protocol.records.reader`, `ottla.protocol.records.builder` and `ottla.protocol.records.compression`; they are
-facts about bytes. `ottla.storage.validation.batch` decides how a *broker* answers a client that sends such bytes.
+Raised by `ottla.protocol.records.batch`, `ottla.protocol.records.reader`, `ottla.protocol.records.builder` and
+`ottla.protocol.records.compression`; they are facts about bytes. `ottla.storage.validation.batch` decides how a *broker* answers a client
+that sends such bytes.
 """
 
 

@@ -1,7 +1,7 @@
 """Describes a field of a message: its type on the wire, its versions, its default.
 
-`ottla.protocol.schema.message` builds the descriptions from the declarations, and `ottla.protocol.schema.codegen` turns them into source. They have
-no other users. All of them are immutable once the class has been declared.
+`ottla.protocol.schema.message` builds the descriptions from the declarations, and `ottla.protocol.schema.codegen` turns them into source.
+They have no other users. All of them are immutable once the class has been declared.
 """
 
 from __future__ import annotations

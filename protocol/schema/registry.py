@@ -1,7 +1,7 @@
 """Finds messages, versions and header versions by API key; the source of what ApiVersions advertises.
 
-The broker uses it for every request it decodes and for every request it sends. Modules of `ottla.protocol.messages` are imported on first use,
-so a process pays only for the APIs it uses. Their names follow from the names of the keys.
+The broker uses it for every request it decodes and for every request it sends. Modules of `ottla.protocol.messages` are imported on first
+use, so a process pays only for the APIs it uses. Their names follow from the names of the keys.
 """
 
 from __future__ import annotations

@@ -24,7 +24,13 @@ from ottla.replication.control.controller_requests import (
     log_not_followed,
     named_states,
 )
-from ottla.replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, ReplicationError, UnknownTopicOrPartition
+from ottla.replication.errors import (
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    ReplicaStorageFailure,
+    ReplicationError,
+    UnknownTopicOrPartition,
+)
 from ottla.replication.leader.followers import Followers, NoFollowers, follow_in_turns
 from ottla.replication.leader.isr import IsrChanges
 from ottla.replication.leader.partition import Partition

@@ -10,8 +10,8 @@ If all partitions that a broker leads are cut off, the broker is alone. Clients 
 the leader. So it closes their connections, once per session timeout: while they cannot reach it, they ask others. Clients that reach no
 other broker are served as before.
 
-`ottla.broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from the detection of the loss, so a process that was suspended
-first processes the messages that have arrived.
+`ottla.broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from the detection of the loss, so a process that was
+suspended first processes the messages that have arrived.
 """
 
 from __future__ import annotations

@@ -17,7 +17,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.protocol.errors import ErrorCode
-from ottla.replication.ports.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal, IsrProposals, NoIsrProposals
+from ottla.replication.ports.isr_proposals import (
+    MAY_BE_OUT_OF_DATE,
+    NOT_CARRIED_OUT,
+    IsrDecision,
+    IsrProposal,
+    IsrProposals,
+    NoIsrProposals,
+)
 from ottla.storage.disk.clock import NEVER_MS, elapsed_ms
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Tracks the progress of a follower, which its leader learns from the offsets of its fetches.
 
-Times are those of `ottla.storage.disk.clock.elapsed_ms`. A wall clock that jumps must neither remove a follower from the ISR nor keep a dead one
-in it.
+Times are those of `ottla.storage.disk.clock.elapsed_ms`. A wall clock that jumps must neither remove a follower from the ISR nor keep a
+dead one in it.
 """
 
 from typing import Protocol

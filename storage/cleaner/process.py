@@ -7,11 +7,11 @@ are called on the event loop and do not wait.
 import json
 import os
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from ottla.launcher import command
 from ottla.storage.cleaner.frames import take_frame, write_frame
 from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, decode_stats, encode_job
 
@@ -73,7 +73,10 @@ class CleanerProcess:
             # The hashes of keys must be unpredictable.
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
             process = subprocess.Popen(
-                command("ottla.storage.cleaner.worker", str(os.getpid())), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+                [sys.executable, "-P", "-m", "ottla.storage.cleaner.worker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
             )
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)

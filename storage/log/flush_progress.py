@@ -1,6 +1,7 @@
 """Tracks how much of a log is on the disk, and when its next flush is due.
 
-Owned by `PartitionLog`, and called only on the event loop. `flush` prepares and runs the flushes; `ottla.storage.upkeep.flusher` decides when.
+Owned by `PartitionLog`, and called only on the event loop. `flush` prepares and runs the flushes; `ottla.storage.upkeep.flusher` decides
+when.
 
 Invariants: the recovery point, the due offset and the recovery points of the plans are not beyond the log end offset, because a truncation
 lowers all of them. Only a truncation moves the recovery point back.

@@ -15,7 +15,13 @@ from collections.abc import Iterable
 from ottla.storage.disk.checkpoint import replace_file
 from ottla.storage.disk.directory_names import PERMITTED_DIRECTORIES, parse_directory_name
 from ottla.storage.disk.filesystem import File, FileSystem
-from ottla.storage.disk.meta_properties import META_PROPERTIES, MetaProperties, check_meta_properties, read_meta_properties, write_meta_properties
+from ottla.storage.disk.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    check_meta_properties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from ottla.storage.disk.start_errors import (
     DuplicateDirectoryId,
     DuplicateLogDirectory,

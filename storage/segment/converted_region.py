@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Final
 from ottla.protocol.conversion.down_converter import DownConverter
 from ottla.protocol.conversion.message_reader import MessageReader
 from ottla.protocol.conversion.message_sets import down_convert
-from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, next_batch_size
+from ottla.protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
+    CODEC_MASK,
+    CONTROL_MASK,
+    CURRENT_MAGIC,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    next_batch_size,
+)
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.disk.yielding import PacedYield

@@ -1,8 +1,8 @@
 """Renames the files of removed segments to `.deleted`, in a thread.
 
-A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `ottla.storage.log.deletion` creates a
-`Discard`. By then the segments are no longer in the log, and readers have their files open. If the broker crashes before the renames, the
-next start finds the segments in the log again, and the next check of its retention removes them.
+A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `ottla.storage.log.deletion`
+creates a `Discard`. By then the segments are no longer in the log, and readers have their files open. If the broker crashes before the
+renames, the next start finds the segments in the log again, and the next check of its retention removes them.
 
 Invariant: while a discard is in progress, no file with the name of a discarded one is created in the log's directory. A roll begins after
 the discarded offsets. Truncating, restarting and closing the log call `run` first.

@@ -1,8 +1,8 @@
 """Judges produced batches before a leader appends them.
 
 `read_only_batch` is the part of Produce that needs no log: exactly one batch, of magic 2, and zstd only from version 7 on. Before version 3
-it may be a message set of magic 0 or 1 instead, which a worker converts (`ottla.storage.validation.conversion`). `judge` applies the rules of one
-log. `PartitionLog.append` calls it for every batch of a producer or a coordinator. Followers judge by other rules
+it may be a message set of magic 0 or 1 instead, which a worker converts (`ottla.storage.validation.conversion`). `judge` applies the rules
+of one log. `PartitionLog.append` calls it for every batch of a producer or a coordinator. Followers judge by other rules
 (`ottla.storage.validation.replicated`).
 
 The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). But records are read

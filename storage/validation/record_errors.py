@@ -1,7 +1,7 @@
 """Declares errors of produced records beside those in `ottla.storage.errors`, and their form in a Produce response.
 
-Raised by `ottla.storage.validation.batch` and `ottla.storage.validation.records`. Apache Kafka refuses some records before it looks up the log. Those
-errors have no topic partition, and their response has no log start offset.
+Raised by `ottla.storage.validation.batch` and `ottla.storage.validation.records`. Apache Kafka refuses some records before it looks up the
+log. Those errors have no topic partition, and their response has no log start offset.
 """
 
 from typing import Final

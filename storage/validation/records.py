@@ -1,7 +1,7 @@
 """Checks every record of a produced batch, and recompresses batches for the broker.
 
-Called by `ottla.storage.validation.batch` only if the batch header cannot decide a rule. The functions are pure: worker threads run them for
-large batches. Messages are Apache Kafka's, because clients print them.
+Called by `ottla.storage.validation.batch` only if the batch header cannot decide a rule. The functions are pure: worker threads run them
+for large batches. Messages are Apache Kafka's, because clients print them.
 """
 
 from collections.abc import Callable, Iterable, Iterator

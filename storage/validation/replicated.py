@@ -1,7 +1,7 @@
 """Judges the batches that a follower got from its leader, before its log takes them unchanged.
 
-`PartitionLog.append` calls `judge_replicated`. The rules of the topic are the leader's affair (`ottla.storage.validation.batch`): it has applied
-them, perhaps with another configuration. A follower checks that the batches are undamaged and in order, and fit into a segment.
+`PartitionLog.append` calls `judge_replicated`. The rules of the topic are the leader's affair (`ottla.storage.validation.batch`): it has
+applied them, perhaps with another configuration. A follower checks that the batches are undamaged and in order, and fit into a segment.
 
 Invariant: the log and the bytes are not changed here.
 """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from ottla.client.cluster import Cluster as Client
 from ottla.broker.security.client_security import ConfiguredSecurity
+from ottla.client.cluster import Cluster as Client
 from ottla.config.client_properties import ClientProperties
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.apache_kafka.ports import free_ports

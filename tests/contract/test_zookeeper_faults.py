@@ -14,7 +14,18 @@ from contextlib import contextmanager
 import pytest
 
 from ottla.controller.errors import NodeExists
-from ottla.controller.store.metadata_store import Children, Create, Exists, Get, MetadataStore, Multi, SetData, Stat, WatchedEvent, data_and_stat
+from ottla.controller.store.metadata_store import (
+    Children,
+    Create,
+    Exists,
+    Get,
+    MetadataStore,
+    Multi,
+    SetData,
+    Stat,
+    WatchedEvent,
+    data_and_stat,
+)
 from ottla.controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.cutting_proxy import CuttingProxy, a_cutting_proxy

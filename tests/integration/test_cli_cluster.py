@@ -28,7 +28,7 @@ class ClusterCommand:
         self.directory = directory
 
     def __call__(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "broker", "cluster", *arguments, "--dir", str(self.directory)]
+        command = [sys.executable, "-m", "ottla", "cluster", *arguments, "--dir", str(self.directory)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
         assert done.returncode == status, done.stdout + done.stderr + self.logs()
@@ -222,7 +222,7 @@ def test_racks_are_not_given_in_two_ways(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_a_detached_cluster_starts_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "broker", "cluster", "up", "2", "--detach"]
+    command = [sys.executable, "-m", "ottla", "cluster", "up", "2", "--detach"]
     command += ["--zookeeper", "127.0.0.1:1", "--base-port", "0", "--dir", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as command_line:
@@ -251,7 +251,7 @@ def test_a_command_without_a_cluster_says_so(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_cluster_in_the_foreground(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "broker", "cluster", "up", "2", "--base-port", "0", "--dir", str(tmp_path)]
+    command = [sys.executable, "-m", "ottla", "cluster", "up", "2", "--base-port", "0", "--dir", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as foreground:
         assert foreground.stdout is not None

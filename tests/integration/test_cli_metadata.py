@@ -131,7 +131,7 @@ def test_thousands_of_topics_move_both_ways_also_when_killed_in_between(server: 
 
 
 def start(direction: str, file: Path, connect: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "broker", "metadata", direction, "--file", str(file), "--zookeeper", connect, "--json"]
+    command = [sys.executable, "-m", "ottla", "metadata", direction, "--file", str(file), "--zookeeper", connect, "--json"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.security.client_security import ConfiguredSecurity
 from ottla.client.cluster import Cluster
 from ottla.client.errors import NotAuthenticated
-from ottla.broker.security.client_security import ConfiguredSecurity
 from ottla.config.client_properties import ClientProperties
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.integration.test_cli_cluster import a_detached_cluster
@@ -83,7 +83,7 @@ def words(authority: Identity, tmp_path: Path) -> dict[str, dict[str, str]]:
 
 def run(address: str, config: str, *arguments: str, values: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, because this one has the threads of a broker."""
-    command = [sys.executable, "-m", "broker", *arguments, "-b", address, "--command-config", config]
+    command = [sys.executable, "-m", "ottla", *arguments, "-b", address, "--command-config", config]
     return subprocess.run(command, input=values, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -41,7 +41,7 @@ def test_every_command_works_in_such_a_project(name: str, path: str | None, proj
 def test_child_processes_work_in_such_a_project(path: str | None, project: Path) -> None:
     ended = run(command("ottla.storage.cleaner.worker", str(os.getpid())), project, path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    alone = run(command("ottla.supervisor.child", "1", "serve"), project, path)
+    alone = run(command("ottla.cli.supervised", "1", "serve"), project, path)
     assert alone.stderr == "ottla: the supervisor ended before its broker began\n"
 
 

@@ -37,5 +37,5 @@ def test_forks_have_folders_and_standard_streams_of_their_own(tmp_path: Path) ->
 def test_a_broker_is_no_fork_when_python_would_read_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     with a_broker(tmp_path) as broker:
-        assert command_of(broker)[1:4] == ["-m", "broker", "serve"]
+        assert command_of(broker)[1:4] == ["-m", "ottla", "serve"]
         assert broker.stop() == 0

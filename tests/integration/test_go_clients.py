@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.security.sasl.clients import unsecured_token
 from ottla.client.cluster import Cluster
 from ottla.client.user_admin import alter_users, new_credential
-from ottla.broker.security.sasl.clients import unsecured_token
 from tests.integration.test_sasl_listener import MODULE, port_of
 from tests.support.certificates import Identity
 from tests.support.go_programs import compiled_program, needs_go

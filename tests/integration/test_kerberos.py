@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ottla.client.cluster import Cluster
-from ottla.client.errors import NotAuthenticated
 from ottla.broker.network.peer_connection import PeerConnections
 from ottla.broker.security.client_security import ConfiguredSecurity, InterBrokerSecurity
 from ottla.broker.server import CannotStart
+from ottla.client.cluster import Cluster
+from ottla.client.errors import NotAuthenticated
 from ottla.config.broker import BrokerConfig
 from ottla.config.client_properties import ClientProperties
 from ottla.protocol.api_keys import ApiKey

@@ -19,7 +19,9 @@ VALUES_PER_VERSION = 5
 
 
 def message_classes() -> dict[str, type[Message]]:
-    modules = [importlib.import_module(f"ottla.protocol.messages.{info.name}") for info in pkgutil.iter_modules(protocol.messages.__path__)]
+    modules = [
+        importlib.import_module(f"ottla.protocol.messages.{info.name}") for info in pkgutil.iter_modules(ottla.protocol.messages.__path__)
+    ]
     return {
         name: value
         for module in modules

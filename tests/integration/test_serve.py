@@ -394,4 +394,6 @@ def test_help_imports_nothing_that_takes_time() -> None:
 
     assert "serve" in done.stdout
     modules = set(done.stdout.splitlines()[-1].split())
-    assert modules.isdisjoint({"asyncio", "uvloop", "rich", "kazoo", "sqlite3", "ottla.config.broker", "ottla.broker.server", "ottla.cli.serve"})
+    assert modules.isdisjoint(
+        {"asyncio", "uvloop", "rich", "kazoo", "sqlite3", "ottla.config.broker", "ottla.broker.server", "ottla.cli.serve"}
+    )

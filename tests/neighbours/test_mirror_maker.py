@@ -123,7 +123,7 @@ def test_a_group_goes_to_the_other_cluster_and_back(tmp_path: Path) -> None:
 
 def validate(bootstrap: str, topic: str, count: int, report: Path, *options: str) -> None:
     """Write rows with `ottla validate` and check them, or check only; skips the test if Spark's connector cannot be fetched."""
-    command = [sys.executable, "-m", "broker", "validate", "-b", bootstrap, "--rows", str(count), "--topic", topic, "--report", str(report)]
+    command = [sys.executable, "-m", "ottla", "validate", "-b", bootstrap, "--rows", str(count), "--topic", topic, "--report", str(report)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     ended = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, timeout=LONG, check=False)
     skip_if_not_fetched(ended.stderr)

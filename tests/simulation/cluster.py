@@ -1,4 +1,5 @@
-"""Whole brokers in one process, on a virtual clock: all of `ottla.broker.server` is the real thing but sockets, threads, disks and ZooKeeper.
+"""Whole brokers in one process, on a virtual clock: all of `ottla.broker.server` is the real thing but sockets, threads, disks and
+ZooKeeper.
 
 `SimulatedCluster` starts, kills, pauses, isolates and stops them. What is random comes from one seed.
 """

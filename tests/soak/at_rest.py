@@ -117,6 +117,6 @@ def badly_stopped(log_dirs: Iterable[Path], ends: Mapping[TopicPartition, int], 
 
 def broken_logs(log_dirs: Sequence[Path]) -> list[str]:
     """What `ottla dump-log --verify` finds in the directories of a broker that is stopped."""
-    command = [sys.executable, "-m", "broker", "dump-log", "--verify", "--workers", "1", *map(str, log_dirs)]
+    command = [sys.executable, "-m", "ottla", "dump-log", "--verify", "--workers", "1", *map(str, log_dirs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).splitlines()[-20:] if done.returncode else []

@@ -13,9 +13,9 @@ from importlib import import_module
 from random import Random
 
 from ottla.broker import server
-from ottla.cli.main import main
 from ottla.broker.environment import Environment
 from ottla.broker.loop.background import LoopBackground
+from ottla.cli.main import main
 from tests.support.slow_disk import Delays, SlowFileSystem
 
 SWITCH_SECONDS = 1e-5

@@ -1,6 +1,6 @@
 """Forks brokers that have imported everything already: a process imports it once, and each broker of the tests is a fork of it.
 
-Imports take seven eighths of the processor time of a broker's start. A fork then does what `python -m broker serve` does. The command
+Imports take seven eighths of the processor time of a broker's start. A fork then does what `python -m ottla serve` does. The command
 itself is run by the tests of `ottla serve` and `ottla cluster` (`tests/support/serve_command.py`, `command_line.py`).
 
 `python -m tests.support.broker_template SOCKET` is that process. It gets a request with the descriptors of standard output, standard error
@@ -101,7 +101,7 @@ def main(descriptor: int) -> None:
     if arguments is not None:
         requests.detach()  # closed already, and its number may be that of something else
         sys.argv = ["broker", *arguments]
-        runpy.run_module("broker", run_name="__main__", alter_sys=True)
+        runpy.run_module("ottla", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

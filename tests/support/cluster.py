@@ -25,8 +25,8 @@ from typing import Protocol
 from ottla.client.cluster import Cluster as Client
 from ottla.client.errors import ClientError
 from ottla.client.topic_admin import NewTopic, create_topics
-from ottla.supervisor.layout import Layout
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+from ottla.supervisor.layout import Layout
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually

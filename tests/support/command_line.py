@@ -73,7 +73,7 @@ class CommandLine:
         return ended
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "broker", *arguments]
+        return [sys.executable, "-m", "ottla", *arguments]
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "OTTLA_BOOTSTRAP_SERVER": self.bootstrap, "PYTHONPATH": str(Path(__file__).parents[2])}

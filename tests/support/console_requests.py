@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from starlette.types import Message
 
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Address, Connection
+from ottla.client.errors import Unreachable
 from ottla.console.application import application
 from ottla.console.audit import Audit
 from ottla.console.clusters import Clusters, Served
@@ -17,9 +20,6 @@ from ottla.console.guard import Rules
 from ottla.console.login.passwords import Passwords
 from ottla.console.login.proxy_login import ProxyLogin
 from ottla.console.login.sessions import Sessions
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Address, Connection
-from ottla.client.errors import Unreachable
 
 HOST = "127.0.0.1:8080"
 FIRST, SECOND = "first", "second one"

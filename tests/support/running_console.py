@@ -65,7 +65,7 @@ class Console:
 @contextmanager
 def a_console(bootstrap: str, *options: str, trusted: Path | None = None, variables: Mapping[str, str] | None = None) -> Iterator[Console]:
     """A console with more options and environment variables; `trusted` is the certificate to trust."""
-    command = [sys.executable, "-m", "broker", "console", "-b", bootstrap, "--listen", "127.0.0.1:0", "--timeout", "30", *options]
+    command = [sys.executable, "-m", "ottla", "console", "-b", bootstrap, "--listen", "127.0.0.1:0", "--timeout", "30", *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **(variables or {})}
     context = None if trusted is None else ssl.create_default_context(cafile=trusted)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.secrets import secrets_in
 
-SERVE = (sys.executable, "-m", "broker", "serve")
+SERVE = (sys.executable, "-m", "ottla", "serve")
 SECONDS = 90.0
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import NewTopic, create_topics
 from ottla.validate.console import Console
 from ottla.validate.plan import Plan, Unusable
 from ottla.validate.scratch import scratch_folder
-from ottla.client.cluster import Cluster
-from ottla.client.topic_admin import NewTopic, create_topics
 from tests.support.apache_kafka import java_available, process_guard
 
 if TYPE_CHECKING:

@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 
 from ottla.protocol.records.batch import iter_batches
-from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker, parse_end_transaction_marker
+from ottla.protocol.records.builder import (
+    ControlRecordType,
+    EndTransactionMarker,
+    build_end_transaction_marker,
+    parse_end_transaction_marker,
+)
 from ottla.protocol.records.reader import iter_records
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.log.partition_log import PartitionLog

@@ -105,7 +105,7 @@ def test_they_can_be_kept_out(build: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_declaration_and_every_module_in_cython_is_a_source() -> None:
-    found = {str(path.relative_to(ROOT)) for floor in FLOORS for path in (ROOT / floor).rglob("*.p[xy][dx]")}
+    found = {f"ottla/{path.relative_to(ROOT)}" for floor in FLOORS for path in (ROOT / floor).rglob("*.p[xy][dx]")}
     assert found <= set(sources())
     assert not set(DECLARATIONS) - found
     assert all((ROOT / f"{name.replace('.', '/')}.pyx").exists() for name in NATIVE)
@@ -114,7 +114,7 @@ def test_every_declaration_and_every_module_in_cython_is_a_source() -> None:
 @pytest.mark.parametrize("name", HOT)
 def test_every_hot_module_has_its_declarations_and_a_package_that_decides_first(name: str) -> None:
     assert (ROOT / f"{name.replace('.', '/')}.pxd").exists()
-    floor = importlib.import_module(name.split(".", maxsplit=1)[0])
+    floor = importlib.import_module(".".join(name.split(".")[:2]))
     assert hasattr(floor, "compiled")
 
 
@@ -130,7 +130,7 @@ def found_by_a_process(root: Path, **environment: str) -> list[str]:
 @compiled_alone
 def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> None:
     for floor in FLOORS:
-        shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / floor, tmp_path / "ottla" / floor, ignore=shutil.ignore_patterns("__pycache__"))
     suffix = binaries()[0].removeprefix(hot_modules.SHARED.replace(".", "/"))
     is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
     assert is_compiled == "True"
@@ -212,10 +212,17 @@ for _ in sys.stdin:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two of the hot modules, with what compiles them, and something in Cython's place that says what it is asked to translate."""
     root = tmp_path_factory.mktemp("project")
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "protocol/hot_modules.py", *sources()[: len(DECLARATIONS) + 4]):
+    for name in (
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "ottla/protocol/hot_modules.py",
+        *sources()[: len(DECLARATIONS) + 4],
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    with (root / "protocol" / "hot_modules.py").open("a") as more:
+    with (root / "ottla" / "protocol" / "hot_modules.py").open("a") as more:
         more.write("\nHOT, NATIVE = HOT[:2], ()\n")
     (root / "tools" / "Cython").mkdir(parents=True)
     (root / "tools" / "Cython" / "__init__.py").write_text("__version__ = '1'\n")
@@ -271,7 +278,7 @@ def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(pro
     append_line(module.with_suffix(".pxd"))
     assert translated() == {HOT[0]}  # the other one does not use it
 
-    append_line(project / "protocol" / "cursors" / "fields.pxd")
+    append_line(project / "ottla" / "protocol" / "cursors" / "fields.pxd")
     assert translated() == set(HOT[:2])
 
     (project / "tools" / "Cython" / "__init__.py").write_text("__version__ = '2'\n")

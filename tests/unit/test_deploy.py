@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dashboards.files import UnknownMetric, check, expressions, files
-from ottla.dashboards.panels import ALERTS
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS
 from ottla.config.loader import from_environment, parse_properties, property_name
+from ottla.dashboards.files import UnknownMetric, check, expressions, files
+from ottla.dashboards.panels import ALERTS
 from tests.packages import confinement, dockerfile
 from tests.packages.dockerfile import Settings
 from tests.support.promtool import find_promtool

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.partition_metadata import write_topic_id
 from ottla.storage.disk.topic_partition import TopicPartition

@@ -48,7 +48,7 @@ UNDECLARED_RECORDS = {
 
 def declared_messages() -> dict[str, type[Message]]:
     found = {}
-    for module_info in pkgutil.iter_modules(protocol.messages.__path__):
+    for module_info in pkgutil.iter_modules(ottla.protocol.messages.__path__):
         module = importlib.import_module(f"ottla.protocol.messages.{module_info.name}")
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Message) and value is not Message:

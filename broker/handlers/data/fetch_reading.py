@@ -13,7 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition
-from ottla.broker.fetching.fetch_sessions import FetchSessionError, FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from ottla.broker.fetching.fetch_sessions import (
+    FetchSessionError,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+)
 from ottla.broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.broker.handlers.data.fetch_stages import (
     ANSWERED,

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.cli.doctor.certificates import check_end, end_of
-from ottla.cli.doctor.directory_checks import DirectoryFacts
-from ottla.cli.doctor.kinds import Finding, found
 from ottla.broker.loop.clock import SystemClock
 from ottla.broker.metadata_store import metadata_file, open_metadata_store
 from ottla.broker.security.sasl.offers import check_listeners
 from ottla.broker.start_checks import Unsupported, refuse_unsupported
+from ottla.cli.doctor.certificates import check_end, end_of
+from ottla.cli.doctor.directory_checks import DirectoryFacts
+from ottla.cli.doctor.kinds import Finding, found
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT

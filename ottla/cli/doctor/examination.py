@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
 from ottla.cli.doctor.cluster_checks import check_cluster
 from ottla.cli.doctor.cluster_facts import gather
 from ottla.cli.doctor.configuration_checks import check_certificates, check_keys, check_metadata, check_start
@@ -12,7 +13,6 @@ from ottla.cli.doctor.host_checks import check_clock, check_flushes, check_limit
 from ottla.cli.doctor.kinds import Finding, found
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, NotAuthenticated
-from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.general import BROKER_ID
 from ottla.config.keys.log import LOG_DIRS

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -17,17 +18,16 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from ottla.broker.security.client_security import ConfiguredSecurity
+from ottla.client.cluster import TopicPartition
+from ottla.client.committed import commit_offsets, committed_offsets
+from ottla.client.errors import ClientError
+from ottla.client.group_admin import delete_groups
 from ottla.validate.chaos import Fault, Kind
 from ottla.validate.copying.settings import Settings
 from ottla.validate.plan import Copies, DidNotFinish, Plan
 from ottla.validate.sizes import batch_bytes
 from ottla.validate.topic import Offsets, Topic, connected
-from ottla.client.cluster import TopicPartition
-from ottla.client.committed import commit_offsets, committed_offsets
-from ottla.client.errors import ClientError
-from ottla.client.group_admin import delete_groups
-from ottla.broker.security.client_security import ConfiguredSecurity
-from ottla.launcher import command
 
 _LOOK_S = 0.2
 _ASK_EVERY_S = 1.0
@@ -194,7 +194,7 @@ class _Process:
 
     def __init__(self, module: str, settings: Settings, hear: Callable[[dict[str, Any]], None]) -> None:
         self.number = settings.number
-        self._command = command(module)
+        self._command = [sys.executable, "-P", "-m", module]
         self._settings = settings
         self._hear = hear
         self._process: subprocess.Popen[str] | None = None

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import all_topics
 from ottla.validate import session
 from ottla.validate.plan import DidNotFinish, Plan, Unusable
 from ottla.validate.report import ReportFolder
 from ottla.validate.run import run
 from ottla.validate.topic import check
-from ottla.client.cluster import Cluster
-from ottla.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.small_disk import a_small_disk
@@ -48,7 +48,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def validate(folder: Path, *arguments: str, **environment: str) -> Ended:
     """Run the command with a report folder `folder/report`."""
-    command = [sys.executable, "-m", "broker", "validate", "--report", str(folder / "report"), "--rows", "100", *arguments]
+    command = [sys.executable, "-m", "ottla", "validate", "--report", str(folder / "report"), "--rows", "100", *arguments]
     variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **environment}
     done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=folder, timeout=SECONDS, check=False)
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.validate import verdict
-from ottla.validate.plan import Copies, Plan
-from ottla.validate.verify import KINDS, OF_COPIES
 from ottla.client.cluster import Cluster
 from ottla.client.group_admin import NO_GROUP, describe_group
 from ottla.client.transaction_admin import list_transactions
+from ottla.validate import verdict
+from ottla.validate.plan import Copies, Plan
+from ottla.validate.verify import KINDS, OF_COPIES
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker

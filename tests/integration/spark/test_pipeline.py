@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from ottla.validate import verify
-from ottla.validate.plan import Plan
-from ottla.validate.verify import KINDS
 from ottla.cli.options import client_security
 from ottla.protocol.records import reader as record_reader
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from ottla.validate import verify
+from ottla.validate.plan import Plan
+from ottla.validate.verify import KINDS
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.apache_kafka.ports import free_ports

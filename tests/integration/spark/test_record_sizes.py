@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import all_topics
 from ottla.validate import session
 from ottla.validate.plan import DidNotFinish, Plan, Unusable
 from ottla.validate.run import run
 from ottla.validate.topic import check
-from ottla.client.cluster import Cluster
-from ottla.client.topic_admin import all_topics
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.spark import deep, make_topic, needs_spark, validated
 

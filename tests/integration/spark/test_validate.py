@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.client.cluster import Cluster
+from ottla.client.topic_admin import all_topics, delete_topics
 from ottla.validate.chaos import brokers_of, schedule
 from ottla.validate.generate import generate
 from ottla.validate.plan import Plan
 from ottla.validate.source import source_of
 from ottla.validate.topic import prepare
-from ottla.client.cluster import Cluster
-from ottla.client.topic_admin import all_topics, delete_topics
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.certificates import Identity
@@ -67,7 +67,7 @@ def kill_jvm(pid: int) -> None:
 
 def ottla(folder: Path, *arguments: str, when: str = "", then: Callable[[int], None] = interrupt) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, somewhere else than in the checkout; do `then` to it when it has said `when`."""
-    command = [sys.executable, "-m", "broker", *arguments]
+    command = [sys.executable, "-m", "ottla", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": "/nowhere/python"}  # executors may have none
     with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=environment, cwd=folder, start_new_session=True) as process:
         assert process.stderr is not None
@@ -96,7 +96,7 @@ def validate(
 
 def test_the_help_needs_neither_java_nor_spark(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "ottla.validate", "--help"],
+        [sys.executable, "-X", "importtime", "-m", "ottla", "validate", "--help"],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},

@@ -40,7 +40,9 @@ WITHOUT_A_CODE_OF_THEIR_OWN = {
     "UnexpectedAppendOffset",
 }
 
-AT_START_ONLY = {each for each in vars(storage.disk.start_errors).values() if isinstance(each, type) and issubclass(each, StorageError)}
+AT_START_ONLY = {
+    each for each in vars(ottla.storage.disk.start_errors).values() if isinstance(each, type) and issubclass(each, StorageError)
+}
 
 
 def exceptions() -> Iterator[type[Exception]]:

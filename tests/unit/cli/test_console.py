@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ottla.cli.main import main
+from ottla.client.cluster import Cluster, UnknownTopic
+from ottla.client.errors import ClientError, ConnectionLost, DoesNotFit, Refused, Unreachable
 from ottla.console import views
 from ottla.console.answers import error_answer, json_answer
 from ottla.console.application import CHANGES, KEPT, READS, STATIC
 from ottla.console.audit import MAX_LINE_BYTES
 from ottla.console.parameters import MAX_BODY_BYTES, BadParameter, Body, number, signed
-from ottla.cli.main import main
-from ottla.client.cluster import Cluster, UnknownTopic
-from ottla.client.errors import ClientError, ConnectionLost, DoesNotFit, Refused, Unreachable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from tests.support.console_requests import HOST, ConsoleUnderTest

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ottla.console.application import CHANGES, KEPT, READS
-from ottla.console.clusters import Clusters, Served
-from ottla.console.decoding import Decoder
 from ottla.cli.main import main
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, Unreachable
+from ottla.console.application import CHANGES, KEPT, READS
+from ottla.console.clusters import Clusters, Served
+from ottla.console.decoding import Decoder
 from tests.support.console_requests import FIRST, HOST, SECOND, ConsoleUnderTest
 from tests.unit.cli.test_console import PARAMETERS, address_of
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.console.exports import COLUMNS, EXPORTS, csv_line
 from ottla.client.cluster import TopicPartition
+from ottla.console.exports import COLUMNS, EXPORTS, csv_line
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
 from tests.support.console_requests import ConsoleUnderTest

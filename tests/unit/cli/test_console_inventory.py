@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 
 import pytest
 
-from ottla.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, Kept, take_inventory
 from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Unreachable, UnsupportedByBroker
 from ottla.client.versions import ApiTable
+from ottla.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, Kept, take_inventory
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

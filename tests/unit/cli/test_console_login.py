@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ottla.cli.main import main
+from ottla.client.errors import ClientError
 from ottla.console.application import MAX_LOGIN_BYTES
 from ottla.console.login.passwords import HashedPassword, Passwords, hashed, read_passwords
 from ottla.console.login.sessions import (
@@ -20,8 +22,6 @@ from ottla.console.login.sessions import (
     cookie_name,
 )
 from ottla.console.rates import MAX_KEYS, Buckets
-from ottla.cli.main import main
-from ottla.client.errors import ClientError
 from tests.support.console_requests import HOST, Answered, ConsoleUnderTest
 
 PASSWORD = "correct horse"

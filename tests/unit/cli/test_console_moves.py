@@ -2,12 +2,12 @@
 
 import pytest
 
-from ottla.console import control
-from ottla.console.parameters import Body
 from ottla.client import reassignments
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.reassignments import Move
+from ottla.console import control
+from ottla.console.parameters import Body
 from ottla.protocol.errors import ErrorCode
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ottla.console.login.proxy_login import MAX_USER_LENGTH, SECRET_HEADER, ProxyLogin, read_proxy_login
-from ottla.console.login.sessions import MAX_SESSIONS, SESSION_SECONDS, Sessions
 from ottla.cli.main import main
 from ottla.client.errors import ClientError
+from ottla.console.login.proxy_login import MAX_USER_LENGTH, SECRET_HEADER, ProxyLogin, read_proxy_login
+from ottla.console.login.sessions import MAX_SESSIONS, SESSION_SECONDS, Sessions
 from tests.support.console_requests import HOST, ConsoleUnderTest
 
 SECRET = "a secret of the proxy"

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.errors import ClientError
 from ottla.console import records
 from ottla.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
 from ottla.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, SHOWN_HEADERS, Decoder, shown_bytes
@@ -17,8 +19,6 @@ from ottla.console.message_pack import NotMessagePack, decode_message_pack
 from ottla.console.parameters import BadParameter
 from ottla.console.record_filter import record_filter
 from ottla.console.records import Found, Query
-from ottla.client.cluster import Cluster, TopicPartition
-from ottla.client.errors import ClientError
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Header, Record
 

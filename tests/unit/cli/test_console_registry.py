@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ottla.cli.main import main
+from ottla.client.errors import ClientError
 from ottla.console import schema_registry
 from ottla.console.clusters import Clusters
 from ottla.console.decoding import Decoder
@@ -27,8 +29,6 @@ from ottla.console.schema_registry import (
     read_login,
     sends_in_clear,
 )
-from ottla.cli.main import main
-from ottla.client.errors import ClientError
 from tests.unit.cli.test_console_records import DECODED, ENCODED, USER
 
 PASSWORD = "pass:word-secret"

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
+from ottla.client.fetcher import Fetcher
 from ottla.console import records
 from ottla.console.application import application
 from ottla.console.audit import Audit
@@ -13,7 +14,6 @@ from ottla.console.decoding import Decoder
 from ottla.console.guard import Rules
 from ottla.console.login.sessions import Sessions
 from ottla.console.records import Query, Search
-from ottla.client.fetcher import Fetcher
 from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
 
 

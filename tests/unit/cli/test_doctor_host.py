@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.metadata_store import METADATA_FILE
 from ottla.cli.doctor.configuration_checks import judge_latency
 from ottla.cli.doctor.examination import examine_broker, examine_directories
 from ottla.cli.doctor.host import Mount, RealHost, Space, mount_of
 from ottla.cli.doctor.kinds import Finding
 from ottla.cli.main import main
-from ottla.broker.metadata_store import METADATA_FILE
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS
 from tests.support.certificates import Identity

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from ottla.console import records
-from ottla.console.decoding import Decoder
-from ottla.console.records import Query, Search
 from ottla.client import fetcher as fetching
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.errors import ClientError, Refused
 from ottla.client.fetcher import MAX_RECORDS, Fetcher, FetchSettings
 from ottla.client.offsets import READ_COMMITTED
+from ottla.console import records
+from ottla.console.decoding import Decoder
+from ottla.console.records import Query, Search
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
 from ottla.protocol.schema.message import Message

@@ -6,14 +6,14 @@ from itertools import islice
 
 import pytest
 
-from ottla.console import records, views
-from ottla.console.decoding import Decoder
-from ottla.console.records import LiveStep, Query, Search, export, live
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.connection import Address
 from ottla.client.errors import ClientError, Refused
 from ottla.client.fetcher import Fetcher, FetchSettings
 from ottla.client.topic_readers import Reader, Readers
+from ottla.console import records, views
+from ottla.console.decoding import Decoder
+from ottla.console.records import LiveStep, Query, Search, export, live
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse
 from tests.support import played_leaders

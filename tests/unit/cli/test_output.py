@@ -120,7 +120,7 @@ def test_a_reader_that_has_gone_ends_a_command_without_a_word(arguments: tuple[s
     reading, writing = os.pipe()
     os.close(reading)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "broker", *arguments]
+    command = [sys.executable, "-m", "ottla", *arguments]
     done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "") or arguments[0] == "cluster", done
@@ -159,7 +159,7 @@ def test_a_path_that_is_no_text_is_printed(encoding: str, arguments: tuple[str, 
     path = os.fsencode(tmp_path) + "/é".encode() + b"\xff"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "doctor", path, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False
+        [sys.executable, "-m", "ottla", "doctor", path, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, b"")
     if arguments:

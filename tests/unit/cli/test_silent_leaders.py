@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from starlette.datastructures import QueryParams
 
-from ottla.console import control, group_changes, views
 from ottla.cli.main import main
 from ottla.cli.offset_reset import planned_offsets
 from ottla.client.cluster import TopicPartition
@@ -17,6 +16,7 @@ from ottla.client.group_admin import DescribedGroup, ListedGroup
 from ottla.client.log_dirs import LogDir
 from ottla.client.topic_readers import Readers
 from ottla.client.transaction_admin import ListedTransaction
+from ottla.console import control, group_changes, views
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest

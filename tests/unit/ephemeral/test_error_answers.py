@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ottla.ephemeral.error_answers import error_answer
 from ottla.broker.handlers.table import SERVED, handlers_of
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.serving.route import Route
+from ottla.ephemeral.error_answers import error_answer
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem
-from ottla.ephemeral.faults import Faults, FaultyEnvironment
-from ottla.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
 from ottla.broker.handlers.table import handlers_of
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.serving.route import Route
 from ottla.config.broker import BrokerConfig
+from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem
+from ottla.ephemeral.faults import Faults, FaultyEnvironment
+from ottla.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.registry import api

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.groups.commits import TopicCommit
-from ottla.broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
+from ottla.broker.groups.offset_records import (
+    NO_EXPIRY,
+    OffsetAndMetadata,
+    OffsetKey,
+    offset_key,
+    offset_keys,
+    offset_value,
+    read_offset_value,
+)
 from ottla.broker.groups.record_encoding import encode_commits
 from ottla.broker.groups.records import read_key
 from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue

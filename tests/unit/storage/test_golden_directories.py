@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla.storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
 from ottla.storage.disk.directory_names import parse_directory_name
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.config.broker import BrokerConfig
 from ottla.supervisor import state_file
 from ottla.supervisor.layout import Layout, choose_ports
 from ottla.supervisor.state_file import ProcessName
-from ottla.config.broker import BrokerConfig
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (9, "3", "2")])

@@ -8,13 +8,13 @@ from click.testing import CliRunner
 
 from ottla.cli.main import main
 from ottla.client.errors import ClientError
-from ottla.supervisor.rolling_restart import Trouble, faults_of, rolling_restart
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.supervisor.rolling_restart import Trouble, faults_of, rolling_restart
 
 
 class Imagined:

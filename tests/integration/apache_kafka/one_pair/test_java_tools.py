@@ -338,7 +338,13 @@ def test_kafkas_well_known_loggers_are_aliases_for_its_tool(pair: Pair) -> None:
     assert "Completed updating" in changed.stdout, changed
     described = run_tool(CONFIGS, *loggers, "--describe").stdout
     assert [name for name in names if f"{name}=ERROR" not in described] == []
-    for own in ("ottla.broker.handlers", "controller", "ottla.storage.cleaner", "ottla.controller.state", "ottla.broker.metrics.request_log"):
+    for own in (
+        "ottla.broker.handlers",
+        "controller",
+        "ottla.storage.cleaner",
+        "ottla.controller.state",
+        "ottla.broker.metrics.request_log",
+    ):
         assert f" {own}=ERROR " in described, own
     unset = run_tool(CONFIGS, *loggers, "--alter", "--delete-config", ",".join(names))
     assert "Completed updating" in unset.stdout, unset

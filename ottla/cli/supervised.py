@@ -1,4 +1,4 @@
-"""Runs `ottla ARGUMENTS...` as a child that stops with its supervisor: the module `ottla.supervisor.child` with the
+"""Runs `ottla ARGUMENTS...` as a child that stops with its supervisor: the module `ottla.cli.supervised` with the
 arguments PARENT ARGUMENTS...
 
 The kernel sends SIGTERM to the broker when the supervisor ends, however it ends, so the broker stops in an orderly way.
