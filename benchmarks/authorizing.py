@@ -10,11 +10,10 @@ from itertools import count
 from benchmarks.validation import microseconds
 from ottla.broker.security.access import Access
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
 from ottla.broker.security.audit_log import AuditLog
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.client import Client
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 
 COUNTS = (0, 100, 10_000)
 ALICE = Principal("User", "alice")

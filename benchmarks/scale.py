@@ -33,7 +33,6 @@ from ottla.broker.cluster.broker_channels import BrokerChannels, control_version
 from ottla.broker.loop.collector import collector_paused
 from ottla.broker.network.peer_connection import MAX_RESPONSE_BYTES, PeerConnection
 from ottla.broker.request.turns import Turns
-from ottla.broker.security.client_security import PLAINTEXT
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.controller.admin.placement import assign_replicas
@@ -53,6 +52,7 @@ from ottla.controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
+from ottla.protocol.client_security import PLAINTEXT
 from ottla.replication.ports.peer import Peer, Resolve
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.clocks import ManualClock

@@ -23,10 +23,10 @@ from ottla.broker.network.host_names import known_hosts
 from ottla.broker.network.limits import NetworkLimits, limits_of
 from ottla.broker.network.peer_connection import PeerConnections
 from ottla.broker.network.socket_server import SocketServer
-from ottla.broker.security.client_security import ClientSecurity
 from ottla.config.broker import BrokerConfig
 from ottla.controller.registration import RandomBytes
 from ottla.controller.store.metadata_store import MetadataStore
+from ottla.protocol.client_security import ClientSecurity
 from ottla.replication.ports.peer import Connect
 from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.filesystem import FileSystem, RealFileSystem

@@ -92,7 +92,7 @@ HOT: Final = (
 NATIVE: Final = ("ottla.storage.disk.cached_reads", "ottla.broker.network.native")
 """Modules written in Cython (`.pyx`)."""
 
-SHARED: Final = "protocol.cython_shared"
+SHARED: Final = "ottla.protocol.cython_shared"
 """Module with the code that Cython would otherwise repeat in every compiled module."""
 
 DECLARATIONS: Final = (

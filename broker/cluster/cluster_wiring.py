@@ -20,7 +20,6 @@ from ottla.broker.cluster.stray_replicas import StrayReplicas
 from ottla.broker.loop.background import LoopBackground
 from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.services import Services
-from ottla.broker.security.client_security import ClientSecurity
 from ottla.broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
 from ottla.broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from ottla.config.broker import BrokerConfig
@@ -39,6 +38,7 @@ from ottla.controller.state.context import LiveBroker
 from ottla.controller.znodes.changes import ProducerIdBlock
 from ottla.controller.znodes.topic_ids import uses_topic_ids
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client_security import ClientSecurity
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

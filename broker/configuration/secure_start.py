@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.security.acl_admin import AclAdmin
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Operation, ResourceType
-from ottla.broker.security.sasl.scram import SALT_BYTES, salt_of
 from ottla.config.errors import ConfigError
 from ottla.config.jaas import SCRAM_MODULE
 from ottla.config.sasl import SCRAM_SHA_512
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.scram_credentials import DONE, MECHANISMS, MIN_ITERATIONS, Upsertion, alter_scram_credentials
 from ottla.controller.znodes.pauses import no_pause
+from ottla.protocol.acls import AccessControlEntry, AclBinding, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
+from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 
 ADMIN: Final = "admin"
 ALICE: Final = "alice"

@@ -19,14 +19,13 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.broker.network.peer_wire import WINDOW_BYTES, Wire
-from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
-from ottla.broker.security.sasl.clients import SaslClient
-from ottla.broker.security.sasl.login import Login, LoginFailed, LoginRequest, advance, log_in, renewal_seconds
 from ottla.config.errors import ConfigError
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client_security import PLAINTEXT, ClientSecurity
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.sasl_login import Login, LoginFailed, LoginRequest, SaslClient, advance, log_in, renewal_seconds
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.registry import api

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.security.access import CLUSTER_NAME
-from ottla.broker.security.authorizer import Operation
+from ottla.protocol.acls import Operation
 
 if TYPE_CHECKING:
     from ottla.broker.network.request_channel import Completion
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ottla.broker.request.services import Services
     from ottla.broker.request.turns import Steps
     from ottla.broker.security.access import Access
-    from ottla.broker.security.authorizer import ResourceType
     from ottla.broker.security.client import Client
+    from ottla.protocol.acls import ResourceType
     from ottla.protocol.schema.message import Message
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer
+from ottla.protocol.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.security.audit_log import AuditLog

@@ -13,20 +13,6 @@ from itertools import product
 from typing import Final, TypeVar
 
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import (
-    STORED_OPERATIONS,
-    STORED_PATTERN_TYPES,
-    STORED_PERMISSION_TYPES,
-    STORED_RESOURCE_TYPES,
-    AccessControlEntry,
-    AclBinding,
-    AclFilter,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    camel_case,
-)
-from ottla.broker.security.authorizer import Operation
 from ottla.broker.security.principals import Principal
 from ottla.broker.security.rereading import MalformedNodes, Rereading
 from ottla.controller.admin.acl_store import AclStore, StoredPattern
@@ -36,6 +22,20 @@ from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.pauses import Pause, slices
 from ottla.controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.acls import (
+    STORED_OPERATIONS,
+    STORED_PATTERN_TYPES,
+    STORED_PERMISSION_TYPES,
+    STORED_RESOURCE_TYPES,
+    AccessControlEntry,
+    AclBinding,
+    AclFilter,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    camel_case,
+)
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.security.acl_index import AclIndex
-from ottla.broker.security.acls import AccessControlEntry, ResourcePattern
-from ottla.broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import AccessControlEntry, Operation, ResourcePattern, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.security.audit_log import AuditLog

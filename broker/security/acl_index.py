@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ottla.broker.security.acls import (
+from ottla.protocol.acls import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
     AccessControlEntry,
     AclBinding,
     AclFilter,
+    Operation,
     PatternType,
     PermissionType,
     ResourcePattern,
+    ResourceType,
 )
-from ottla.broker.security.authorizer import Operation, ResourceType
 
 ALLOWED_BY: Final[dict[int, tuple[int, ...]]] = {
     int(operation): tuple(map(int, allowing))

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.security.acl_authorizer import java_host
-from ottla.broker.security.acls import PatternType, camel_case
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, PatternType, ResourceType, camel_case
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:

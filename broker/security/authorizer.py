@@ -1,4 +1,4 @@
-"""Defines the port through which requests are authorized, and Kafka's operations and resource types.
+"""Defines the port through which requests are authorized.
 
 Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache decisions (`ottla.broker.security.access`), and drop them
 when `generation` changes.
@@ -6,10 +6,10 @@ when `generation` changes.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.security.audit_log import AuditLog
@@ -17,42 +17,6 @@ if TYPE_CHECKING:
 
 LONGEST_REMEMBERED: Final = 1024
 """Longest name of a resource about which decisions are cached, characters. Clients choose the names; those of topics have at most 249."""
-
-
-class Operation(IntEnum):
-    """Kafka's AclOperation: an operation of a principal. Values are bit positions in authorized-operations fields (KIP-430).
-
-    Requests need READ and the operations after it; the first three occur only in ACLs and in filters of ACLs.
-    """
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class ResourceType(IntEnum):
-    """Kafka's ResourceType: the kind of a protected resource."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
 
 
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {

@@ -1,8 +1,4 @@
-"""Defines how a client secures its connections to brokers: the protocol, the TLS context, the credential.
-
-Peer connections of a broker and the client of the command line take a `ClientSecurity`. They call it for every new connection, so that
-changed certificates and passwords take effect.
-"""
+"""Secures connections to brokers (`ottla.protocol.client_security`) by a broker's configuration, or by a client's properties."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ottla.config.errors import ConfigError, ConfigValueError
 from ottla.config.listeners import SecurityProtocol
@@ -19,48 +15,12 @@ from ottla.config.sasl import GSSAPI, OAUTHBEARER
 if TYPE_CHECKING:
     import ssl
 
-    from ottla.broker.security.sasl.clients import SaslClient
     from ottla.config.broker import BrokerConfig
     from ottla.config.client_properties import ClientProperties
+    from ottla.protocol.sasl_login import SaslClient
 
 
 logger = logging.getLogger(__name__)
-
-
-class ClientSecurity(Protocol):
-    """See the module."""
-
-    @property
-    def protocol(self) -> SecurityProtocol:
-        """The protocol of new connections."""
-
-    @property
-    def random_bytes(self) -> Callable[[int], bytes]:
-        """The source of chance."""
-
-    def context(self) -> ssl.SSLContext:
-        """The TLS context; called only if the protocol uses TLS. Raises ConfigError."""
-
-    def begin(self, host: str) -> SaslClient:
-        """A new SASL exchange with the server on a host; called only if the protocol uses SASL. Raises ConfigError."""
-
-
-class Plaintext:
-    """No security."""
-
-    protocol: Final = SecurityProtocol.PLAINTEXT
-    random_bytes: Final = staticmethod(os.urandom)
-
-    def context(self) -> ssl.SSLContext:
-        """See `ClientSecurity`."""
-        raise NotImplementedError
-
-    def begin(self, host: str) -> SaslClient:
-        """See `ClientSecurity`."""
-        raise NotImplementedError
-
-
-PLAINTEXT: Final = Plaintext()
 
 
 class InterBrokerSecurity:

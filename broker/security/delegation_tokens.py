@@ -18,7 +18,7 @@ from uuid import UUID
 
 from ottla.broker.security.principals import Principal
 from ottla.broker.security.rereading import Rereading
-from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential, TokenCredential, parse_credential, salt_of
+from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, TokenCredential, parse_credential
 from ottla.controller.admin.change_notifications import ChangeNotifications
 from ottla.controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
 from ottla.controller.admin.token_store import TokenStore
@@ -28,6 +28,7 @@ from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.security import TOKEN_CHANGES, DelegationToken
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)

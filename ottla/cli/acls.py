@@ -11,8 +11,8 @@ from ottla.cli.options import cluster_command, command_group, json_option, repor
 from ottla.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ottla.broker.security.acls import AclBinding, AclFilter
     from ottla.client.cluster import Cluster
+    from ottla.protocol.acls import AclBinding, AclFilter
 
 _CLUSTER = "kafka-cluster"
 _NAMED = {
@@ -175,8 +175,7 @@ def _resources(options: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _filters(options: Mapping[str, Any]) -> list[AclFilter]:
     """A filter for each combination of what the options name."""
-    from ottla.broker.security.acls import AclFilter, PatternType, PermissionType
-    from ottla.broker.security.authorizer import Operation, ResourceType
+    from ottla.protocol.acls import AclFilter, Operation, PatternType, PermissionType, ResourceType
 
     permission = PermissionType.ANY if options["permission"] is None else PermissionType[options["permission"].upper()]
     operations = [Operation[each.upper().replace("-", "_")] for each in options["operations"]] or [Operation.ANY]
@@ -193,9 +192,8 @@ def _filters(options: Mapping[str, Any]) -> list[AclFilter]:
 
 def _wanted(principals: tuple[str, ...], options: Mapping[str, Any]) -> list[AclBinding]:
     """The ACLs to add. Raises UsageError."""
-    from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-    from ottla.broker.security.authorizer import ResourceType
     from ottla.broker.security.principals import Principal
+    from ottla.protocol.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern, ResourceType
 
     for principal in principals:
         try:
@@ -224,7 +222,7 @@ _CONSUMER = {"TOPIC": ("READ", "DESCRIBE"), "GROUP": ("READ",)}
 
 
 def _operations_on(kind: str, options: Mapping[str, Any]) -> list[Any]:
-    from ottla.broker.security.authorizer import Operation
+    from ottla.protocol.acls import Operation
 
     names = [each.upper().replace("-", "_") for each in options["operations"]]
     for role, operations in ("producer", _PRODUCER), ("consumer", _CONSUMER):

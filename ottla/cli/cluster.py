@@ -15,7 +15,7 @@ from ottla.cli.options import Amount, client_security, command_config_option, co
 from ottla.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ottla.broker.security.client_security import ClientSecurity
+    from ottla.protocol.client_security import ClientSecurity
     from ottla.supervisor.layout import Layout
 
 _COMMAND_SECONDS = 90.0

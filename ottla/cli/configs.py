@@ -11,7 +11,7 @@ from ottla.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
-    from ottla.client.config_admin import ResourceType
+    from ottla.client.config_admin import ConfigResourceType
 
 _KINDS = ("topic", "broker", "broker-logger", "user", "client", "ip")
 _QUOTA_KINDS = {"user": "user", "client": "client-id", "ip": "ip"}
@@ -109,17 +109,17 @@ def alter(
     as_json: bool,
 ) -> None:
     """Change configurations, all of them or none."""
-    from ottla.client.config_admin import Change, Operation, alter_configs
+    from ottla.client.config_admin import Change, ConfigOperation, alter_configs
 
     if kind in _QUOTA_KINDS:
         if appends or subtracts:
             raise click.UsageError("A quota is no list: give --set or --delete.")
         _alter_quotas(cluster, kind, name, {**amounts(sets, "--set"), **dict.fromkeys(deletes)}, validate_only, as_json)
         return
-    changes = [Change(key, Operation.SET, value) for key, value in key_values(sets, "--set").items()]
-    changes += [Change(key, Operation.DELETE, None) for key in deletes]
-    changes += [Change(key, Operation.APPEND, value) for key, value in key_values(appends, "--append").items()]
-    changes += [Change(key, Operation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
+    changes = [Change(key, ConfigOperation.SET, value) for key, value in key_values(sets, "--set").items()]
+    changes += [Change(key, ConfigOperation.DELETE, None) for key in deletes]
+    changes += [Change(key, ConfigOperation.APPEND, value) for key, value in key_values(appends, "--append").items()]
+    changes += [Change(key, ConfigOperation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
     if not changes:
         raise click.UsageError(_NOTHING)
     resource, known = _resource(cluster, kind, name)
@@ -157,13 +157,13 @@ def _report_change(kind: str, name: str, validate_only: bool, as_json: bool) -> 
     report_outcomes([(f"{kind} {name}", None)], "could be changed" if validate_only else "changed", as_json=as_json)
 
 
-def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str]:
-    from ottla.client.config_admin import ResourceType
+def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ConfigResourceType, str]:
+    from ottla.client.config_admin import ConfigResourceType
 
-    resource = ResourceType[kind.upper().replace("-", "_")]
-    if resource is ResourceType.TOPIC:
+    resource = ConfigResourceType[kind.upper().replace("-", "_")]
+    if resource is ConfigResourceType.TOPIC:
         cluster.topic(name)
-    elif resource is ResourceType.BROKER and name == _DEFAULT:
+    elif resource is ConfigResourceType.BROKER and name == _DEFAULT:
         name = ""
     elif not name.isdecimal() or len(name) > _ID_DIGITS:
         raise click.UsageError(f"{name!r} is not a broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")

@@ -22,8 +22,8 @@ from ottla.cli.output import for_stream, print_json, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.broker.security.client_security import ClientSecurity
     from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.protocol.client_security import ClientSecurity
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_SECONDS = 30.0
@@ -186,9 +186,10 @@ def _of_profile(ctx: click.Context, name: str | None) -> dict[str, Any]:
 
 def client_security(command_config: Path | None) -> ClientSecurity:
     """The security of connections by the file of --command-config; plaintext without one. Raises UsageError."""
-    from ottla.broker.security.client_security import PLAINTEXT, ConfiguredSecurity
+    from ottla.broker.security.client_security import ConfiguredSecurity
     from ottla.config.client_properties import read_client_properties
     from ottla.config.errors import ConfigError
+    from ottla.protocol.client_security import PLAINTEXT
 
     if command_config is None:
         return PLAINTEXT

@@ -104,12 +104,12 @@ def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, u
 
 def _changed_configs(cluster: Cluster, name: str, errors: list[str]) -> dict[str, str | None] | None:
     """The keys of a topic that were set, with their values. None, and another error, if this client may not see them."""
-    from ottla.client.config_admin import DYNAMIC, ResourceType, describe_configs
+    from ottla.client.config_admin import DYNAMIC, ConfigResourceType, describe_configs
     from ottla.client.errors import Refused
     from ottla.protocol.errors import ErrorCode
 
     try:
-        described = describe_configs(cluster, ResourceType.TOPIC, name)
+        described = describe_configs(cluster, ConfigResourceType.TOPIC, name)
     except Refused as error:
         if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from ottla.broker.security.acls import (
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError, Refused, check
+from ottla.protocol.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
     STORED_PERMISSION_TYPES,
@@ -13,13 +15,12 @@ from ottla.broker.security.acls import (
     AccessControlEntry,
     AclBinding,
     AclFilter,
+    Operation,
     PatternType,
     PermissionType,
     ResourcePattern,
+    ResourceType,
 )
-from ottla.broker.security.authorizer import Operation, ResourceType
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, Refused, check
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse

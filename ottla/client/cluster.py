@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
-from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
 from ottla.client.connection import Address, AnyResponse, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, Unreachable, check
+from ottla.protocol.client_security import PLAINTEXT, ClientSecurity
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import (

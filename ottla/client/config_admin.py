@@ -23,7 +23,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.schema.message import Message
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """Kafka's numbers of resource types."""
 
     TOPIC = 2
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """The kind of a change; append and subtract are for lists."""
 
     SET = 0
@@ -59,12 +59,12 @@ class Change(NamedTuple):
     """The change of one key of a resource."""
 
     name: str
-    operation: Operation
+    operation: ConfigOperation
     value: str | None
 
 
 def describe_configs(
-    cluster: Cluster, kind: ResourceType, name: str, *, synonyms: bool = False, documentation: bool = False
+    cluster: Cluster, kind: ConfigResourceType, name: str, *, synonyms: bool = False, documentation: bool = False
 ) -> list[DescribeConfigsResourceResult]:
     """All keys of a resource, by name. The name of a broker is its id, or empty for the cluster's default. Raises
     Refused."""
@@ -82,7 +82,7 @@ def describe_configs(
     return cluster.until_done(attempt)
 
 
-def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Sequence[Change], *, validate_only: bool = False) -> None:
+def alter_configs(cluster: Cluster, kind: ConfigResourceType, name: str, changes: Sequence[Change], *, validate_only: bool = False) -> None:
     """Change keys of a resource, all or none. Raises Refused."""
     request = IncrementalAlterConfigsRequest(
         resources=[
@@ -102,18 +102,18 @@ def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Sequ
     cluster.until_done(attempt)
 
 
-def _ask(cluster: Cluster, kind: ResourceType, name: str, request: Message, response: type[AnyResponse]) -> AnyResponse:
+def _ask(cluster: Cluster, kind: ConfigResourceType, name: str, request: Message, response: type[AnyResponse]) -> AnyResponse:
     """Sends requests about one broker to that broker."""
-    if kind is not ResourceType.TOPIC and name:
+    if kind is not ConfigResourceType.TOPIC and name:
         return cluster.ask_broker(int(name), request, response)
     return cluster.ask(cluster.any_connection, request, response)
 
 
-def _check(kind: ResourceType, name: str, code: int, message: str | None) -> None:
-    if kind is ResourceType.TOPIC and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+def _check(kind: ConfigResourceType, name: str, code: int, message: str | None) -> None:
+    if kind is ConfigResourceType.TOPIC and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise UnknownTopic(name)
     check(_what(kind, name), code, message)
 
 
-def _what(kind: ResourceType, name: str) -> str:
+def _what(kind: ConfigResourceType, name: str) -> str:
     return f"{kind.name.lower().replace('_', ' ')} {name or '(default of all)'}"

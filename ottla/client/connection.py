@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
-from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
-from ottla.broker.security.sasl.login import LoginFailed, LoginRequest, advance, log_in, renewal_seconds
 from ottla.client.errors import ConnectionLost, DoesNotFit, NotAuthenticated, Unreachable
 from ottla.client.versions import ApiTable, api_table, choose_version
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client_security import PLAINTEXT, ClientSecurity
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.sasl_login import LoginFailed, LoginRequest, advance, log_in, renewal_seconds
 from ottla.protocol.schema.framing import FrameReader, InvalidFrame, frame
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.registry import Api, api

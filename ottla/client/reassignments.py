@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.client.cluster import Cluster, ClusterChange, TopicPartition
-from ottla.client.config_admin import Change, Operation, ResourceType, alter_configs
+from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs
 from ottla.client.errors import ClientError, Refused, SomeRefused, check
 from ottla.client.offsets import by_topic
 from ottla.client.reachable import at_once
@@ -128,20 +128,20 @@ def throttle(
         brokers.update(sources, target)
     for topic in leaders:
         changes = [
-            Change(key, Operation.APPEND, ",".join(found[topic]))
+            Change(key, ConfigOperation.APPEND, ",".join(found[topic]))
             for key, found in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers))
             if found[topic]
         ]
-        alter_configs(cluster, ResourceType.TOPIC, topic, changes)
+        alter_configs(cluster, ConfigResourceType.TOPIC, topic, changes)
     set_rate(cluster, brokers.intersection(cluster.broker_ids()), rate)
 
 
 def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None:
     """Set the rate of throttled replication on each broker; None removes the limit."""
-    operation = Operation.DELETE if rate is None else Operation.SET
+    operation = ConfigOperation.DELETE if rate is None else ConfigOperation.SET
     changes = [Change(key, operation, None if rate is None else str(rate)) for key in (LEADER_RATE, FOLLOWER_RATE)]
     for broker in sorted(brokers):
-        alter_configs(cluster, ResourceType.BROKER, str(broker), changes)
+        alter_configs(cluster, ConfigResourceType.BROKER, str(broker), changes)
 
 
 def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
@@ -150,10 +150,10 @@ def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
     One that cannot be changed keeps no other from being changed. Raises SomeRefused at the end, which names those that are left.
     """
     errors: dict[str, ClientError] = {}
-    changes = [Change(key, Operation.DELETE, None) for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
+    changes = [Change(key, ConfigOperation.DELETE, None) for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
     for topic in dict.fromkeys(topics):
         try:
-            alter_configs(cluster, ResourceType.TOPIC, topic, changes)
+            alter_configs(cluster, ConfigResourceType.TOPIC, topic, changes)
         except ClientError as error:
             errors[f"topic {topic}"] = error
     _, silent = at_once(cluster, cluster.broker_ids(), lambda own, broker: set_rate(own, [broker], None))

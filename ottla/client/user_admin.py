@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.broker.security.sasl.scram import SALT_BYTES, salt_of
 from ottla.client.cluster import Cluster, ClusterChange
 from ottla.client.errors import ClientError, Refused, check
 from ottla.protocol.errors import ErrorCode
@@ -25,6 +24,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _HASHES: Final = {1: "sha256", 2: "sha512"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ottla.client.cluster import NO_LEADER, Cluster
-from ottla.client.config_admin import ResourceType
+from ottla.client.config_admin import ConfigResourceType
 from ottla.client.connection import AnyResponse, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.offsets import LEADER_SECONDS
@@ -102,7 +102,7 @@ def _told_by_all(cluster: Cluster, broker_ids: Sequence[int]) -> dict[int, _Told
 
 def _protocol_version_request(broker_id: int) -> DescribeConfigsRequest:
     resource = DescribeConfigsResource(
-        resource_type=ResourceType.BROKER, resource_name=str(broker_id), configuration_keys=[PROTOCOL_VERSION]
+        resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id), configuration_keys=[PROTOCOL_VERSION]
     )
     return DescribeConfigsRequest(resources=[resource])
 

@@ -7,8 +7,6 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.principals import Principal
 from ottla.client.acl_admin import acl_text, create_acls, delete_acls, list_acls
 from ottla.client.cluster import Cluster
@@ -18,6 +16,16 @@ from ottla.client.user_admin import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, 
 from ottla.console.parameters import BadParameter, Body
 from ottla.console.topic_changes import Path
 from ottla.console.views import View
+from ottla.protocol.acls import (
+    AccessControlEntry,
+    AclBinding,
+    AclFilter,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from ottla.protocol.errors import ErrorCode
 
 _ACL_FIELDS: Final = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission_type")

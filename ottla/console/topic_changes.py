@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ottla.cli.options import check_brokers, is_number
 from ottla.cli.records.record_json import NotARecord, parse_json_line
 from ottla.client.cluster import Cluster, TopicPartition
-from ottla.client.config_admin import Change, Operation, ResourceType, alter_configs
+from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs
 from ottla.client.errors import ClientError
 from ottla.client.producer import Delivery, Producer, ProducerSettings
 from ottla.client.topic_admin import DEFAULT, NewTopic, Outcomes, create_topics, delete_records, delete_topics, grow_topic
@@ -64,14 +64,14 @@ def change_topic_configs(cluster: Cluster, path: Path, body: Body) -> View:
     """Set and delete keys of a topic's configuration, all or none. Raises BadParameter, ClientError."""
     changes = _changes(body)
     cluster.topic(path["name"])
-    alter_configs(cluster, ResourceType.TOPIC, path["name"], changes, validate_only=body.flag("validate_only"))
+    alter_configs(cluster, ConfigResourceType.TOPIC, path["name"], changes, validate_only=body.flag("validate_only"))
     return {"name": path["name"], "changed": [each.name for each in changes]}
 
 
 def change_broker_configs(cluster: Cluster, path: Path, body: Body) -> View:
     """Set and delete dynamic keys of a broker, or of all as `default`. Raises BadParameter, ClientError."""
     changes = _changes(body)
-    alter_configs(cluster, ResourceType.BROKER, broker_name(path["broker"]), changes, validate_only=body.flag("validate_only"))
+    alter_configs(cluster, ConfigResourceType.BROKER, broker_name(path["broker"]), changes, validate_only=body.flag("validate_only"))
     return {"name": path["broker"], "changed": [each.name for each in changes]}
 
 
@@ -86,10 +86,10 @@ def broker_name(text: str) -> str:
 
 def _changes(body: Body) -> Sequence[Change]:
     body.takes("set", "delete", "append", "subtract", "validate_only")
-    found = [Change(key, Operation.SET, value) for key, value in body.text_by_name("set").items()]
-    found += [Change(key, Operation.DELETE, None) for key in body.texts("delete")]
-    found += [Change(key, Operation.APPEND, value) for key, value in body.text_by_name("append").items()]
-    found += [Change(key, Operation.SUBTRACT, value) for key, value in body.text_by_name("subtract").items()]
+    found = [Change(key, ConfigOperation.SET, value) for key, value in body.text_by_name("set").items()]
+    found += [Change(key, ConfigOperation.DELETE, None) for key in body.texts("delete")]
+    found += [Change(key, ConfigOperation.APPEND, value) for key, value in body.text_by_name("append").items()]
+    found += [Change(key, ConfigOperation.SUBTRACT, value) for key, value in body.text_by_name("subtract").items()]
     if not found:
         raise BadParameter("nothing to change: give set, delete, append or subtract")
     return found

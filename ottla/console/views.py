@@ -14,7 +14,7 @@ from ottla.cli.doctor.cluster_facts import gather
 from ottla.cli.doctor.kinds import reasons
 from ottla.client.cluster import NO_LEADER, Cluster, TopicPartition
 from ottla.client.committed import committed_offsets
-from ottla.client.config_admin import SOURCES, ResourceType, describe_configs
+from ottla.client.config_admin import SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, Refused
 from ottla.client.group_admin import NO_GROUP, describe_group, reachable_groups
 from ottla.client.log_dirs import log_dirs
@@ -72,7 +72,7 @@ def overview_of(answer: MetadataResponse) -> View:
 
 def broker_configs(cluster: Cluster, name: str) -> View:
     """The configuration of a broker; with the empty name the dynamic one of all brokers."""
-    return {"configs": _configs(describe_configs(cluster, ResourceType.BROKER, name, synonyms=True))}
+    return {"configs": _configs(describe_configs(cluster, ConfigResourceType.BROKER, name, synonyms=True))}
 
 
 def topics(cluster: Cluster) -> View:
@@ -128,7 +128,7 @@ def topic(cluster: Cluster, name: str) -> View:
 def _topic_configs(cluster: Cluster, name: str) -> View:
     """The configuration of a topic; none, with the error, for a client that may describe the topic and not its configuration."""
     try:
-        return {"configs": _configs(describe_configs(cluster, ResourceType.TOPIC, name, synonyms=True))}
+        return {"configs": _configs(describe_configs(cluster, ConfigResourceType.TOPIC, name, synonyms=True))}
     except Refused as error:
         if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise

@@ -7,9 +7,9 @@ Sends requests as a client does. Blocking, so the supervisor calls it in a threa
 import time
 from collections.abc import Iterable, Sequence
 
-from ottla.broker.security.client_security import ClientSecurity
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
+from ottla.protocol.client_security import ClientSecurity
 
 _ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ottla.broker.security.client_security import ClientSecurity
 from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.errors import ClientError
+from ottla.protocol.client_security import ClientSecurity
 from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.supervisor import control
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.process import ending_signals
-from ottla.broker.security.client_security import ClientSecurity
+from ottla.protocol.client_security import ClientSecurity
 from ottla.supervisor import control, state_file
 from ottla.supervisor.layout import Layout
 from ottla.supervisor.metadata_convergence import wait_until_converged

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity, ConfiguredSecurity
+from ottla.broker.security.client_security import ConfiguredSecurity
+from ottla.protocol.client_security import PLAINTEXT, ClientSecurity
 
 ROWS_PER_STREAM = 100_000
 MAX_STREAMS = 999_999

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.client.cluster import Cluster, TopicPartition, UnknownTopic
-from ottla.client.config_admin import ResourceType, describe_configs
+from ottla.client.config_admin import ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError
 from ottla.client.offsets import end_offsets, start_offsets
 from ottla.client.topic_admin import NewTopic, create_topics, delete_topics
@@ -74,7 +74,7 @@ def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
                 _create(cluster, plan, validate_only=not make)
                 return _made(cluster, plan) if make else None
             partitions = len(found.partitions)
-            described = describe_configs(cluster, ResourceType.TOPIC, plan.topic)
+            described = describe_configs(cluster, ConfigResourceType.TOPIC, plan.topic)
             _check_size(plan, described, "max.message.bytes")
             configs = {one.name: one.value or "" for one in described}
             _check_settings(plan, partitions, len(found.partitions[0].replica_nodes), configs)
@@ -116,7 +116,7 @@ def _made(cluster: Cluster, plan: Plan) -> Topic:
     def offsets() -> dict[TopicPartition, int]:
         return start_offsets(cluster, _names(plan.topic, plan.partitions))
 
-    configs = {one.name: one.value for one in describe_configs(cluster, ResourceType.TOPIC, plan.topic)}
+    configs = {one.name: one.value for one in describe_configs(cluster, ConfigResourceType.TOPIC, plan.topic)}
     first = _by_number(cluster.until_done(offsets))
     return Topic(plan.topic, plan.partitions, first, True, configs.get("message.timestamp.type") == "LogAppendTime")
 
@@ -147,7 +147,7 @@ def _check_size(plan: Plan, configs: list[DescribeConfigsResourceResult], name: 
 def _configs_of_brokers(cluster: Cluster) -> list[DescribeConfigsResourceResult]:
     """Configurations of the brokers; empty if the client may not read them, although it may create topics."""
     with suppress(ClientError):
-        return [one for number in cluster.broker_ids() for one in describe_configs(cluster, ResourceType.BROKER, str(number))]
+        return [one for number in cluster.broker_ids() for one in describe_configs(cluster, ConfigResourceType.BROKER, str(number))]
     return []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from ottla.client.config_admin import Change, Operation, ResourceType, alter_configs
+from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs
 from ottla.client.topic_admin import delete_topics
 from tests.support.broker_process import eventually
 from tests.support.cluster import ClusterBroker
@@ -133,8 +133,8 @@ def elect_unclean(replay: Replay) -> None:
     give_second_directory(replay.broker(2))
     replay.broker(2).start()
     replay.wait_for("unclean-elect")
-    change = Change("unclean.leader.election.enable", Operation.SET, "true")
-    replay.cluster.ask(lambda client: alter_configs(client, ResourceType.TOPIC, "unclean", [change]), seconds=SECONDS)
+    change = Change("unclean.leader.election.enable", ConfigOperation.SET, "true")
+    replay.cluster.ask(lambda client: alter_configs(client, ConfigResourceType.TOPIC, "unclean", [change]), seconds=SECONDS)
     replay.wait_for("unclean-elected")
     replay.broker(1).start()
     replay.wait_for("unclean-old-leader-back")

@@ -9,9 +9,9 @@ import pytest
 
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.network.request_channel import Pending
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.principals import Principal
 from ottla.controller.admin.topic_admin import NewTopic
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.registry import api

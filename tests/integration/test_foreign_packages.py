@@ -1,4 +1,4 @@
-"""A project whose folders have the names of the floors neither breaks a command, nor gets the floors instead of its own."""
+"""A project whose folders have the names of the floors keeps them, and everything of Ottla works in it."""
 
 import os
 import subprocess
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import COMMANDS
-from ottla.launcher import FLOORS, command
 
 NAMES = ("benchmarks", "broker", "config", "controller", "protocol", "replication", "storage")
 
@@ -39,21 +38,23 @@ def test_every_command_works_in_such_a_project(name: str, path: str | None, proj
 
 @pytest.mark.parametrize("path", [None, "."])
 def test_child_processes_work_in_such_a_project(path: str | None, project: Path) -> None:
-    ended = run(command("ottla.storage.cleaner.worker", str(os.getpid())), project, path)
+    python = [sys.executable, "-P", "-m"]
+    ended = run([*python, "ottla.storage.cleaner.worker", str(os.getpid())], project, path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    alone = run(command("ottla.cli.supervised", "1", "serve"), project, path)
+    alone = run([*python, "ottla.cli.supervised", "1", "serve"], project, path)
     assert alone.stderr == "ottla: the supervisor ended before its broker began\n"
 
 
-def test_a_child_process_sees_its_own_arguments(tmp_path: Path) -> None:
-    assert run(command("broker", "topics", "--help"), tmp_path, None).stdout.startswith("Usage: ottla topics")
+@pytest.mark.parametrize("path", [None, "."])
+@pytest.mark.parametrize("module", ["ottla.testing", "ottla.client"])
+def test_the_libraries_work_in_such_a_project(module: str, path: str | None, project: Path) -> None:
+    found = run([sys.executable, "-c", f"import {module}; import config"], project, path)
+    assert found.stderr == "config of the project was imported\n"
 
 
-def test_nothing_of_the_floors_leaks_into_the_environment_of_a_child(project: Path) -> None:
-    code = (
-        f"import os, sys; sys.path.insert(0, {FLOORS!r}); import ottla.launcher as l; l.use_floors(); print(os.environ.get('PYTHONPATH'))"
-    )
-    assert run([sys.executable, "-P", "-c", code], project, None).stdout == "None\n"
+def test_a_floor_is_no_package_of_its_own(tmp_path: Path) -> None:
+    code = "import importlib.util, sys; print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])"
+    assert run([sys.executable, "-P", "-c", code, *NAMES], tmp_path, None).stdout == "[]\n"
 
 
 def test_a_program_of_the_project_gets_its_own_packages(project: Path) -> None:

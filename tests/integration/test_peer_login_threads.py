@@ -11,13 +11,13 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.network.peer_connection import PeerConnections
-from ottla.broker.security.sasl.clients import CredentialUnavailable, SaslClient
 from ottla.config.listeners import SecurityProtocol
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from ottla.protocol.sasl_login import CredentialUnavailable, SaslClient
 from ottla.protocol.schema.message import Message
 from ottla.replication.ports.peer import PeerRefused, PeerUnavailable
 from tests.support.peers import LOOPS, run_on

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.network.peer_connection import PeerConnections
-from ottla.broker.security.client_security import ClientSecurity, InterBrokerSecurity
+from ottla.broker.security.client_security import InterBrokerSecurity
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client_security import ClientSecurity
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -21,10 +21,10 @@ from unittest.mock import patch
 from ottla.broker.environment import Environment
 from ottla.broker.network.limits import NetworkLimits
 from ottla.broker.network.socket_server import SocketServer
-from ottla.broker.security.client_security import ClientSecurity
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
 from ottla.controller.store.metadata_store import MetadataStore
+from ottla.protocol.client_security import ClientSecurity
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.replication.leader.partition import Partition

@@ -5,10 +5,18 @@ from collections.abc import Awaitable, Callable
 
 from ottla.broker.security.acl_admin import AclAdmin
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
 from ottla.controller.znodes.pauses import no_pause
+from ottla.protocol.acls import (
+    AccessControlEntry,
+    AclBinding,
+    AclFilter,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from tests.support.clocks import ManualClock
 
 EVERYTHING = AclFilter(1, None, 1, None, None, 1, 1)

@@ -1,7 +1,7 @@
 """Provides an authorizer whose rules a test changes."""
 
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import Operation, ResourceType
 
 
 class Grants:

@@ -9,8 +9,8 @@ from ottla.broker.handlers.configs.config_resources import REFUSALS, refusal
 from ottla.broker.network.host_names import address_of, resolve
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.admin.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

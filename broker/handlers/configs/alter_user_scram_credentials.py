@@ -7,8 +7,8 @@ from itertools import chain
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, each, how_often, in_order
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

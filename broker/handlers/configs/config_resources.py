@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol, TypeVar
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
 from ottla.broker.request.turns import each, how_often
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.config.errors import ConfigError
 from ottla.controller.errors import ControllerError, InvalidAdminRequest, StoreError
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

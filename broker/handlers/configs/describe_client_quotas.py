@@ -7,13 +7,13 @@ from typing import Final
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error, cut
 from ottla.broker.request.turns import each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.admin.client_quotas import CLIENT_ID, IP, USER
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize, sanitize
 from ottla.controller.znodes.pauses import Pause
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,

@@ -11,12 +11,12 @@ from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResou
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
 from ottla.broker.request.turns import each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.config.schema.describe import ConfigEntry
 from ottla.config.schema.types import java_int
 from ottla.config.topic import TopicConfig
 from ottla.controller.errors import InvalidAdminRequest
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

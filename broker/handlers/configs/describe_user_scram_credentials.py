@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import cut
 from ottla.broker.request.turns import each, how_often
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,

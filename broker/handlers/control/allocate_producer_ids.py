@@ -2,8 +2,8 @@
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import error_code
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.errors import ControllerError
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

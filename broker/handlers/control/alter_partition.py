@@ -6,9 +6,9 @@ Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEM
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import error_code
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
 from ottla.controller.events.isr_changes import IsrChange, IsrResult
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -2,7 +2,7 @@
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

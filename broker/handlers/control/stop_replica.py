@@ -9,7 +9,7 @@ from typing import Any
 from ottla.broker.handlers.control.control_epochs import is_broker_epoch_stale
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from ottla.replication.control.controller_requests import stopped_partitions

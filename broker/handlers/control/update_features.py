@@ -2,10 +2,10 @@
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.config.schema.metadata_version import is_at_least
 from ottla.controller.events.failover import FIRST_WITH_FEATURES
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 

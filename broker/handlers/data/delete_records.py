@@ -13,7 +13,7 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.delayed_produce import DelayedPartitions
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.turns import Steps, Unfinished, each, free_in_steps
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

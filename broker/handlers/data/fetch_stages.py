@@ -5,7 +5,7 @@ Not compiled: compiled modules use them as C constants.
 
 from typing import Final
 
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 
 VERIFYING: Final = 0

@@ -17,7 +17,7 @@ from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 
 FIRST_WITH_LEADER_HINTS: Final = 10

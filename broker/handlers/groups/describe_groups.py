@@ -10,7 +10,7 @@ from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
 from ottla.broker.request.turns import Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 

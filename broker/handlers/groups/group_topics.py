@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from ottla.broker.security.access import Access
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.ports.cluster import MetadataCache
 

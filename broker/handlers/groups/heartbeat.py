@@ -1,7 +1,7 @@
 """Serves Heartbeat (api 12), versions 0-4: static members from 3 (KIP-345)."""
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

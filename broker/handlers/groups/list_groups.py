@@ -3,7 +3,7 @@
 from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, each, how_often
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 

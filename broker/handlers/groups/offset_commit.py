@@ -26,7 +26,7 @@ from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.malformed import answer_in_turn
 from ottla.broker.request.turns import LARGE_BYTES, Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader

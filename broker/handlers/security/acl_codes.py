@@ -9,9 +9,8 @@ from typing import Protocol
 from ottla.broker.network.request_channel import CLOSE, Completion
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
-from ottla.broker.security.acls import AclFilter
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.errors import RequestTooLong
+from ottla.protocol.acls import AclFilter, Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 
 UNKNOWN = 0

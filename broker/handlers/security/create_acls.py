@@ -5,20 +5,21 @@ from ottla.broker.network.request_channel import Completion
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import each
 from ottla.broker.security.access import CLUSTER_NAME
-from ottla.broker.security.acls import (
+from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.schema.metadata_version import is_at_least
+from ottla.protocol.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
     STORED_PERMISSION_TYPES,
     STORED_RESOURCE_TYPES,
     AccessControlEntry,
     AclBinding,
+    Operation,
     PatternType,
     PermissionType,
     ResourcePattern,
+    ResourceType,
 )
-from ottla.broker.security.authorizer import Operation, ResourceType
-from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from ottla.config.schema.metadata_version import is_at_least
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 

@@ -3,9 +3,9 @@
 from ottla.broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, refusal
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.principals import USER_TYPE, Principal
 from ottla.controller.errors import ControllerError, StoreError
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 

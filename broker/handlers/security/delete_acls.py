@@ -4,7 +4,7 @@ from ottla.broker.handlers.security.acl_codes import failure_code, filter_of, re
 from ottla.broker.network.request_channel import Completion
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import each
-from ottla.broker.security.acls import AclBinding
+from ottla.protocol.acls import AclBinding
 from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 

@@ -3,9 +3,9 @@
 from ottla.broker.handlers.security.token_requests import tokens_of
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.delegation_tokens import TokenInformation
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,

@@ -7,8 +7,8 @@ then have the same order as before the move; Apache Kafka loses that order.
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import cut, error_code
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.errors import NotController
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

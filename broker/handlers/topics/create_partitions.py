@@ -8,9 +8,9 @@ Only the active controller's broker does so. The answer comes when the new parti
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
 from ottla.broker.request.turns import how_often
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.admin.partition_growth import NewPartitions
 from ottla.controller.errors import ControllerError
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -9,9 +9,9 @@ leader of every partition of the new topics, or after the timeout.
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
 from ottla.broker.request.turns import each, how_often
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.controller.errors import AdminTimeout, ControllerError
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,

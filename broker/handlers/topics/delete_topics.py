@@ -9,9 +9,9 @@ timeout.
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import error_code
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.config.keys.general import DELETE_TOPIC_ENABLE
 from ottla.controller.errors import ControllerError, UnknownTopicId
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from ottla.protocol.uuid import ZERO_UUID

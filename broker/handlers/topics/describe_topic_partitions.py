@@ -14,8 +14,8 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.turns import Steps, each, how_often, in_order
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

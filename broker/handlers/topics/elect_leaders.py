@@ -7,9 +7,9 @@ new leaders, or after the timeout. The answer to a request for all partitions le
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
 from ottla.controller.events.leader_elections import ElectionResult
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from ottla.storage.disk.topic_partition import TopicPartition

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

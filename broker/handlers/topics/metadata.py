@@ -22,8 +22,8 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.znodes.topic_names import is_valid_topic_name
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     MetadataRequest,

@@ -18,9 +18,9 @@ from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.turns import GENERATORS, Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.transactions.metadata import ProducerIdAndEpoch
 from ottla.broker.transactions.partitions import Partitions
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

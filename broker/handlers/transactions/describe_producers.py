@@ -7,9 +7,9 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error, error_code
 from ottla.broker.request.repeats import Repeats
 from ottla.broker.request.turns import Steps, each
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.errors import InvalidTopicName
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,

@@ -14,10 +14,10 @@ from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.transactions.coordinator import InitReply
 from ottla.broker.transactions.effects import InitProducerIdResult
 from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

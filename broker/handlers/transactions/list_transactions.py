@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, how_often
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.transactions.metadata import STATES_BY_LABEL
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 NO_DURATION = -1

@@ -16,8 +16,8 @@ from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.transactions.markers import Marker
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -13,13 +13,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS
 from ottla.config.errors import ConfigError
 from ottla.config.jaas import LoginModule
 from ottla.config.kerberos import kerberos_identity
 from ottla.config.sasl import GSSAPI, OAUTHBEARER, PLAIN
+from ottla.protocol.sasl_login import SaslClient, ServerNotTrusted
 
 MAX_ITERATIONS: Final = 1_000_000
 """Largest iteration count that a server may ask for; half a second of work. Apache Kafka stores at most 16,384."""
@@ -39,34 +40,6 @@ class SaslContext(NamedTuple):
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
     host: str = ""
-
-
-class ServerNotTrusted(Exception):
-    """The server's token is malformed, or does not prove that the server knows the credential."""
-
-
-class CredentialUnavailable(Exception):
-    """This side has no credential for the server at present."""
-
-
-class SaslClient:
-    """One exchange of `mechanism`. The result of `first` is sent, then those of `answer`, until `answer` returns None."""
-
-    __slots__ = ("mechanism",)
-
-    may_block: ClassVar[bool] = False
-    """Whether a step may wait for another server, so that a thread has to make it."""
-
-    def __init__(self, mechanism: str) -> None:
-        self.mechanism = mechanism
-
-    def first(self) -> bytes:
-        """The first token. Raises CredentialUnavailable."""
-        raise NotImplementedError
-
-    def answer(self, challenge: bytes) -> bytes | None:
-        """The next token; None when the exchange is complete. Raises ServerNotTrusted."""
-        raise NotImplementedError
 
 
 class PlainClient(SaslClient):

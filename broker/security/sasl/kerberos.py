@@ -11,10 +11,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
-from ottla.broker.security.sasl.clients import CredentialUnavailable, SaslClient, ServerNotTrusted
 from ottla.broker.security.sasl.kerberos_names import NoMatchingRule
 from ottla.broker.security.sasl.mechanism import InvalidCredentials, SaslServer, TransientFailure
 from ottla.config.sasl import GSSAPI
+from ottla.protocol.sasl_login import CredentialUnavailable, SaslClient, ServerNotTrusted
 
 NO_LAYER: Final = 1
 """The bit of `no security layer` in the first octet of the last two tokens."""

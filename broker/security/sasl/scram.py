@@ -16,14 +16,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from ottla.broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
+from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 
 MIN_ITERATIONS: Final = 4096
-SALT_BYTES: Final = 17
-"""Random bytes from which `salt_of` makes a salt."""
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
-_SALT_BITS: Final = 130
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]++"
 _EXTENSIONS: Final = r"(?:,[A-Za-z]++=[\x01-\x2b\x2d-\x7f]++)*"
 _BASE64: Final = r"[a-zA-Z0-9/+]*+={0,2}"  # the length has to be a multiple of four, too
@@ -60,19 +57,6 @@ def parse_credential(text: str) -> ScramCredential:
     except binascii.Error:
         raise ValueError("a SCRAM credential has a field that is not base64") from None
     return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
-
-
-def salt_of(random: bytes) -> bytes:
-    """A salt in the form of Kafka's tools, a number in base 36, from SALT_BYTES bytes.
-
-    All salts that are made here have this form. Otherwise the salt of an unknown user would look unlike those of users.
-    """
-    number = int.from_bytes(random, "big") >> 8 * SALT_BYTES - _SALT_BITS
-    digits = ""
-    while number:
-        number, digit = divmod(number, len(_DIGITS))
-        digits = _DIGITS[digit] + digits
-    return (digits or "0").encode()
 
 
 class ScramServer(SaslServer):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.security.sasl.clients import CredentialUnavailable, ServerNotTrusted
 from ottla.broker.security.sasl.kerberos import KerberosClient
 from ottla.broker.security.sasl.kerberos_library import initiating
 from ottla.config.errors import ConfigError
 from ottla.config.kerberos import KerberosIdentity
 from ottla.controller.store.sasl_exchange import LoginFailed, SaslExchange
+from ottla.protocol.sasl_login import CredentialUnavailable, ServerNotTrusted
 
 
 def kerberos_login(identity: KerberosIdentity) -> Callable[[str], SaslExchange]:

@@ -12,7 +12,7 @@ from ottla.cli.doctor.certificates import end_of
 from ottla.cli.doctor.kinds import reasons, some
 from ottla.client.cluster import NO_LEADER, Cluster, TopicPartition
 from ottla.client.committed import committed_offsets
-from ottla.client.config_admin import DYNAMIC, SOURCES, ResourceType, describe_configs
+from ottla.client.config_admin import DYNAMIC, SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, ConnectionLost, check
 from ottla.client.group_admin import describe_group, reachable_groups
 from ottla.client.hanging import OpenTransaction, late_transactions, search
@@ -154,7 +154,7 @@ def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
     refused: list[str] = []
     for begin in range(0, len(names), _TOPICS_AT_ONCE):
         resources = [
-            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=list(_EXAMINED))
+            DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=list(_EXAMINED))
             for name in names[begin : begin + _TOPICS_AT_ONCE]
         ]
         request = DescribeConfigsRequest(resources=resources)
@@ -240,7 +240,7 @@ def _led_partitions(topics: Iterable[MetadataResponseTopic], leaders: Container[
 def _ask_throttles(facts: ClusterFacts, cluster: Cluster) -> None:
     facts.is_reassigning = bool(moves(cluster))
 
-    configs = ask_each(facts, cluster, "throttles", lambda own, broker_id: describe_configs(own, ResourceType.BROKER, str(broker_id)))
+    configs = ask_each(facts, cluster, "throttles", lambda own, broker_id: describe_configs(own, ConfigResourceType.BROKER, str(broker_id)))
     for broker_id, of_one in configs.items():
         for config in of_one:
             if config.name in {LEADER_RATE, FOLLOWER_RATE} and config.config_source in DYNAMIC:

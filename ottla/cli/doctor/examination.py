@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 
-from ottla.broker.security.client_security import PLAINTEXT, ClientSecurity
 from ottla.cli.doctor.cluster_checks import check_cluster
 from ottla.cli.doctor.cluster_facts import gather
 from ottla.cli.doctor.configuration_checks import check_certificates, check_keys, check_metadata, check_start
@@ -17,6 +16,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.keys.general import BROKER_ID
 from ottla.config.keys.log import LOG_DIRS
 from ottla.config.validation import log_dirs
+from ottla.protocol.client_security import PLAINTEXT, ClientSecurity
 
 
 def examine_broker(config: BrokerConfig, host: Host, dice: random.Random) -> list[Finding]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.controller.znodes.pauses import no_pause
+from ottla.protocol.acls import AccessControlEntry, AclBinding, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

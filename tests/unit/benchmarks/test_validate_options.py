@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.validate import run
-from ottla.validate.__main__ import validate
+from ottla.cli.validate import validate
 from ottla.validate.plan import Copies, Plan
 
 

@@ -15,10 +15,10 @@ from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, Turns
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Authorizer, Operation, ResourceType
+from ottla.broker.security.authorizer import Authorizer
 from ottla.config.broker import BrokerConfig
 from ottla.controller.errors import AdminTimeout
+from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -4,8 +4,8 @@ import pytest
 
 from ottla.broker.handlers.data.delete_records import ShorterPartition
 from ottla.broker.request.turns import Turns
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -12,9 +12,9 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.request_channel import CLOSE, Answer
 from ottla.broker.quotas.quota_type import QuotaType
 from ottla.broker.request.malformed import name_of
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.serving.route import BETWEEN_BROKERS
 from ottla.controller.errors import SessionExpired
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

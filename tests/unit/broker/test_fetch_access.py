@@ -6,10 +6,10 @@ import pytest
 
 from ottla.broker.quotas.quota_type import QuotaType
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
 from ottla.broker.security.audit_log import AuditLog
-from ottla.broker.security.authorizer import Authorizer, Operation, ResourceType
+from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

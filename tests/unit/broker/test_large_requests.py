@@ -13,9 +13,10 @@ from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.handlers.data.produce_codes import AT_ONCE
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.request.turns import Turns
-from ottla.broker.security.authorizer import Authorizer, Operation, ResourceType
+from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.serving import message_requests
 from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

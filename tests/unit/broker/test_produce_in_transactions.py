@@ -8,8 +8,8 @@ import pytest
 
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
 from ottla.broker.request.turns import Turns
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.transactions.verification import OnVerified
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch, a_run

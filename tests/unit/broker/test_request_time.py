@@ -12,8 +12,8 @@ from ottla.broker.network.request_channel import Pending
 from ottla.broker.quotas.quota_type import QuotaType
 from ottla.broker.request.turns import Turns
 from ottla.broker.security.access import Access
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.serving.route import EXEMPT
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.client.acl_admin import EVERY_ACL, delete_acls
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.errors import ConnectionLost
+from ottla.protocol.acls import AccessControlEntry, AclBinding, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 from ottla.protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.client.cluster import Cluster, UnknownTopic
-from ottla.client.config_admin import Change, Operation, ResourceType, alter_configs, describe_configs
+from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, Unreachable
 from ottla.client.group_member import GroupMember
@@ -232,8 +232,8 @@ class WithoutTopics(Cluster):
     "work",
     [
         lambda cluster: grow_topic(cluster, "t", 2),
-        lambda cluster: describe_configs(cluster, ResourceType.TOPIC, "t"),
-        lambda cluster: alter_configs(cluster, ResourceType.TOPIC, "t", [Change("retention.ms", Operation.DELETE, None)]),
+        lambda cluster: describe_configs(cluster, ConfigResourceType.TOPIC, "t"),
+        lambda cluster: alter_configs(cluster, ConfigResourceType.TOPIC, "t", [Change("retention.ms", ConfigOperation.DELETE, None)]),
     ],
 )
 def test_no_command_waits_for_a_topic_to_appear(work: Callable[[Cluster], object]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.cli.main import main
 from ottla.client import reassignments
 from ottla.client.cluster import Cluster, TopicPartition
-from ottla.client.config_admin import ResourceType
+from ottla.client.config_admin import ConfigResourceType
 from ottla.client.errors import ClientError, ConnectionLost, SomeRefused
 from ottla.client.reassignment_plan import Plan, balanced, from_json, to_json
 
@@ -152,7 +152,7 @@ def test_a_throttle_is_set_on_live_brokers_alone_because_a_plan_may_leave_a_dead
 def test_a_throttle_that_cannot_be_removed_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     changed: list[tuple[str, str]] = []
 
-    def alter(_: Cluster, kind: ResourceType, name: str, __: object) -> None:
+    def alter(_: Cluster, kind: ConfigResourceType, name: str, __: object) -> None:
         if name == "0":
             raise ConnectionLost("broker 0 is registered at there:9092: it does not answer")
         changed.append((kind.name, name))

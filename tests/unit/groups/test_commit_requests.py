@@ -13,9 +13,10 @@ from ottla.broker.handlers.groups.offset_commit import handle_offset_commit_fram
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import LARGE_BYTES, Turns
-from ottla.broker.security.authorizer import AllowAll, Operation, ResourceType
+from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.security.principals import Principal
 from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.header import ResponseHeader

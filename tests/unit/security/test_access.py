@@ -2,9 +2,10 @@
 
 from ottla.broker.security import access
 from ottla.broker.security.access import Access
-from ottla.broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED
 from ottla.broker.security.client import Client
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import Operation, ResourceType
 from tests.support.connections import ClientConnection
 
 READ, WRITE, DESCRIBE, CLUSTER_ACTION = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.CLUSTER_ACTION

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from ottla.broker.security.acl_admin import AclAdmin, _Deletion
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import AccessControlEntry, AclFilter, PatternType, PermissionType
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.principals import Principal
 from ottla.controller.admin.acl_store import AclStore, StoredPattern
 from ottla.controller.errors import BadVersion, StoreError
@@ -20,6 +18,7 @@ from ottla.controller.store.metadata_store import Multi, Request, Result, SetDat
 from ottla.controller.znodes.pauses import no_pause
 from ottla.controller.znodes.security import AclEntry
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.acls import AccessControlEntry, AclFilter, Operation, PatternType, PermissionType, ResourceType
 from tests.support.acl_brokers import BODY, EVERYTHING, RECORDED, T_READ, Brokers, acl, acls_of, create, run
 from tests.support.controlled_cluster import until
 

@@ -11,10 +11,19 @@ from ottla.broker.security import acl_index
 from ottla.broker.security.access import Access
 from ottla.broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, java_host, parse_super_users
 from ottla.broker.security.acl_index import AclIndex
-from ottla.broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
-from ottla.broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
+from ottla.broker.security.authorizer import LONGEST_REMEMBERED
 from ottla.broker.security.client import Client
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import (
+    AccessControlEntry,
+    AclBinding,
+    AclFilter,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED

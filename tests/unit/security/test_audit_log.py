@@ -8,11 +8,10 @@ import pytest
 from ottla.broker.network.offenders import LINES_PER_WINDOW, Offenders
 from ottla.broker.security.access import Access
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
 from ottla.broker.security.audit_log import TRACE, AuditLog, logger
-from ottla.broker.security.authorizer import Operation, ResourceType
 from ottla.broker.security.client import Client
 from ottla.broker.security.principals import Principal
+from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.api_keys import ApiKey
 
 DENIED_READ = (

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.security.principals import Principal
-from ottla.broker.security.sasl.clients import CredentialUnavailable, ServerNotTrusted
 from ottla.broker.security.sasl.kerberos import (
     CLIENT_NOT_YET_VALID,
     NO_LAYER_TOKEN,
@@ -23,6 +22,7 @@ from ottla.broker.security.sasl.kerberos import (
 from ottla.broker.security.sasl.kerberos_names import PrincipalToLocalRules
 from ottla.broker.security.sasl.mechanism import InvalidCredentials, TransientFailure
 from ottla.broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
+from ottla.protocol.sasl_login import CredentialUnavailable, ServerNotTrusted
 
 RULES = PrincipalToLocalRules(["DEFAULT"], "REALM")
 FIXED_TEXT = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.security.sasl.bearer_tokens import validate_unsecured
-from ottla.broker.security.sasl.clients import MAX_ITERATIONS, SaslClient, SaslContext, ScramClient, ServerNotTrusted, sasl_client
-from ottla.broker.security.sasl.login import EARLIEST, SPREAD, LoginFailed, LoginRequest, log_in, renewal_seconds
+from ottla.broker.security.sasl.clients import MAX_ITERATIONS, SaslContext, ScramClient, sasl_client
 from ottla.broker.security.sasl.mechanism import SaslServer
 from ottla.broker.security.sasl.oauthbearer import OAuthBearerServer
 from ottla.broker.security.sasl.plain import PlainServer
@@ -26,6 +25,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.sasl_login import EARLIEST, SPREAD, LoginFailed, LoginRequest, SaslClient, ServerNotTrusted, log_in, renewal_seconds
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.message import Message
 

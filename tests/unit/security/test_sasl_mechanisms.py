@@ -20,12 +20,13 @@ from ottla.broker.security.sasl.bearer_tokens import validate_unsecured
 from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 from ottla.broker.security.sasl.oauthbearer import OAuthBearerServer
 from ottla.broker.security.sasl.plain import PlainServer
-from ottla.broker.security.sasl.scram import SALT_BYTES, ScramCredential, ScramServer, TokenCredential, parse_credential, salt_of
+from ottla.broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential, parse_credential
 from ottla.broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
 from ottla.client.user_admin import new_credential
 from ottla.config.sasl import UnsecuredTokens
 from ottla.controller.admin.scram_credentials import Upsertion, credential
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 from tests.support.scram_client import ScramClient
 
 PASSWORDS = {"alice": "alice-secret", "ünal": "pässword"}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.security.client_security import PLAINTEXT
 from ottla.cli.main import main
+from ottla.protocol.client_security import PLAINTEXT
 from ottla.supervisor import control, state_file, supervisor
 from ottla.supervisor.layout import Layout
 from ottla.supervisor.state_file import name_of

@@ -8,12 +8,46 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.broker.security.authorizer import Operation, ResourceType
-
 WILDCARD: Final = "*"
 """As the name of a literal pattern: all resources of the type. As a host: all hosts."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 """All principals, of any type."""
+
+
+class Operation(IntEnum):
+    """Kafka's AclOperation: an operation of a principal. Values are bit positions in authorized-operations fields (KIP-430).
+
+    Requests need READ and the operations after it; the first three occur only in ACLs and in filters of ACLs.
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class ResourceType(IntEnum):
+    """Kafka's ResourceType: the kind of a protected resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 class PatternType(IntEnum):

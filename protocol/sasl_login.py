@@ -6,9 +6,8 @@ A login is a generator that yields requests and receives the answers by `send`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
-from ottla.broker.security.sasl.clients import CredentialUnavailable, SaslClient, ServerNotTrusted
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 
@@ -21,6 +20,34 @@ HANDSHAKE_VERSION: Final = 1
 EARLIEST: Final = 0.85
 """The part of a session after which it may be renewed. Apache Kafka chooses 85 to 95 percent by chance, so that clients spread."""
 SPREAD: Final = 0.10
+
+
+class ServerNotTrusted(Exception):
+    """The server's token is malformed, or does not prove that the server knows the credential."""
+
+
+class CredentialUnavailable(Exception):
+    """This side has no credential for the server at present."""
+
+
+class SaslClient:
+    """One exchange of `mechanism`. The result of `first` is sent, then those of `answer`, until `answer` returns None."""
+
+    __slots__ = ("mechanism",)
+
+    may_block: ClassVar[bool] = False
+    """Whether a step may wait for another server, so that a thread has to make it."""
+
+    def __init__(self, mechanism: str) -> None:
+        self.mechanism = mechanism
+
+    def first(self) -> bytes:
+        """The first token. Raises CredentialUnavailable."""
+        raise NotImplementedError
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The next token; None when the exchange is complete. Raises ServerNotTrusted."""
+        raise NotImplementedError
 
 
 class LoginFailed(Exception):
