@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from ottla.validate import run
 from ottla.cli.validate import validate
+from ottla.validate import run
 from ottla.validate.plan import Copies, Plan
 
 
