@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ottla.protocol.sasl_login import SaslClient
 
 
-class ConnectionKind(Protocol):
-    """What the name of a security protocol says, such as SASL_SSL."""
+class SecurityProtocol(Protocol):
+    """A security protocol, such as SASL_SSL."""
 
     @property
     def name(self) -> str:
@@ -34,7 +34,7 @@ class ClientSecurity(Protocol):
     """See the module."""
 
     @property
-    def protocol(self) -> ConnectionKind:
+    def protocol(self) -> SecurityProtocol:
         """The protocol of new connections."""
 
     def random_bytes(self, count: int, /) -> bytes:
