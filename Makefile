@@ -183,7 +183,7 @@ bench-long: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench --long $(BENCH_ARGS)
 
 validate: $(VENV)/.installed-test compile
-	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
+	$(BIN)/python -m benchmarks.comparisons.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
 	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark
 
 judge: $(VENV)/.installed-test compile

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.brokers import REFERENCE
-from benchmarks.choices import folder, patterns, several
+from benchmarks.brokers.kinds import REFERENCE
+from benchmarks.brokers.machine import machine_facts
+from benchmarks.brokers.present_memory import free_memory_present
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
-from benchmarks.machine import machine_facts
-from benchmarks.page import Run, part_tables, write_page
 from benchmarks.parts import (
     connections,
     groups,
@@ -41,10 +40,11 @@ from benchmarks.parts import (
     two_brokers,
 )
 from benchmarks.parts.part import Part
-from benchmarks.present_memory import free_memory_present
-from benchmarks.sizes import NORMAL, SIZES, Size
-from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
-from benchmarks.turns import Plan, Turn, foreign_share, two_cores
+from benchmarks.report.page import Run, part_tables, write_page
+from benchmarks.report.table import FOREIGN_SHARE, Sides, is_well, notes
+from benchmarks.turns.choices import folder, patterns, several
+from benchmarks.turns.sizes import NORMAL, SIZES, Size
+from benchmarks.turns.turn import Plan, Turn, foreign_share, two_cores
 from tests.support.apache_kafka import ToolMissingError, process_guard
 
 MODULES = (

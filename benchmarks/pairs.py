@@ -21,19 +21,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import clusters, process, workloads
-from benchmarks.brokers import KINDS
-from benchmarks.choices import folder, patterns, several
-from benchmarks.histogram import Histogram
+from benchmarks.brokers import clusters, process
+from benchmarks.brokers.kinds import KINDS
 from benchmarks.loadgen.runner import Measured
 from benchmarks.loadgen.transactional import run_transactions
+from benchmarks.loads import workloads
+from benchmarks.loads.shapes import LoadMaker, closed_loops
+from benchmarks.loads.stage import Stage
+from benchmarks.loads.transactions import ROUND_TRIP, shapes
 from benchmarks.parts.part import running
 from benchmarks.parts.transactions import CONFIG, THREE, OneBroker, ThreeBrokers
-from benchmarks.shapes import LoadMaker, closed_loops
-from benchmarks.sizes import NORMAL, Pace
-from benchmarks.stage import Stage
-from benchmarks.transactions import ROUND_TRIP, shapes
-from benchmarks.turns import FAILURES, Plan, Turn, two_cores
+from benchmarks.report.histogram import Histogram
+from benchmarks.turns.choices import folder, patterns, several
+from benchmarks.turns.sizes import NORMAL, Pace
+from benchmarks.turns.turn import FAILURES, Plan, Turn, two_cores
 from tests.support.apache_kafka import process_guard
 
 SHAPES = {shape.key: shape for shape in closed_loops(NORMAL)}

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from benchmarks.histogram import Histogram
 from benchmarks.loadgen.answers import WrongAnswerError, check_shown
 from benchmarks.loadgen.compiler import compiled
 from benchmarks.loadgen.prepared import Prepared, write_frames
+from benchmarks.report.histogram import Histogram
 from tests.support.apache_kafka import pinned_to, process_guard
 
 _MEANINGS = {-2: ": shorter than the place of its error code", -3: ": shorter than a good answer"}

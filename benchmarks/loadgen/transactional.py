@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
-from benchmarks.histogram import Histogram
 from benchmarks.loadgen.runner import LoadFailedError, Measured
+from benchmarks.report.histogram import Histogram
 from ottla.protocol.errors import ErrorCode
 from tests.support.apache_kafka import pinned_to
 

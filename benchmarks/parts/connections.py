@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks import frames, process, workloads
-from benchmarks.admin import BrokerRefusedError, Topic
-from benchmarks.batches import batch_of_values, values_like_text
-from benchmarks.frames import request_frame
-from benchmarks.lines import Line, latency_of, number, percent_name, rate_of
+from benchmarks.brokers import process
 from benchmarks.loadgen.runner import Load
+from benchmarks.loads import frames, workloads
+from benchmarks.loads.admin import BrokerRefusedError, Topic
+from benchmarks.loads.batches import batch_of_values, values_like_text
+from benchmarks.loads.frames import request_frame
 from benchmarks.parts.part import BROKER_LABELS, Part, running
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
+from benchmarks.report.lines import Line, latency_of, number, percent_name, rate_of
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 

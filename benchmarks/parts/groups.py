@@ -1,16 +1,16 @@
-"""Runs benchmarks/groups.py: consumer groups."""
+"""Runs benchmarks/comparisons/groups.py: consumer groups."""
 
 import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks import groups
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, number
+from benchmarks.brokers.kinds import COMMON_CONFIG
+from benchmarks.comparisons import groups
 from benchmarks.parts.part import BROKER_LABELS, KILLED, Part
-from benchmarks.sizes import Size
-from benchmarks.turns import FAILURES, Plan, Turn
+from benchmarks.report.lines import Line, number
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import FAILURES, Plan, Turn
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:

@@ -11,15 +11,17 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import frames, groups, process, workloads
-from benchmarks.admin import Admin, BrokerRefusedError, Topic
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, latency_of, number, percent_name
+from benchmarks.brokers import process
+from benchmarks.brokers.kinds import COMMON_CONFIG
+from benchmarks.brokers.withheld import Withheld
+from benchmarks.comparisons import groups
 from benchmarks.loadgen.runner import Interval, Load
+from benchmarks.loads import frames, workloads
+from benchmarks.loads.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
-from benchmarks.sizes import Size
-from benchmarks.turns import FAILURES, Bench, Plan, Turn
-from benchmarks.withheld import Withheld
+from benchmarks.report.lines import Line, latency_of, number, percent_name
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import FAILURES, Bench, Plan, Turn
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.offset_commit import (

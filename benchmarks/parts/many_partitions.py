@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import frames, workloads
-from benchmarks.admin import Admin, Topic
-from benchmarks.batches import batch_of_size
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, number, rate_of
+from benchmarks.brokers.kinds import COMMON_CONFIG
 from benchmarks.loadgen.runner import Load
+from benchmarks.loads import frames, workloads
+from benchmarks.loads.admin import Admin, Topic
+from benchmarks.loads.batches import batch_of_size
 from benchmarks.parts.part import BROKER_LABELS, KILLED, Part, running
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
+from benchmarks.report.lines import Line, number, rate_of
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 
 PARTITIONS = 4
 _PER_REQUEST = 100

@@ -13,16 +13,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import frames, workloads
-from benchmarks.admin import Topic
-from benchmarks.batches import batch_of_values, values_like_text
-from benchmarks.frames import Asked
-from benchmarks.lines import Line, latency_of, number
 from benchmarks.loadgen.runner import Load
+from benchmarks.loads import frames, workloads
+from benchmarks.loads.admin import Topic
+from benchmarks.loads.batches import batch_of_values, values_like_text
+from benchmarks.loads.frames import Asked
+from benchmarks.loads.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CONNECTIONS
 from benchmarks.parts.part import BROKER_LABELS, Part, running
-from benchmarks.sizes import Pace, Size
-from benchmarks.turns import Bench, Plan, Turn
-from benchmarks.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CONNECTIONS
+from benchmarks.report.lines import Line, latency_of, number
+from benchmarks.turns.sizes import Pace, Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 from tests.support.old_messages import Old
 from tests.support.old_messages import messages as message_set
 

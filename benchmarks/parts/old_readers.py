@@ -1,15 +1,15 @@
-"""Runs benchmarks/cold_reads.py: reads at the tail beside a reader of old data."""
+"""Runs benchmarks/stalls/cold_reads.py: reads at the tail beside a reader of old data."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks import cold_reads
-from benchmarks.histogram import Histogram
-from benchmarks.lines import Line, number, percent_name
 from benchmarks.parts.part import BROKER_LABELS, Part, running
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
+from benchmarks.report.histogram import Histogram
+from benchmarks.report.lines import Line, number, percent_name
+from benchmarks.stalls import cold_reads
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 
 _PERCENTS = (50, 99, 99.9, 100)
 

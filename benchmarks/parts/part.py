@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.brokers import COMMON_CONFIG, KINDS
-from benchmarks.lines import Line
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn, check_versions
+from benchmarks.brokers.kinds import COMMON_CONFIG, KINDS
+from benchmarks.report.lines import Line
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn, check_versions
 
 KILLED = {"zookeeper.session.timeout.ms": "6000"}
 """Settings where a broker is killed: Apache Kafka starts again only when its session has expired, and nothing is measured meanwhile."""

@@ -5,14 +5,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import workloads
-from benchmarks.admin import Topic
-from benchmarks.lines import Line, latency_of, percent_name
+from benchmarks.loads import workloads
+from benchmarks.loads.admin import Topic
+from benchmarks.loads.workloads import Fetch, Produce
 from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
 from benchmarks.parts.single import prepare_fetches
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
-from benchmarks.workloads import Fetch, Produce
+from benchmarks.report.lines import Line, latency_of, percent_name
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 
 _FETCH_PARTITIONS = 4
 _OVERLOADED_MS = 1000

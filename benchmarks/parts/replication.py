@@ -1,16 +1,17 @@
-"""Runs benchmarks/replication.py: three brokers."""
+"""Runs benchmarks/comparisons/replication.py: three brokers."""
 
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import clusters, replication
-from benchmarks.lines import Line, number
+from benchmarks.brokers import clusters
+from benchmarks.comparisons import replication
+from benchmarks.loads.workloads import batch_of_16_kib
 from benchmarks.parts.part import Part
-from benchmarks.sizes import Size
-from benchmarks.turns import Plan, Turn
-from benchmarks.workloads import batch_of_16_kib
+from benchmarks.report.lines import Line, number
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Plan, Turn
 
 _BRIEF_WARM_UP_S, _BRIEF_S = 1.0, 1.0
 Measure = Callable[[clusters.Cluster, dict[str, list[float]]], None]

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from benchmarks import workloads
-from benchmarks.admin import Admin, BrokerRefusedError, Topic
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, Value, rate_of
+from benchmarks.brokers.kinds import COMMON_CONFIG
+from benchmarks.loads import workloads
+from benchmarks.loads.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.parts.single import prepare_fetches
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
+from benchmarks.report.lines import Line, Value, rate_of
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -7,18 +7,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import client_costs, clusters, replication
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, Value, latency_of, number, percent_name, rate_of
+from benchmarks.brokers import clusters
+from benchmarks.brokers.kinds import COMMON_CONFIG
+from benchmarks.brokers.withheld import Withheld
+from benchmarks.comparisons import replication
 from benchmarks.loadgen.clients import CLIENTS, Client
 from benchmarks.loadgen.runner import Load, Measured
+from benchmarks.loads import client_costs
+from benchmarks.loads.shapes import FETCH_GROUPS, FIFTY, INTERVAL_S, MIXED, STEADY, TEN, Batches, LoadMaker, Shape, closed_loops, produced
+from benchmarks.loads.stage import Stage
+from benchmarks.loads.workloads import IN_FLIGHT
 from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
-from benchmarks.shapes import FETCH_GROUPS, FIFTY, INTERVAL_S, MIXED, STEADY, TEN, Batches, LoadMaker, Shape, closed_loops, produced
-from benchmarks.sizes import NORMAL, Pace, Size
-from benchmarks.stage import Stage
-from benchmarks.turns import Plan, Turn
-from benchmarks.withheld import Withheld
-from benchmarks.workloads import IN_FLIGHT
+from benchmarks.report.lines import Line, Value, latency_of, number, percent_name, rate_of
+from benchmarks.turns.sizes import NORMAL, Pace, Size
+from benchmarks.turns.turn import Plan, Turn
 
 _CONFIG = {**COMMON_CONFIG, "group.initial.rebalance.delay.ms": "0", "offsets.topic.replication.factor": "1"}
 _REPLICATED = {

@@ -9,14 +9,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import process, workloads
-from benchmarks.admin import Admin, Topic
-from benchmarks.lines import Line, cpu_per_gb_of, latency_of, number, rate_of
+from benchmarks.brokers import process
 from benchmarks.loadgen import librdkafka
+from benchmarks.loads import workloads
+from benchmarks.loads.admin import Admin, Topic
+from benchmarks.loads.workloads import LOADS, STEADY_RATE
 from benchmarks.parts.part import BROKER_LABELS, Part, running
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
-from benchmarks.workloads import LOADS, STEADY_RATE
+from benchmarks.report.lines import Line, cpu_per_gb_of, latency_of, number, rate_of
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 from ottla.protocol.api_keys import ApiKey
 
 LIBRDKAFKA = "librdkafka"

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.brokers import COMPARED, KINDS
-from benchmarks.lines import Line, number
+from benchmarks.brokers.kinds import COMPARED, KINDS
 from benchmarks.parts.part import Part
-from benchmarks.sizes import Size
-from benchmarks.turns import Plan, Turn
+from benchmarks.report.lines import Line, number
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Plan, Turn
 
 ROOT = Path(__file__).parents[2]
 _TESTS = 50

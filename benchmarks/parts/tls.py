@@ -16,16 +16,17 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from benchmarks import process, workloads
-from benchmarks.admin import Admin, BrokerRefusedError, Topic
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, latency_of, number
+from benchmarks.brokers import process
+from benchmarks.brokers.kinds import COMMON_CONFIG
 from benchmarks.loadgen import tls_load
 from benchmarks.loadgen.runner import Load
+from benchmarks.loads import workloads
+from benchmarks.loads.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.parts.single import prepare_fetches
-from benchmarks.sizes import Size
-from benchmarks.turns import Bench, Plan, Turn
+from benchmarks.report.lines import Line, latency_of, number
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Bench, Plan, Turn
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

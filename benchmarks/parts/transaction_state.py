@@ -1,4 +1,4 @@
-"""Runs benchmarks/transaction_state.py: the transaction coordinator at its largest, in a process of its own."""
+"""Runs benchmarks/comparisons/transaction_state.py: the transaction coordinator at its largest, in a process of its own."""
 
 import json
 import shutil
@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.brokers import KINDS
-from benchmarks.lines import Line, number
+from benchmarks.brokers.kinds import KINDS
+from benchmarks.comparisons.transaction_state import CROWD, OPEN_AT_ONCE
 from benchmarks.parts.part import Part
-from benchmarks.sizes import Size
-from benchmarks.transaction_state import CROWD, OPEN_AT_ONCE
-from benchmarks.turns import Plan, Turn
+from benchmarks.report.lines import Line, number
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import Plan, Turn
 
 ROOT = Path(__file__).parents[2]
 _LIMIT_S = 1800
@@ -23,7 +23,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     result = directory / "result.json"
     sizes = ["--ids", str(plan.size.transactional_ids), "--partitions", str(plan.size.transaction_partitions)]
-    command = [sys.executable, "-m", "benchmarks.transaction_state", *sizes, "--json", str(result)]
+    command = [sys.executable, "-m", "benchmarks.comparisons.transaction_state", *sizes, "--json", str(result)]
     try:
         subprocess.run(command, cwd=ROOT, timeout=_LIMIT_S, check=True, stdout=subprocess.DEVNULL)
         turn.numbers |= json.loads(result.read_text(encoding="ascii"))

@@ -6,18 +6,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks import clusters, frames, others_of_transactions, process, replication
-from benchmarks.admin import Admin, Topic
-from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, latency_of, number, rate_of
+from benchmarks.brokers import clusters, process
+from benchmarks.brokers.kinds import COMMON_CONFIG
+from benchmarks.comparisons import replication
 from benchmarks.loadgen.prepared import Prepared
 from benchmarks.loadgen.runner import Load, run_load
 from benchmarks.loadgen.transactional import MeasuredTransactions, run_transactions
+from benchmarks.loads import frames, others_of_transactions
+from benchmarks.loads.admin import Admin, Topic
+from benchmarks.loads.stage import Stage
+from benchmarks.loads.transactions import AT_LEAST, ROUND_TRIP, LoadMaker, TransactionShape, shapes
 from benchmarks.parts.part import BROKER_LABELS, Part, running
-from benchmarks.sizes import Pace, Size
-from benchmarks.stage import Stage
-from benchmarks.transactions import AT_LEAST, ROUND_TRIP, LoadMaker, TransactionShape, shapes
-from benchmarks.turns import Plan, Turn
+from benchmarks.report.lines import Line, latency_of, number, rate_of
+from benchmarks.turns.sizes import Pace, Size
+from benchmarks.turns.turn import Plan, Turn
 
 CONFIG = {
     **COMMON_CONFIG,
@@ -34,7 +36,7 @@ _MOST_COST = 1.1
 
 
 class OneBroker:
-    """Implements `benchmarks.transactions.Site`."""
+    """Implements `benchmarks.loads.transactions.Site`."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -54,7 +56,7 @@ class OneBroker:
 
 
 class ThreeBrokers:
-    """Implements `benchmarks.transactions.Site`."""
+    """Implements `benchmarks.loads.transactions.Site`."""
 
     def __init__(self, cluster: clusters.Cluster) -> None:
         self._cluster = cluster

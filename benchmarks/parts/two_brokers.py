@@ -11,14 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks import clusters, frames, process, workloads
-from benchmarks.admin import Admin, Topic
-from benchmarks.lines import Line, number
+from benchmarks.brokers import clusters, process
 from benchmarks.loadgen import librdkafka
 from benchmarks.loadgen.runner import Load, Measured, run_load
+from benchmarks.loads import frames, workloads
+from benchmarks.loads.admin import Admin, Topic
 from benchmarks.parts.part import Part
-from benchmarks.sizes import Size
-from benchmarks.turns import FAILURES, Plan, Turn
+from benchmarks.report.lines import Line, number
+from benchmarks.turns.sizes import Size
+from benchmarks.turns.turn import FAILURES, Plan, Turn
 
 _BROKERS = {"apache": 1, "ottla": 2}
 _LABELS = {"apache": f"{clusters.KINDS['apache'].label}, one broker", "ottla": "Ottla, two brokers"}

@@ -42,7 +42,7 @@ own: there the JMX exporter runs inside the broker. The names are those that the
   hundred a second of each kind. A sample counts for all requests since the previous sample, so `_count` lags slightly behind the number of
   requests. Quantiles cover the last one to two minutes, within 6 %.
 - **Cost of a request.** A Produce or Fetch of one partition takes up to 3 % more processor time, any other request about a microsecond more
-  (`python -m benchmarks.metrics_cost`).
+  (`python -m benchmarks.paths.metrics_cost`).
 - **Cost of a scrape.** There are ten values for each partition. The event loop reads two hundred values at a time, and serves requests
   in between. So the numbers of a scrape are not from one moment.
 """

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.machine import machine_facts
+from benchmarks.brokers.machine import machine_facts
 from tests.support.cluster import SESSION_TIMEOUT_MS
 from tests.support.fault_cells import CELLS, Cell
 from tests.support.fault_cluster import APACHE, OTTLA, FaultCluster, a_fault_cluster

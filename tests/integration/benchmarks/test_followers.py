@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import followers
+from benchmarks.paths import followers
 
 
 def test_every_session_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

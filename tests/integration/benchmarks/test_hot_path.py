@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks import hot_path
-from benchmarks.sizes import Pace
+from benchmarks.paths import hot_path
+from benchmarks.turns.sizes import Pace
 
 
 def test_every_line_is_measured_beside_its_floor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

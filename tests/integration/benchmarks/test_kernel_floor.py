@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import frames, kernel_floor
+from benchmarks.loads import frames
+from benchmarks.paths import kernel_floor
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on the PATH: install gcc")
 

@@ -13,10 +13,10 @@ from functools import partial
 import crc32c
 import pytest
 
-from benchmarks.batches import batch_of_size
-from benchmarks.frames import Asked, answer_frame, fetch_error_offsets, fetch_partitions
 from benchmarks.loadgen.prepared import TAKEN, Patch, Prepared, checksum_over
 from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, run_load
+from benchmarks.loads.batches import batch_of_size
+from benchmarks.loads.frames import Asked, answer_frame, fetch_error_offsets, fetch_partitions
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.bench import PARTS, main, measurable
 from benchmarks.loadgen import compiler
-from benchmarks.sizes import QUICK, Pace
-from benchmarks.turns import Cores, Plan, Turn
+from benchmarks.turns.sizes import QUICK, Pace
+from benchmarks.turns.turn import Cores, Plan, Turn
 
 SHORT = replace(
     QUICK,

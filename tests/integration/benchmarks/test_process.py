@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks import process
+from benchmarks.brokers import process
 
 BUSY_PARENT_WITH_A_CHILD = """
 import subprocess, sys, threading, time

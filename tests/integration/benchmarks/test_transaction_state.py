@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from benchmarks import transaction_state
+from benchmarks.comparisons import transaction_state
 
 
 def test_every_load_of_the_coordinator_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import brokers
 from benchmarks.bench import PARTS
+from benchmarks.brokers import kinds as brokers
 from benchmarks.parts import single
-from benchmarks.sizes import QUICK, Pace
-from benchmarks.turns import Cores, Plan, Turn
+from benchmarks.turns.sizes import QUICK, Pace
+from benchmarks.turns.turn import Cores, Plan, Turn
 from tests.support.apache_kafka.marks import needs_apache_kafka
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.soak]

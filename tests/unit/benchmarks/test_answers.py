@@ -5,11 +5,11 @@ import struct
 
 import pytest
 
-from benchmarks import frames
-from benchmarks.batches import batch_of_size
-from benchmarks.frames import Asked
 from benchmarks.loadgen.answers import WrongAnswerError, check, check_shown
 from benchmarks.loadgen.prepared import Prepared
+from benchmarks.loads import frames
+from benchmarks.loads.batches import batch_of_size
+from benchmarks.loads.frames import Asked
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import bench
-from benchmarks.lines import Line, number
 from benchmarks.parts.part import Curve, Part
-from benchmarks.sizes import LONG, NORMAL, QUICK, Size
-from benchmarks.turns import Plan, Turn
+from benchmarks.report.lines import Line, number
+from benchmarks.turns.sizes import LONG, NORMAL, QUICK, Size
+from benchmarks.turns.turn import Plan, Turn
 
 
 def a_part(key: str, seen: list[tuple[str, str]], failing: Sequence[str] = ()) -> Part:
@@ -50,7 +50,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a test that looks at none: matplotlib takes a second to import, and a third of one for each picture."""
     drawer = SimpleNamespace(ratio_picture=lambda *_: "", curve_picture=lambda *_: "")
-    monkeypatch.setitem(sys.modules, "benchmarks.picture", drawer)
+    monkeypatch.setitem(sys.modules, "benchmarks.report.picture", drawer)
 
 
 @pytest.mark.parametrize(

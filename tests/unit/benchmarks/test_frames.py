@@ -4,11 +4,11 @@ from typing import TypeVar
 
 import pytest
 
-from benchmarks import frames
-from benchmarks.admin import Topic
-from benchmarks.batches import Codec, batch_of_size, batch_of_values, values_like_text
-from benchmarks.sizes import Pace
-from benchmarks.workloads import FETCH, PREFILL_BATCH_BYTES, PRODUCE, RECORDS_OF_16_KIB, prefill
+from benchmarks.loads import frames
+from benchmarks.loads.admin import Topic
+from benchmarks.loads.batches import Codec, batch_of_size, batch_of_values, values_like_text
+from benchmarks.loads.workloads import FETCH, PREFILL_BATCH_BYTES, PRODUCE, RECORDS_OF_16_KIB, prefill
+from benchmarks.turns.sizes import Pace
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.header import RequestHeader, ResponseHeader
 from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse

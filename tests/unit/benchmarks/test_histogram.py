@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.histogram import Histogram, bucket_of, highest_value_of
+from benchmarks.report.histogram import Histogram, bucket_of, highest_value_of
 
 LATENCIES = st.lists(st.integers(0, 2**40), min_size=1, max_size=200)
 

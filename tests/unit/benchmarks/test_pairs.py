@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from benchmarks.histogram import Histogram
 from benchmarks.loadgen.runner import LoadFailedError, Measured
 from benchmarks.pairs import LOADS, Side, Window, measure, row
-from benchmarks.sizes import QUICK, Pace
+from benchmarks.report.histogram import Histogram
+from benchmarks.turns.sizes import QUICK, Pace
 
 
 def a_window(responses: int, cpu_s: float, *latencies_ms: int) -> Measured:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import present_memory
-from benchmarks.present_memory import free_memory_present
+from benchmarks.brokers import present_memory
+from benchmarks.brokers.present_memory import free_memory_present
 
 MIB = 1 << 20
 

@@ -6,17 +6,17 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console, Group
 
-from benchmarks.histogram import Histogram, bucket_of
-from benchmarks.lines import Line, cpu_of, cpu_per_gb_of, latency_of, number, rate_of
 from benchmarks.loadgen.runner import Measured
-from benchmarks.page import Run
 from benchmarks.parts import groups as groups_part
 from benchmarks.parts import single as single_part
 from benchmarks.parts.part import Curve
 from benchmarks.parts.single import LINES
-from benchmarks.sizes import NORMAL
-from benchmarks.table import Sides, is_well, line_table, markdown, notes
-from benchmarks.turns import Turn
+from benchmarks.report.histogram import Histogram, bucket_of
+from benchmarks.report.lines import Line, cpu_of, cpu_per_gb_of, latency_of, number, rate_of
+from benchmarks.report.page import Run
+from benchmarks.report.table import Sides, is_well, line_table, markdown, notes
+from benchmarks.turns.sizes import NORMAL
+from benchmarks.turns.turn import Turn
 
 FASTER = Line("rate", "requests", "req/s", number("rate"), ratio_at_least=3)
 SOONER = Line("time", "start", "s", number("time"), 2, less_is_better=True, at_most=0.3)
@@ -132,7 +132,7 @@ def test_the_page_names_the_parts_during_which_the_machine_was_busy() -> None:
 
 @pytest.mark.slow
 def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
-    from benchmarks.picture import ratio_picture
+    from benchmarks.report.picture import ratio_picture
 
     sides = {"Apache <3.9>": [a_turn("Apache", 1000, time=2.0)], "Ottla": [a_turn("Ottla", 2500, time=0.2)]}
 
@@ -144,13 +144,13 @@ def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
 
 
 def test_without_a_ratio_there_is_no_picture() -> None:
-    from benchmarks.picture import ratio_picture
+    from benchmarks.report.picture import ratio_picture
 
     assert ratio_picture({"Ottla": [a_turn("Ottla")]}, LINES) == ""
 
 
 def test_courses_of_all_sides_stand_in_one_picture() -> None:
-    from benchmarks.picture import curve_picture
+    from benchmarks.report.picture import curve_picture
 
     curve = Curve("c", "memory", "seconds", "MB", lambda turns: {"all": turns[0].courses["memory"]} if turns[0].courses else {})
     sides = {"Apache": [Turn("Apache", courses={"memory": [(0, 400), (1, 410)]})], "Ottla": [Turn("Ottla", courses={"memory": [(0, 45)]})]}

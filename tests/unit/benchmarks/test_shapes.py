@@ -8,16 +8,26 @@ from typing import Any, TypeVar
 
 import pytest
 
-from benchmarks import frames
-from benchmarks.admin import Topic
-from benchmarks.batches import batch_of_size
-from benchmarks.frames import Asked, Session
 from benchmarks.loadgen.prepared import TAKEN, Patch, Prepared, dealt
 from benchmarks.loadgen.runner import Load
+from benchmarks.loads import frames
+from benchmarks.loads.admin import Topic
+from benchmarks.loads.batches import batch_of_size
+from benchmarks.loads.frames import Asked, Session
+from benchmarks.loads.shapes import (
+    FETCH_GROUPS,
+    FETCH_VERSIONS,
+    MIXED,
+    OLD,
+    PRODUCE_VERSIONS,
+    STEADY,
+    Shape,
+    closed_loops,
+    produced_idempotently,
+)
+from benchmarks.loads.stage import CONTENTS, Stock
 from benchmarks.parts.shapes import KEYS, PART
-from benchmarks.shapes import FETCH_GROUPS, FETCH_VERSIONS, MIXED, OLD, PRODUCE_VERSIONS, STEADY, Shape, closed_loops, produced_idempotently
-from benchmarks.sizes import NORMAL, QUICK, Pace
-from benchmarks.stage import CONTENTS, Stock
+from benchmarks.turns.sizes import NORMAL, QUICK, Pace
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.header import RequestHeader

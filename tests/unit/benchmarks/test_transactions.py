@@ -9,14 +9,14 @@ from typing import TypeVar
 
 import pytest
 
-from benchmarks import frames, transaction_frames
-from benchmarks.batches import batch_of_values, values_like_text
 from benchmarks.loadgen.runner import LoadFailedError
 from benchmarks.loadgen.transactional import Asked, To, Transaction, TransactionLoad, run_transactions
+from benchmarks.loads import frames, transaction_frames
+from benchmarks.loads.batches import batch_of_values, values_like_text
+from benchmarks.loads.transaction_frames import Identity
+from benchmarks.loads.transactions import AT_LEAST
 from benchmarks.parts.transactions import KEYS, PART
-from benchmarks.sizes import NORMAL
-from benchmarks.transaction_frames import Identity
-from benchmarks.transactions import AT_LEAST
+from benchmarks.turns.sizes import NORMAL
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks import process
-from benchmarks.histogram import Histogram, bucket_of
+from benchmarks.brokers import process
+from benchmarks.brokers.withheld import Stall, Withheld
 from benchmarks.loadgen.runner import Interval
-from benchmarks.turns import Course
-from benchmarks.withheld import Stall, Withheld
+from benchmarks.report.histogram import Histogram, bucket_of
+from benchmarks.turns.turn import Course
 
 
 def an_interval(at_s: float, longest_ms: float | None, gap_ms: float = 0.0) -> Interval:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import frames, process
-from benchmarks.admin import Admin, BrokerRefusedError
-from benchmarks.batches import batch_of_size, batch_of_values, values_like_text
+from benchmarks.brokers import process
 from benchmarks.loadgen import librdkafka
 from benchmarks.loadgen.runner import Load, LoadFailedError, run_load
+from benchmarks.loads import frames
+from benchmarks.loads.admin import Admin, BrokerRefusedError
+from benchmarks.loads.batches import batch_of_size, batch_of_values, values_like_text
 from tests.support.apache_kafka import ApacheKafka, DidNotStartError, ZooKeeper, known_brokers, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually

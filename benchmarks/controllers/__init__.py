@@ -1,0 +1,1 @@
+"""Measures the controller and large clusters."""

@@ -1,0 +1,1 @@
+"""Makes the requests of each load, and the topics that it needs."""

@@ -1,0 +1,1 @@
+"""Measures single paths of a broker in one process, without Apache Kafka beside it."""

@@ -1,0 +1,1 @@
+"""Shows results: lines with their targets, tables, charts, the page."""

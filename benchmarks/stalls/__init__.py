@@ -1,0 +1,1 @@
+"""Measures how long others wait while a broker does long work."""

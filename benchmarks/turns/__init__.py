@@ -1,0 +1,1 @@
+"""Plans the turns of a run, and carries them out."""
