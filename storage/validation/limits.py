@@ -8,8 +8,8 @@ from ottla.protocol.records.compression import CompressionCodec
 WALK_MAX_RECORDS: Final = 4
 """Records of an uncompressed batch up to which their lengths and timestamps are checked.
 
-In Python this takes 0.7 µs for one record and 1.6 µs for four (benchmarks/paths/validation.py). A batch of 16 KiB with 150 records would take 75
-µs, more than the rest of its handling; such a batch is trusted.
+In Python this takes 0.7 µs for one record and 1.6 µs for four (benchmarks/paths/validation.py). A batch of 16 KiB with 150 records would
+take 75 µs, more than the rest of its handling; such a batch is trusted.
 """
 
 INLINE_CHECK_MAX_RECORDS: Final = 256
