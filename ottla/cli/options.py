@@ -186,15 +186,14 @@ def _of_profile(ctx: click.Context, name: str | None) -> dict[str, Any]:
 
 def client_security(command_config: Path | None) -> ClientSecurity:
     """The security of connections by the file of --command-config; plaintext without one. Raises UsageError."""
-    from ottla.broker.security.client_security import ConfiguredSecurity
-    from ottla.config.client_properties import read_client_properties
+    from ottla.client_security import client_security as security_of
     from ottla.config.errors import ConfigError
     from ottla.protocol.client_security import PLAINTEXT
 
     if command_config is None:
         return PLAINTEXT
     try:
-        return ConfiguredSecurity(read_client_properties(command_config))
+        return security_of(command_config)
     except ConfigError as error:
         raise click.UsageError(f"--command-config: {error}.") from None
 

@@ -85,7 +85,6 @@ def produce(
     ottla produce -K: users < users.txt            # key:value lines
     ottla consume --json -e a | ottla produce --json b
     """
-    import random
 
     from ottla.client.cluster import UnknownTopic
     from ottla.client.producer import Producer, ProducerSettings
@@ -107,7 +106,7 @@ def produce(
         delivery_timeout_seconds=delivery_timeout,
     )
     try:
-        producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
+        producer = Producer(cluster, topic, settings, summary.on_delivery, may_create_topic=create_topic)
     except UnknownTopic as error:
         raise ClientError(f"{error}; --create-topic lets the broker create it") from None
     source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.connection import Connection, readable
@@ -39,6 +39,9 @@ class FetchSettings(NamedTuple):
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
     max_partition_bytes: int = 1024 * 1024
+
+
+DEFAULTS: Final = FetchSettings()
 
 
 class FetchedBatch(NamedTuple):
@@ -72,7 +75,7 @@ class OffsetGone(ClientError):
 class Fetcher:
     """Reads the partitions in `positions`, which may be changed between polls."""
 
-    def __init__(self, cluster: Cluster, positions: dict[TopicPartition, int], settings: FetchSettings) -> None:
+    def __init__(self, cluster: Cluster, positions: dict[TopicPartition, int], settings: FetchSettings = DEFAULTS) -> None:
         self.positions = positions
         self._cluster = cluster
         self._settings = settings
@@ -81,6 +84,12 @@ class Fetcher:
         self._failing: dict[TopicPartition, tuple[float, ClientError]] = {}
         """Since when partitions cannot be read, and the last reason."""
         self._next_look = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,10 +7,11 @@ With acks=all the producer is idempotent if the cluster allows it, so that a ret
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.connection import Connection, readable
@@ -59,6 +60,9 @@ class ProducerSettings(NamedTuple):
     delivery_timeout_seconds: float = 120.0
 
 
+DEFAULTS: Final = ProducerSettings()
+
+
 class Delivery(NamedTuple):
     """A batch that was acknowledged (offset -1 with acks=0), or failed with an error."""
 
@@ -92,17 +96,21 @@ class Producer:
         self,
         cluster: Cluster,
         topic: str,
-        settings: ProducerSettings,
-        on_delivery: Callable[[Delivery], None],
+        settings: ProducerSettings = DEFAULTS,
+        on_delivery: Callable[[Delivery], None] | None = None,
         *,
-        choose: Callable[[Sequence[int]], int],
+        choose: Callable[[Sequence[int]], int] = random.choice,
         may_create_topic: bool = False,
     ) -> None:
-        """`choose` picks a partition at random. Raises ClientError when the topic does not exist."""
+        """`choose` picks the partition of records without a key. Without `on_delivery`, `flush` raises the first failure.
+
+        Raises ClientError when the topic does not exist.
+        """
         self._cluster = cluster
         self._topic = topic
         self._settings = settings
-        self._on_delivery = on_delivery
+        self._failure: ClientError | None = None
+        self._on_delivery = on_delivery or self._keep_failure
         described = cluster.until_done(lambda: cluster.topic(topic, may_create=may_create_topic))
         self._count = len(described.partitions)
         self._available = [partition.partition_index for partition in described.partitions if partition.leader_id >= 0]
@@ -118,6 +126,17 @@ class Producer:
         """Partitions with a batch that failed although it may be written, and the reason. A broker would recognise another batch with the
         same sequence as a duplicate, and acknowledge it without writing it."""
         self._producer_id, self._producer_epoch = self._ask_producer_id()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Send everything and close; after an exception only close."""
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
 
     def _ask_producer_id(self) -> tuple[int, int]:
         if self._settings.acks != ACKS_ALL:
@@ -198,11 +217,17 @@ class Producer:
         self._receive(timeout_seconds)
 
     def flush(self) -> None:
-        """Send everything and wait until each batch is delivered or has failed."""
+        """Send everything and wait until each batch is delivered or has failed. Raises ClientError as `__init__` says."""
         for number in list(self._open):
             self._close_batch(number)
         while self.has_work:
             self.poll(_POLL_SECONDS)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _keep_failure(self, delivery: Delivery) -> None:
+        self._failure = self._failure or delivery.error
 
     def close(self) -> None:
         """Close the connections; undelivered records are lost."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Mapping, Sequence
 
 from ottla.cli.options import check_brokers, is_number
@@ -112,7 +111,7 @@ def produce(cluster: Cluster, path: Path, body: Body) -> View:
         raise BadParameter("the record has half of a surrogate pair, which is no character") from None
     deliveries: list[Delivery] = []
     settings = ProducerSettings(linger_seconds=0.0, delivery_timeout_seconds=cluster.timeout_seconds)
-    producer = Producer(cluster, path["name"], settings, deliveries.append, choose=random.choice)
+    producer = Producer(cluster, path["name"], settings, deliveries.append)
     try:
         producer.send(record)
         producer.flush()

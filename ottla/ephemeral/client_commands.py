@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -59,7 +58,7 @@ def _produce(cluster: Cluster, topic: str, records: list[list[Any]]) -> list[int
         delivered.setdefault(delivery.partition.partition, []).extend(range(delivery.base_offset, delivery.base_offset + delivery.records))
 
     settings = ProducerSettings(linger_seconds=0, delivery_timeout_seconds=TIMEOUT_SECONDS)
-    producer = Producer(cluster, topic, settings, on_delivery, choose=random.choice, may_create_topic=True)
+    producer = Producer(cluster, topic, settings, on_delivery, may_create_topic=True)
     try:
         chosen = [producer.send(OutgoingRecord(_decoded(value), _decoded(key), partition=partition)) for key, value, partition in records]
         producer.flush()
