@@ -74,6 +74,7 @@ def rebuild_producer_state(
                     _replay(manager.state, segment, found, end, yield_to_loop)
             except RecordFormatError as error:
                 log.warning("%s: damaged in what was flushed; producers of later batches in it are unknown: %s", segment.path, error)
+            segment.release()  # a log may have more segments than the process may open files
     _remember_earlier_batches(manager.state, segments, last_offset, yield_to_loop)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
@@ -127,6 +128,7 @@ def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
         try:
             found = segment.locate(last_offset)
         except RecordFormatError:
+            segment.release()
             break
         end = segment.size if found is None else found
         parts.append((segment, _batch_after(segment, end - remaining, last_offset), end))
@@ -138,7 +140,8 @@ def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
             for _, header in batches_from(segment.file, start, end):
                 yield header
         except RecordFormatError:
-            continue  # batches behind the damage need not follow those before; the caller compares sequences
+            pass  # batches behind the damage need not follow those before; the caller compares sequences
+        segment.release()
 
 
 def _batch_after(segment: Segment, position: int, last_offset: int) -> int:

@@ -216,6 +216,7 @@ class _Loader:
                     if missing or (file_name(offset, TRANSACTION_INDEX_SUFFIX) in present and not self._check_transactions(segment)):
                         log.warning("%s: its index files are missing or wrong; checking it and rebuilding them", segment.path)
                         self._recover_segment(segment, snapshots_stay=True)
+                    segment.release()
                 self.segments.add(segment)
         overflowed = find_overflowed_segment(list(self.segments), unflushed_from)
         if overflowed is not None:
@@ -286,7 +287,9 @@ class _Loader:
         for at, segment in enumerate(unflushed):
             if segment.size >= _WORTH_A_LINE_BYTES:
                 log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
-            if self._recover_segment(segment, is_last=segment is unflushed[-1]):
+            torn = self._recover_segment(segment, is_last=segment is unflushed[-1])
+            segment.release()  # a log may have more segments than the process may open files
+            if torn:
                 self._delete_behind(unflushed[at + 1 :])
                 return
 
