@@ -307,8 +307,7 @@ def tear_write(log: PartitionLog, disk: MemoryFileSystem, random: Random) -> Non
 
 def silence() -> None:
     """The log of a thousand failovers is of no use."""
-    for name in ("broker", "controller", "replication", "storage"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("ottla").setLevel(logging.CRITICAL)
 
 
 def _close(coroutine: Coroutine[Any, Any, Any]) -> None:

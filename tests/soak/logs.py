@@ -75,7 +75,7 @@ class LogsRound:
 
     def run(self, steps: int = STEPS) -> Counter[str]:
         """What was done, and how often. Raises AssertionError."""
-        quiet = logging.getLogger("storage")
+        quiet = logging.getLogger("ottla.storage")
         level = quiet.level
         quiet.setLevel(logging.CRITICAL + 1)
         many = producer_state_manager.WRITTEN_AT_ONCE

@@ -64,7 +64,7 @@ def a_broker_with_secured_listeners(directory: Path, authority: Identity, server
 @contextmanager
 def nothing_is_left_and_no_secret_is_logged(broker: InProcessBroker, server: Identity, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Checks after a test that no connection is open, and that the log has lines about clients, but no secret and no stack trace."""
-    caplog.set_level("DEBUG", logger="broker")
+    caplog.set_level("DEBUG", logger="ottla.broker")
     broker.run(broker.broker.socket_server._offenders.summarize)  # each test has all lines of its host
     yield
     complaints(broker, caplog)

@@ -18,8 +18,8 @@ from ottla.config.broker_keys import BROKER_KEYS
 from ottla.protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
-PACKAGES = (*FLOORS, "ottla", "tests", "benchmarks")
+FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "ottla")
+PACKAGES = (*FLOORS, "tests", "benchmarks")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
 GENERATED = {"configuration.md", "protocol-support.md"}
 WRITTEN = [page for page in PAGES if page.name not in GENERATED]
@@ -275,7 +275,7 @@ def test_the_command_for_the_example_with_spark_installs_what_that_and_the_pipel
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"], *asked[1].split()]
     installed = {re.split(r"[<>=\[]", one)[0].replace("-", "_") for one in wanted} | {"py4j"}  # which PySpark brings
-    files = [*(ROOT / "benchmarks" / "examples").glob("*.py"), *(ROOT / "benchmarks" / "pipeline").glob("*.py")]
+    files = [*(ROOT / "benchmarks" / "examples").glob("*.py"), *(ROOT / "ottla" / "validate").glob("*.py")]
     imported = {name.partition(".")[0] for file in files for name in imports_of(file)}
     assert imported - set(sys.stdlib_module_names) - set(PACKAGES) <= installed
 

@@ -320,9 +320,9 @@ def test_a_logger_takes_a_level_and_gives_it_back(client: WireClient) -> None:
 
 def test_the_level_of_a_package_is_that_of_its_modules(client: WireClient) -> None:
     before = value(client, BROKER_LOGGER, "0", "ottla.storage.manager.log_manager")
-    assert change(client, BROKER_LOGGER, "0", ("storage", SET, "ERROR")) == OK
+    assert change(client, BROKER_LOGGER, "0", ("ottla.storage", SET, "ERROR")) == OK
     assert value(client, BROKER_LOGGER, "0", "ottla.storage.manager.log_manager") == "ERROR"
-    assert change(client, BROKER_LOGGER, "0", ("storage", DELETE, None)) == OK
+    assert change(client, BROKER_LOGGER, "0", ("ottla.storage", DELETE, None)) == OK
     assert value(client, BROKER_LOGGER, "0", "ottla.storage.manager.log_manager") == before
 
 

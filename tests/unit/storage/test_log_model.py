@@ -24,7 +24,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.storage_log = logging.getLogger("storage")
+        self.storage_log = logging.getLogger("ottla.storage")
         self.storage_log.setLevel(logging.CRITICAL)  # thousands of expected warnings
 
     def teardown(self) -> None:

@@ -186,7 +186,7 @@ def test_files_that_cannot_be_removed_are_left_for_the_next_start(caplog: pytest
     log = _log(6, LogContext(faulty, ManualClock(), ManualScheduler()))
     log.delete_old_segments(lambda *_: True, "test")
     faulty.fails_if = lambda name, path: name == "unlink"
-    with caplog.at_level(logging.WARNING, "storage"):
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
         _run_scheduled(log)
     assert ".log.deleted cannot be deleted: " in caplog.text
     assert any(name.endswith(".deleted") for name in _names(log))

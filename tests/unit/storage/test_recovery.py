@@ -93,7 +93,7 @@ def test_a_flipped_byte_ends_the_log_before_its_batch(mask: int) -> None:
 def test_what_is_cut_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     filesystem = _written(2)
     filesystem.open(_path(0)).truncate(filesystem.size(_path(0)) - 5)
-    with caplog.at_level(logging.WARNING, "storage"):
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
         _on(filesystem, clean=False)
     [message] = [record.getMessage() for record in caplog.records]
     assert re.search(
@@ -236,7 +236,7 @@ def test_an_empty_directory_becomes_an_empty_log_at_the_log_start_offset() -> No
 
 def test_a_log_that_ends_below_its_start_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
     filesystem = _written(2)
-    with caplog.at_level(logging.WARNING, "storage"):
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
         log = _on(filesystem, log_start_offset=50)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
     assert log.segments.bases == [50]
@@ -377,7 +377,7 @@ def test_a_disk_that_refuses_takes_its_log_directory_down() -> None:
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_any_file_leaves_a_log_that_opens_and_appends(data: st.DataObject) -> None:
-    logging.getLogger("storage").setLevel(logging.CRITICAL)
+    logging.getLogger("ottla.storage").setLevel(logging.CRITICAL)
     try:
         filesystem = _written(6, segment_bytes=250, index_interval_bytes=1)
         for _ in range(data.draw(st.integers(1, 3))):
@@ -399,4 +399,4 @@ def test_any_damage_to_any_file_leaves_a_log_that_opens_and_appends(data: st.Dat
         assert again.log_end_offset == end + 1
         _check_whole(again)
     finally:
-        logging.getLogger("storage").setLevel(logging.NOTSET)
+        logging.getLogger("ottla.storage").setLevel(logging.NOTSET)
