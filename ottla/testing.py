@@ -91,7 +91,7 @@ class Broker:
         found: list[int] = await self._ask("produce", topic=topic, records=records)
         return found
 
-    async def consume(self, topic: str, count: int, timeout: float = 10.0) -> list[Record]:  # noqa: ASYNC109  # as in pytest_ottla
+    async def consume(self, topic: str, count: int, timeout: float = 10.0) -> list[Record]:
         """The first `count` records of a topic, from the start of each partition. Raises BrokerError if there are fewer in time."""
         found = await self._ask("consume", topic=topic, count=count, timeout=timeout)
         return [Record(partition, offset, _bytes(key), _bytes(value)) for partition, offset, key, value in found]
@@ -101,7 +101,7 @@ class Broker:
         found: int = await self._ask("lag", group=group, topic=topic)
         return found
 
-    async def wait_for_lag_zero(self, group: str, topic: str, timeout: float = 30.0) -> None:  # noqa: ASYNC109  # as in pytest_ottla
+    async def wait_for_lag_zero(self, group: str, topic: str, timeout: float = 30.0) -> None:
         """Wait until the group has committed all records. Raises BrokerError with the lag that is left."""
         deadline = time.monotonic() + timeout
         while (left := await self.lag(group, topic)) > 0:

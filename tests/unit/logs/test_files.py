@@ -230,7 +230,7 @@ def test_a_client_cannot_forge_a_line() -> None:
 
 
 def test_levels_of_the_container_image_are_set_by_kafkas_names(root: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
-    controller = logging.getLogger("controller")
+    controller = logging.getLogger("ottla.controller")
     try:
         apply_environment({"KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN", "KAFKA_LOG4J_LOGGERS": "kafka.controller=ERROR, storage=LOUD"})
         assert root.level == logging.WARNING
