@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from ottla.broker.security.sasl.mechanism import AuthenticationRefused, SaslServer
 
 _PARTS: Final = 3
 
@@ -28,12 +28,12 @@ class PlainServer(SaslServer):
         """See `SaslServer`."""
         parts = token.decode("utf-8", "replace").split("\0", _PARTS)
         if len(parts) != _PARTS:
-            raise InvalidCredentials(f"expected {_PARTS} tokens, got {len(parts)}")
+            raise AuthenticationRefused(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")
         authorization_id, user, password = parts
         if not user:
-            raise InvalidCredentials("username not specified")
+            raise AuthenticationRefused("Authentication failed: username not specified")
         if not password:
-            raise InvalidCredentials("password not specified")
+            raise AuthenticationRefused("Authentication failed: password not specified")
         expected = self._password_of(user)
         # An unknown user costs the same comparison.
         is_equal = hmac.compare_digest(password.encode(), (expected or "").encode())

@@ -62,10 +62,23 @@ def test_plain_says_why_it_refuses(token: str, text: str) -> None:
     assert str(refused.value) == text
 
 
-@pytest.mark.parametrize("token", ["", "alice", "\0alice", "\0\0password", "\0alice\0", "\0alice\0alice-secret\0", "\0" * 500_000])
-def test_plain_refuses_malformed_tokens(token: str) -> None:
-    with pytest.raises(InvalidCredentials):
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        ("", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        ("alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        ("\0alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+        ("\0alice\0alice-secret\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        ("\0" * 500_000, "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        ("\0\0password", "Authentication failed: username not specified"),
+        ("\0\0", "Authentication failed: username not specified"),
+        ("\0alice\0", "Authentication failed: password not specified"),
+    ],
+)
+def test_plain_refuses_malformed_tokens_in_the_words_of_apache_kafka(token: str, text: str) -> None:
+    with pytest.raises(AuthenticationRefused) as refused:
         plain(token)
+    assert str(refused.value) == text
 
 
 def stored(mechanism: int, password: str, salt: bytes = b"salt1234", iterations: int = 4096) -> ScramCredential:
