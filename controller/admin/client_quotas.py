@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
-from ottla.controller.znodes.layout import DEFAULT_ENTITY, sanitize
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, can_name_a_node, sanitize
 from ottla.controller.znodes.pauses import Pause, no_pause
 
 USER: Final = "user"
@@ -84,6 +84,8 @@ def _place(entity: Entity) -> tuple[str, str, frozenset[str]]:
             raise InvalidAdminRequest(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise InvalidAdminRequest(f"Empty {kind} not supported")
+        if name is not None and kind != IP and not can_name_a_node(sanitize(name)):
+            raise InvalidAdminRequest(f"{name} cannot be the name of a {kind}: ZooKeeper reads it as a step of a path")
     names = {kind: DEFAULT_ENTITY if name is None else sanitize(name) for kind, name in entity.items()}
     if IP in names:
         if len(names) > 1:

@@ -53,11 +53,13 @@ from ottla.controller.znodes.layout import (
     DEFAULT_ENTITY,
     config_path,
     config_type_path,
+    desanitize,
     topic_path,
 )
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.topic_names import validate_topic_name
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -125,8 +127,10 @@ class ConfigAdmin:
 
     async def read_many(self, entity_type: str, entities: Sequence[str], malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
         """The overrides of these entities by name, without those that have no node; reads a number of them per round
-        trip. Entities with a malformed node are left out and added to `malformed`; without it MalformedZNode is raised."""
+        trip. Entities with a malformed node are left out and added to `malformed`; without it MalformedZNode is raised.
+        Entities whose name no answer could carry are left out, too."""
         found = {}
+        entities = [entity for entity in entities if _can_be_answered(entity)]
         for first in range(0, len(entities), _ENTITIES_AT_ONCE):
             paths = {entity: config_path(entity_type, entity) for entity in entities[first : first + _ENTITIES_AT_ONCE]}
             outcomes = await self._store.pipeline([Get(path) for path in paths.values()])
@@ -383,3 +387,11 @@ def _loggable(entity_type: str, overrides: Mapping[str, str]) -> dict[str, str]:
         return name.startswith("SCRAM-") or (entity_type == "brokers" and (key_of(name) is None or is_password(name)))
 
     return {name: "[hidden]" if is_secret(name) else value for name, value in overrides.items()}
+
+
+def _can_be_answered(entity: str) -> bool:
+    """Whether the entity's names fit into strings of the protocol. No client can have a longer name, so another program stored it."""
+    if len(entity) <= MAX_STRING_BYTES or all(len(desanitize(part).encode()) <= MAX_STRING_BYTES for part in entity.split("/")):
+        return True
+    logger.error("the configuration of %.80s... is ignored: a name has more than %d bytes; delete its node", entity, MAX_STRING_BYTES)
+    return False

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.errors import NoNode, StoreError
 from ottla.controller.store.metadata_store import Create, Get, MetadataStore, data_and_stat
-from ottla.controller.znodes.layout import sanitize
+from ottla.controller.znodes.layout import can_name_a_node, sanitize
 from ottla.controller.znodes.pauses import Pause, no_pause
 from ottla.controller.znodes.security import SCRAM_SECRET
 from ottla.controller.znodes.znode_json import MalformedZNode
@@ -33,6 +33,7 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 _HASHES: Final = {1: "sha256", 2: "sha512"}
 
+IMPOSSIBLE_NAME: Final = (ErrorCode.INVALID_REQUEST, "Username must not be . or .., which ZooKeeper reads as steps of a path")
 EMPTY_NAME: Final = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
 UNKNOWN_MECHANISM: Final = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 TOO_FEW: Final = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
@@ -92,6 +93,8 @@ async def alter_scram_credentials(
         await pause()
         if not deletion.user:
             refused[""] = EMPTY_NAME
+        elif not can_name_a_node(sanitize(deletion.user)):
+            refused[deletion.user] = IMPOSSIBLE_NAME
         elif deletion.mechanism not in MECHANISMS:
             refused[deletion.user] = UNKNOWN_MECHANISM
     for upsertion in upsertions:
@@ -136,6 +139,8 @@ async def alter_scram_credentials(
 def _refusal(upsertion: Upsertion) -> Outcome | None:
     if not upsertion.user:
         return EMPTY_NAME
+    if not can_name_a_node(sanitize(upsertion.user)):
+        return IMPOSSIBLE_NAME
     if upsertion.mechanism not in MECHANISMS:
         return UNKNOWN_MECHANISM
     if upsertion.iterations > MAX_ITERATIONS:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
+from ottla.config.zookeeper_connect import NOT_IN_PATHS
 from ottla.controller.znodes.java_order import scala_map_order
 from ottla.controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
@@ -129,13 +130,18 @@ def config_path(entity_type: str, entity_name: str) -> str:
 
 
 def sanitize(name: str) -> str:
-    """A user or client id in the form for a path: URL-encoded as by Kafka's Sanitizer."""
-    return quote_plus(name, safe="").replace("+", "%20").replace("*", "%2A").replace("~", "%7E")
+    """A user or client id in the form for a path: URL-encoded as by Kafka's Sanitizer. Half of a surrogate pair becomes `?`, as in Java."""
+    return quote_plus(name, safe="", errors="replace").replace("+", "%20").replace("*", "%2A").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
     """The inverse of sanitize."""
     return unquote_plus(name)
+
+
+def can_name_a_node(name: str) -> bool:
+    """Whether a node can have this name: ZooKeeper reads `.` and `..` as steps of a path, and allows some characters in no path."""
+    return name not in {"", ".", ".."} and "/" not in name and NOT_IN_PATHS.search(name) is None
 
 
 def sequence_number(name: str) -> int:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error, cut
@@ -10,7 +9,7 @@ from ottla.broker.request.turns import each
 from ottla.controller.admin.client_quotas import CLIENT_ID, IP, USER
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
-from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize, sanitize
+from ottla.controller.znodes.layout import DEFAULT_ENTITY, can_name_a_node, desanitize, sanitize
 from ottla.controller.znodes.pauses import Pause
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.acls import Operation, ResourceType
@@ -31,8 +30,6 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 CLIENT_QUOTAS = ("request_percentage", "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
 """In the order of Apache Kafka's answers."""
 IP_QUOTAS = ("connection_creation_rate",)
-_NOT_A_NODE: Final = frozenset({"", ".", ".."})
-"""Names that no node can have."""
 
 Entity = dict[str, str | None]
 """Name by type of entity; None is the default of that type."""
@@ -132,7 +129,8 @@ def _nodes(component: ComponentData | None) -> list[str] | None:
         return None
     if component.match_type == DEFAULT or component.match is None:
         return [DEFAULT_ENTITY]
-    return [] if component.match in _NOT_A_NODE else [sanitize(component.match)]
+    name = sanitize(component.match)
+    return [name] if can_name_a_node(name) else []
 
 
 async def _read(admin: ConfigAdmin, entity_type: str, nodes: Sequence[str] | None, malformed: Malformed) -> dict[str, dict[str, str]]:

@@ -7,6 +7,7 @@ from ottla.broker.request.turns import each
 from ottla.broker.security.access import CLUSTER_NAME
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.znodes.layout import can_name_a_node
 from ottla.protocol.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
@@ -68,6 +69,8 @@ def _refusal(asked: AclCreation, has_prefixes: bool) -> AclCreationResult:
         or (asked.resource_pattern_type == PatternType.PREFIXED and not has_prefixes)
     ):
         message = "Failed to create ACL"
+    elif not can_name_a_node(asked.resource_name):
+        message = "Invalid resource name, which no node of ZooKeeper can have"
     return AclCreationResult(error_code=ErrorCode.INVALID_REQUEST if message else ErrorCode.NONE, error_message=message)
 
 

@@ -94,12 +94,16 @@ def test_an_acl_that_cannot_be_fails_alone(client: WireClient) -> None:
         creation(operation=ANY),
         creation(operation=99),
         creation(permission_type=ANY),
+        creation(name="."),
+        creation(GROUP, ".."),
+        creation(name="a\x01b"),
         creation(GROUP, "g", principal="alice"),
         creation(CLUSTER, "kafka-cluster"),
     ) == [
         (ErrorCode.INVALID_REQUEST, "The only valid name for the CLUSTER resource is kafka-cluster"),
         (ErrorCode.INVALID_REQUEST, "Invalid empty resource name"),
         *[refused] * 8,
+        *[(ErrorCode.INVALID_REQUEST, "Invalid resource name, which no node of ZooKeeper can have")] * 3,
         (ErrorCode.UNKNOWN_SERVER_ERROR, None),
         (0, ""),
     ]

@@ -42,6 +42,8 @@ REFUSED: list[tuple[dict[str, str | None], list[QuotaOp], str]] = [
     ({}, [], "Invalid empty client quota entity"),
     ({"group": "g"}, [], "Unhandled client quota entity type: group"),
     ({"user": ""}, [], "Empty user not supported"),
+    ({"user": "."}, [], ". cannot be the name of a user: ZooKeeper reads it as a step of a path"),
+    ({"user": "a", "client-id": ".."}, [], ".. cannot be the name of a client-id: ZooKeeper reads it as a step of a path"),
     ({"ip": "10.0.0.1", "user": "u"}, [], "Invalid quota entity combination, IP entity should not be used with user/client ID entity."),
     ({"ip": "nowhere"}, [], "nowhere is not a valid IP or resolvable host."),
     ({"ip": "::1"}, [], "%3A%3A1 is not a valid IP or resolvable host."),

@@ -136,6 +136,18 @@ def test_incremental_changes_go_from_what_stands_there() -> None:
     run(scenario)
 
 
+def test_an_entity_with_a_name_that_no_answer_could_carry_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    long, longest = "%C3%BC" * 16_384, "a" * 32_767
+
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        for user in (long, longest, "%61" * 20_000, "alice"):
+            await admin.alter_entity_config("users", user, lambda current: {"producer_byte_rate": "1"})
+        assert sorted(await admin.read_all("users")) == ["%61" * 20_000, longest, "alice"]
+
+    run(scenario)
+    assert "a name has more than 32767 bytes; delete its node" in caplog.text
+
+
 def test_every_change_is_the_node_and_then_a_notification() -> None:
     async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
         await admin.set_topic_configs("cfg", {"segment.bytes": "100000"})

@@ -10,6 +10,7 @@ from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.scram_credentials import (
     DONE,
     EMPTY_NAME,
+    IMPOSSIBLE_NAME,
     MISSING,
     TOO_FEW,
     TOO_MANY,
@@ -50,6 +51,8 @@ CASES: list[tuple[str, list[Deletion], list[Upsertion], dict[str, Outcome]]] = [
     ("a credential that is not there", [Deletion("a", 1), Deletion("kim", 1)], [], {"a": MISSING, "kim": DONE}),
     ("one of two is not there", [Deletion("kim", 1), Deletion("kim", 2)], [], {"kim": MISSING}),
     ("one bad of a user", [], [upsertion("a", 1), upsertion("a", 9)], {"a": UNKNOWN_MECHANISM}),
+    ("steps of a path", [Deletion("..", 1)], [upsertion("."), upsertion("a")], {"..": IMPOSSIBLE_NAME, ".": IMPOSSIBLE_NAME, "a": DONE}),
+    ("names that a path can have encoded", [], [upsertion("a/b"), upsertion("\x01")], {"a/b": DONE, "\x01": DONE}),
     ("nothing", [], [], {}),
 ]
 
