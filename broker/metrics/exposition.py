@@ -31,11 +31,16 @@ def render(found: Iterable[Found]) -> list[bytes]:
     for line in _lines(found):
         lines.append(line)
         if len(lines) == LINES_PER_TURN:
-            parts.append("".join(lines).encode())
+            parts.append(_encoded(lines))
             lines.clear()
             time.sleep(PAUSE_SECONDS)
-    parts.append("".join(lines).encode())
+    parts.append(_encoded(lines))
     return parts
+
+
+def _encoded(lines: list[str]) -> bytes:
+    """The lines in UTF-8. Names may come from the command line, where bytes that are no text become lone surrogates."""
+    return "".join(lines).encode(errors="replace")
 
 
 def _lines(found: Iterable[Found]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from ottla.broker.network.receive_buffer import may_grow, set_receive_buffer
 from ottla.broker.network.recent import Recent
 from ottla.broker.process import keep_freed_memory, map_tls_buffers
 from ottla.broker.security.client import Client
+from ottla.broker.security.principals import UnusablePrincipal
 from ottla.broker.security.tls.cipher_suites import iana_name
 from ottla.broker.security.tls.der import MalformedDer
 from ottla.broker.security.tls.mapping_rules import NoMatchingRule
@@ -205,7 +206,7 @@ class TlsConnection(AcceptedConnection):
             return
         try:
             self.client.principal = self._tls.principal_of(tls.getpeercert(binary_form=True))
-        except (NoMatchingRule, MalformedDer) as reason:
+        except (NoMatchingRule, MalformedDer, UnusablePrincipal) as reason:
             self._counts.on_failure(self._loop.time(), is_again=False)
             self.offend(f"the client's certificate has no principal: {reason}")
             self.abort()

@@ -16,13 +16,13 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.broker.security.principals import Principal
+from ottla.broker.security.principals import Principal, UnusablePrincipal
 from ottla.broker.security.rereading import Rereading
 from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, TokenCredential, parse_credential
 from ottla.controller.admin.change_notifications import ChangeNotifications
 from ottla.controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
 from ottla.controller.admin.token_store import TokenStore
-from ottla.controller.errors import NoNode, StoreError
+from ottla.controller.errors import InvalidAdminRequest, NoNode, StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.pauses import slices
@@ -175,13 +175,21 @@ class DelegationTokens:
     async def create(
         self, owner: Principal, requester: Principal, renewers: Iterable[Principal], asked_lifetime_ms: int
     ) -> TokenInformation:
-        """Create a token. A lifetime of 0 or less asks for the longest. Raises StoreError; InvalidAdminRequest for too many renewers."""
+        """Create a token. A lifetime of 0 or less asks for the longest.
+
+        Raises StoreError; InvalidAdminRequest for too many renewers, and for a principal that cannot be.
+        """
         token_id = base64.urlsafe_b64encode(UUID(bytes=self._random_bytes(16), version=4).bytes).decode().rstrip("=")
         now_ms = self._clock.now_ms()
         longest_ms = self._lifetimes.max_ms
         max_ms = now_ms + (min(asked_lifetime_ms, longest_ms) if asked_lifetime_ms > 0 else longest_ms)
         expiry_ms = min(max_ms, now_ms + self._lifetimes.expiry_ms)
         token = TokenInformation(token_id, owner, requester, tuple(renewers), now_ms, expiry_ms, max_ms)
+        try:
+            for principal in (owner, requester, *token.renewers):
+                principal.check()
+        except UnusablePrincipal as reason:
+            raise InvalidAdminRequest(str(reason)) from None
         async with self._lock:
             await self._store.create(_stored(token))
             self._keep(token)
@@ -246,7 +254,9 @@ class DelegationTokens:
                         logger.info("the delegation token %s of %s has expired", token.token_id, token.owner)
             except TokenNotFound:
                 continue
-            except (StoreError, MalformedZNode) as error:
+            except MalformedZNode as error:
+                logger.error("the expired delegation token %s cannot be removed: %s; delete its node", token.token_id, error)
+            except StoreError as error:
                 logger.error("the expired delegation token %s cannot be removed: %s; trying again later", token.token_id, error)
                 return
 
@@ -330,7 +340,7 @@ def _stored(token: TokenInformation) -> DelegationToken:
 
 
 def _information(stored: DelegationToken) -> TokenInformation:
-    """Raises MalformedZNode for a text that names no principal."""
+    """Raises MalformedZNode for a text that names no principal, or none that an answer can carry."""
     owner, requester, *renewers = (_principal(stored.token_id, each) for each in (stored.owner, stored.requester, *stored.renewers))
     return TokenInformation(
         stored.token_id,
@@ -347,4 +357,9 @@ def _principal(token_id: str, sanitized: str) -> Principal:
     principal_type, colon, name = desanitize(sanitized).partition(":")
     if not colon:
         raise MalformedZNode(f"the delegation token {token_id}", f"{sanitized} names no principal")
-    return Principal(principal_type, name)
+    principal = Principal(principal_type, name)
+    try:
+        principal.check()
+    except UnusablePrincipal as reason:
+        raise MalformedZNode(f"the delegation token {token_id}", str(reason)) from None
+    return principal

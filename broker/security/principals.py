@@ -3,7 +3,17 @@
 Apache Kafka writes a principal as `Type:name`; ACLs and logs show that text.
 """
 
+import re
+from typing import Final
+
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
+
 USER_TYPE = "User"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class UnusablePrincipal(Exception):
+    """No principal may have this name. The text does not repeat the name."""
 
 
 class Principal:
@@ -35,6 +45,21 @@ class Principal:
         if not colon or not principal_type or not name:
             raise ValueError(f"expected a string in format principalType:principalName but got {text}")
         return cls(principal_type, name)
+
+    def check(self) -> None:
+        """Raises UnusablePrincipal for a principal that ACLs, answers, znodes or logs cannot show as it is.
+
+        Every principal is checked when its client logs in, and before the metadata store gets it.
+        """
+        text = str(self)
+        if _CONTROL.search(text):
+            raise UnusablePrincipal("the name of the principal has control characters")
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            raise UnusablePrincipal("the name of the principal has half of a surrogate pair, which is no character") from None
+        if size > MAX_STRING_BYTES:
+            raise UnusablePrincipal(f"the principal has {size} bytes; strings of the protocol have at most {MAX_STRING_BYTES}")
 
 
 ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.broker.security.principals import USER_TYPE, Principal
+from ottla.broker.security.principals import USER_TYPE, Principal, UnusablePrincipal
 from ottla.broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer, TransientFailure
 from ottla.config.sasl import GSSAPI
 
@@ -51,8 +51,13 @@ class AuthenticationFailed(Exception):
     """The connection has to be closed. `client_text` is for the client; None if it gets no answer."""
 
     def __init__(self, reason: str, client_text: str | None) -> None:
-        super().__init__(reason[:MAX_TEXT])
-        self.client_text = client_text if client_text is None else client_text[:MAX_TEXT]
+        super().__init__(_showable(reason))
+        self.client_text = client_text if client_text is None else _showable(client_text)
+
+
+def _showable(text: str) -> str:
+    """The beginning of a text that may repeat a name from a client, without halves of surrogate pairs, which have no encoding."""
+    return text[:MAX_TEXT].encode(errors="replace").decode()
 
 
 class SaslSession:
@@ -160,15 +165,16 @@ class SaslSession:
         except TransientFailure as failed:
             self.state = State.FAILED
             raise AuthenticationFailed(f"Authentication by {self._mechanism} failed for now: {failed}", None) from None
-        except InvalidCredentials as invalid:
+        except (InvalidCredentials, UnusablePrincipal) as invalid:
             during = "authentication" if self._principal is None else "re-authentication"
             self.state = State.FAILED
             text = f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
             raise AuthenticationFailed(f"{text}: {invalid}", text) from None
 
     def _complete(self, server: SaslServer, name: str) -> int:
-        """Begin the session of an authenticated client. Returns its lifetime in ms."""
+        """Begin the session of an authenticated client. Returns its lifetime in ms. Raises AuthenticationFailed, UnusablePrincipal."""
         principal = Principal(USER_TYPE, name, server.token_authenticated)
+        principal.check()
         if self._principal is not None and principal != self._principal:
             before = f"{self._principal.principal_type}.{self._principal.name}"
             text = f"Cannot change principals during re-authentication from {before}: {principal.principal_type}.{principal.name}"

@@ -66,11 +66,13 @@ class ListenerTls:
     def principal_of(self, certificate: bytes | None) -> Principal:
         """The principal of a client with this certificate, in DER; ANONYMOUS without one.
 
-        Raises NoMatchingRule, and MalformedDer for a subject that cannot be read.
+        Raises NoMatchingRule, UnusablePrincipal, and MalformedDer for a subject that cannot be read.
         """
         if certificate is None or not self._names_clients:
             return ANONYMOUS
-        return Principal(USER_TYPE, self._rules.name_of(subject_of(certificate)))
+        principal = Principal(USER_TYPE, self._rules.name_of(subject_of(certificate)))
+        principal.check()
+        return principal
 
 
 def tls_of(properties: BrokerProperties, endpoint: EndPoint, *, between_brokers: bool = False) -> ListenerTls:

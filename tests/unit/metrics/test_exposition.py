@@ -55,3 +55,8 @@ def test_many_lines_are_made_with_pauses_and_all_there() -> None:
     count = 3 * exposition.LINES_PER_TURN + 7
     values: list[tuple[str, Value]] = [(labels_text(("topic",), (i,)), i) for i in range(count)]
     assert len(parsed((a_family(Kind.GAUGE), values))) == count
+
+
+def test_a_name_without_an_encoding_is_shown_with_question_marks() -> None:
+    found = parsed((a_family(Kind.GAUGE), [(labels_text(("topic",), ("a\ud800\udcff",)), 5)]))
+    assert found == {("kafka_log_log_size", (("topic", "a??"),)): 5.0}
