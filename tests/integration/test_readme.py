@@ -1,4 +1,4 @@
-"""The commands of the README, in their order, in an empty folder, with the output that it shows.
+"""The commands of the README and of docs/first-steps.md, in their order, in an empty folder, with the output that they show.
 
 The broker has a free port instead of 9092, and `.venv/bin/ottla` is the Ottla of the tests. The commands for Spark and validate, which take
 minutes, are those of `tests/integration/spark`.
@@ -20,7 +20,7 @@ from tests.support.java_pair import CONFIGS, CONSUMER, GROUPS, PRODUCER, TOPICS
 from tests.support.serve_command import Serving, serving
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/first-steps.md"))
 SECONDS = 60
 
 TOOLS = {
@@ -35,7 +35,7 @@ TOOLS = {
 
 def blocks(section: str, language: str = "") -> list[str]:
     """The fenced blocks of a section in a language, up to the next heading."""
-    _, _, after = f"\n{README}".partition(f"\n{section}\n")
+    _, _, after = f"\n{PAGES}".partition(f"\n{section}\n")
     assert after, section
     text = re.split(r"^#+ ", after, maxsplit=1, flags=re.MULTILINE)[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)

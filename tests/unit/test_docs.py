@@ -219,7 +219,7 @@ def numbers_in(path: str) -> dict[str, float]:
 
 
 def test_the_keys_in_the_readme_have_the_defaults_that_it_says() -> None:
-    rows = rows_of(ROOT / "README.md", "Configuration")
+    rows = rows_of(ROOT / "docs" / "first-steps.md", "Configuration")
     assert len(rows) >= 12
     for name, default, _ in rows:
         key = BROKER_KEYS[name.strip("`")]
@@ -270,7 +270,7 @@ def test_the_golden_data_has_what_contributing_says() -> None:
 
 
 def test_the_command_for_the_example_with_spark_installs_what_that_and_the_pipeline_import() -> None:
-    asked = re.search(r"pip install .*'\.\[spark\]'(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    asked = re.search(r"pip install .*'\.\[spark\]'(.*)", text_of(ROOT / "docs" / "first-steps.md"))
     assert asked
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"], *asked[1].split()]
