@@ -29,7 +29,7 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 EARLIEST = 315532800
 """The first time that a zip file can hold, seconds since 1970."""
 REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "kio>=0.6", "cryptography>=44", "PyJWT>=2.10")
-FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md", "docs/metadata-file.md")
+FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md", "docs/formats.md")
 """Files of the checkout that tests read."""
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "broker/server.py", "protocol/cursors/fetch.pxd", "ottla/launcher.py")
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")

@@ -1,7 +1,7 @@
 """Reads and writes the znode tree in a SQLite file. Blocking; called by `embedded_worker` on its thread.
 
 Durability: journal mode WAL with synchronous FULL. A committed transaction survives the death of any process and a loss
-of power; the next process that opens the file rolls a torn one back. `docs/metadata-file.md` describes the tables.
+of power; the next process that opens the file rolls a torn one back. `docs/formats.md` describes the tables.
 """
 
 import os

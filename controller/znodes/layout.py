@@ -1,7 +1,7 @@
 """Names every path of Kafka's znode tree, and encodes the znodes of brokers, topics, partitions and the controller.
 
 Encoders give the bytes that Apache Kafka 3.9 writes, including the order of keys; decoders read what Apache Kafka
-wrote. `docs/znodes.md` shows each body. Configs and notifications are in `changes`, ACLs and delegation tokens in
+wrote. `docs/formats.md` shows each body. Configs and notifications are in `changes`, ACLs and delegation tokens in
 `security`. Decoders raise MalformedZNode.
 """
 

@@ -2,7 +2,7 @@
 
 `python -m tests.apache_suite [CLASS...] [--methods EXPRESSION]`: a class may be named without its package. With OTTLA_JUDGE the servers are
 Apache Kafka's own, and every test has to pass. The status is 0 if everything is as listed. What JUnit and the brokers wrote is in
-`build/apache-suite`. `--table` prints the rows of the table in docs/apache-suite.md, and runs nothing.
+`build/apache-suite`. `--table` prints the rows of the table in docs/long-tests.md, and runs nothing.
 """
 
 import argparse

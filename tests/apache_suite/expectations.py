@@ -84,7 +84,7 @@ def complaints(outcomes: Sequence[Outcome], expectation: Expectation, is_whole: 
 
 
 def table(known: Mapping[str, Expectation]) -> list[str]:
-    """The rows of the table in docs/apache-suite.md."""
+    """The rows of the table in docs/long-tests.md."""
     rows = ((name.rpartition(".")[2], str(each.passed) if each.runs else "not run", _cannot(each)) for name, each in known.items())
     return [f"| `{name}` | {passed} | {cannot} |".replace("|  |", "| |") for name, passed, cannot in rows]
 

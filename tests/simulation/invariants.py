@@ -1,6 +1,6 @@
 """What is always true of a cluster (docs/design.md), looked up inside its brokers after every step that any of them takes.
 
-docs/simulation.md lists them, and where each is looked at; `test_planted_faults` sees each of them fail.
+docs/long-tests.md lists them, and where each is looked at; `test_planted_faults` sees each of them fail.
 """
 
 from __future__ import annotations

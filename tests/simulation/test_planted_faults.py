@@ -1,4 +1,4 @@
-"""Every invariant of docs/simulation.md can fail: a fault is planted in the brokers, and one of the first stories of them ends badly."""
+"""Every invariant of docs/long-tests.md can fail: a fault is planted in the brokers, and one of the first stories of them ends badly."""
 
 from __future__ import annotations
 

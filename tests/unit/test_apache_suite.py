@@ -65,5 +65,5 @@ def test_a_difference_is_a_row_of_the_page() -> None:
 
 
 def test_the_page_has_the_table_of_the_list() -> None:
-    page = (ROOT / "docs" / "apache-suite.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "long-tests.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `\w+Test` .*$", page, flags=re.MULTILINE) == table(read_list()), "python -m tests.apache_suite --table"

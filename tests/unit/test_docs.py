@@ -172,23 +172,6 @@ def test_what_the_walkthrough_tells_in_prose_exists() -> None:
             assert span in everything or inherited, span
 
 
-def test_the_interfaces_stand_in_the_files_that_contracts_names() -> None:
-    for file, names, _ in rows_of(ROOT / "docs" / "contracts.md"):
-        if "<" in file:
-            continue
-        text = text_of(ROOT / file.strip("`"))
-        for name in re.findall(r"`(\w+)", names):
-            assert re.search(rf"\b{name}\b", text), f"{name} is not in {file}"
-
-
-def test_the_log_has_what_contracts_says() -> None:
-    block = re.search(r"^```python\n(class PartitionLog.*?)^```", text_of(ROOT / "docs" / "contracts.md"), flags=re.DOTALL | re.MULTILINE)
-    assert block is not None
-    text = text_of(ROOT / "storage" / "log" / "partition_log.py")
-    for name in re.findall(r"def (\w+)|^    (\w+):", block.group(1), flags=re.MULTILINE):
-        assert re.search(rf"\b{''.join(name)}\b", text), "".join(name)
-
-
 def test_the_table_of_limits_names_keys_and_constants() -> None:
     for _, bound, files in rows_of(ROOT / "docs" / "design.md", "Limits"):
         constants = frozenset().union(*(definitions_in(file) for file in re.findall(r"`([^`]+)`", files)))
@@ -242,7 +225,7 @@ def test_every_event_id_of_the_log_is_on_the_page() -> None:
 
 
 def test_the_header_of_a_batch_stands_where_the_page_says() -> None:
-    rows = rows_of(ROOT / "docs" / "log-format.md", ".log")
+    rows = rows_of(ROOT / "docs" / "formats.md", ".log")
     fields = [re.sub(r"(?<!^)(?=[A-Z])", "_", row[1]).lower() for row in rows]
     assert fields == list(BatchHeader._fields)
     assert struct.calcsize(HEADER_STRUCT.format) == HEADER_SIZE
@@ -250,7 +233,7 @@ def test_the_header_of_a_batch_stands_where_the_page_says() -> None:
 
 
 def test_the_snapshot_of_producers_stands_where_the_page_says() -> None:
-    rows = rows_of(ROOT / "docs" / "log-format.md", ".snapshot")
+    rows = rows_of(ROOT / "docs" / "formats.md", ".snapshot")
     assert end_of(rows[:3]) == 10
     assert end_of(rows[4:]) == 46
 

@@ -42,7 +42,8 @@ def test_the_page_names_all_tables_and_their_columns(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "metadata.db")) as file:
         names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         tables = {name: {row[1] for row in file.execute(f"PRAGMA table_info({name})")} for name in names}
-    page = (Path(__file__).parents[3] / "docs" / "metadata-file.md").read_text(encoding="utf-8")
+    pages = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    page = pages.partition("## The metadata file\n")[2].partition("\n## ")[0]
     told: dict[str, set[str]] = {}
     name = ""
     for table, columns, _ in re.findall(r"^\| (\S*) ?\| (`.*`.*?) \| (.*) \|$", page, flags=re.MULTILINE):
