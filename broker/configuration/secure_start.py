@@ -24,6 +24,7 @@ from ottla.controller.admin.scram_credentials import DONE, MECHANISMS, MIN_ITERA
 from ottla.controller.znodes.pauses import no_pause
 from ottla.protocol.acls import AccessControlEntry, AclBinding, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.scram_salts import SALT_BYTES, salt_of
+from ottla.storage.disk.filesystem import make_directory
 
 ADMIN: Final = "admin"
 ALICE: Final = "alice"
@@ -50,7 +51,8 @@ class SecureStart:
         """Create the missing files. Returns the broker's settings as KEY=VALUE. Raises ConfigError."""
         _require_cryptography()
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(str(self.folder.parent))
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             if not self._has_certificate():
                 self._make_certificate()
             for user in (ADMIN, ALICE):

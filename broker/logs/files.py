@@ -14,6 +14,7 @@ import time
 from typing import Final
 
 from ottla.broker.logs import standard_error
+from ottla.storage.disk.filesystem import FILE_MODE
 
 CHECK_SECONDS: Final = 1.0
 """Pause between two checks of the file's name, and between two attempts after a failure, seconds."""
@@ -63,7 +64,7 @@ class RotatingFile(logging.Handler):
         super().close()
 
     def _open(self) -> None:
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         self._size = os.fstat(self._file).st_size
         now = time.monotonic()
         self._check_at = now + CHECK_SECONDS

@@ -9,6 +9,8 @@ import fcntl
 import os
 from contextlib import suppress
 
+from ottla.storage.disk.filesystem import FILE_MODE
+
 
 class OwnSessionLock:
     """The lock of a session of this process."""
@@ -16,7 +18,7 @@ class OwnSessionLock:
     def __init__(self, path: str) -> None:
         """Create the file and lock it. It stays locked until `release` or the end of the process. Raises OSError."""
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         self._beats = 0
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

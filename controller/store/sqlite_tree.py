@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from ottla.controller.errors import StoreUnavailable
 from ottla.controller.store.metadata_store import parent_of
 from ottla.controller.store.tree import ROOT, Node
+from ottla.storage.disk.filesystem import FILE_MODE
 
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_SECONDS = 10.0
 BUSY_RETRY_SECONDS = 0.01
-NEW_FILE_MODE = 0o640
 
 _SCHEMA = (
     "CREATE TABLE znode (path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB, version INTEGER NOT NULL, cversion INTEGER NOT NULL,"
@@ -47,7 +47,7 @@ class SqliteTree:
         # Made here, so that others cannot read the credentials in it; SQLite gives its other files the same mode. Opening it here instead
         # would release the locks that other connections of this process have.
         with suppress(OSError):
-            os.mknod(path, NEW_FILE_MODE)
+            os.mknod(path, FILE_MODE)
         try:
             self._db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, cached_statements=64)
             self._use_write_ahead_log()

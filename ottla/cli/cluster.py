@@ -13,6 +13,7 @@ import click
 
 from ottla.cli.options import Amount, client_security, command_config_option, command_group, json_option, report_outcomes, reported_errors
 from ottla.cli.output import print_json, print_table, say
+from ottla.storage.disk.filesystem import make_directory, opener
 
 if TYPE_CHECKING:
     from ottla.protocol.client_security import ClientSecurity
@@ -106,7 +107,7 @@ def up(
 
 def _make(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(str(directory))
         usable = os.access(directory, os.W_OK | os.X_OK)
         reason = "the directory is not writable"
     except OSError as error:
@@ -180,7 +181,7 @@ def _print_brokers(layout: Layout, console: str | None) -> None:
 def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
     """Run the same cluster in another process, in a session of its own, and wait for its first lines."""
     log_file = layout.directory / "supervisor.log"
-    with log_file.open("ab") as log:
+    with open(log_file, "ab", opener=opener) as log:
         begin = log.tell()
         supervisor = subprocess.Popen(
             [

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from ottla.storage.disk.filesystem import opener
 from ottla.supervisor.layout import Layout
 
 _PROFILE: Final = "OTTLA_PROFILE"
@@ -30,7 +31,7 @@ class ConsoleProcess:
             arguments += ["--command-config", str(layout.command_config)]
         environment = {name: value for name, value in os.environ.items() if name != _PROFILE}  # of another cluster
         log_file = layout.directory / "console.log"
-        with log_file.open("ab") as log:
+        with open(log_file, "ab", opener=opener) as log:
             begin = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ottla.cli.supervised", *arguments],

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ottla.storage.disk.filesystem import opener
 from ottla.supervisor.state_file import ProcessName, name_of
 
 _LAST_WORDS_BYTES = 8192
@@ -31,7 +32,7 @@ class BrokerProcess:
         self._on_exit = on_exit
         self._log = _Output(log_file)
         self._errors = _Output(error_file)
-        with error_file.open("ab") as errors:
+        with open(error_file, "ab", opener=opener) as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0)
         self.name: ProcessName = name_of(self._process.pid)
         self._pidfd = os.pidfd_open(self._process.pid)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ottla.storage.disk.filesystem import opener
+
 NAME = "cluster.json"
 VERSION = 1
 
@@ -89,5 +91,6 @@ def write(directory: Path, supervisor: ProcessName, brokers: list[dict[str, Any]
         "command_config": None if command_config is None else str(command_config),
     }
     new = directory / f"{NAME}.new"
-    new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with open(new, "w", encoding="utf-8", opener=opener) as file:
+        file.write(json.dumps(content, indent=2) + "\n")
     os.replace(new, directory / NAME)

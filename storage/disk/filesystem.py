@@ -14,13 +14,36 @@ import os
 import resource
 import sys
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.storage.disk.real_file import RealFile
+
+DIRECTORY_MODE: Final = 0o750
+FILE_MODE: Final = 0o640
+"""The modes of new directories and files, before the umask: records are for the broker's user and its group. Existing ones keep theirs."""
 
 _READ_BYTES = 1 << 20
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
 _OPEN_WRITE = os.O_RDWR | os.O_CLOEXEC
+
+
+def make_directory(path: str) -> None:
+    """Create a directory and its parents with DIRECTORY_MODE; does nothing when it exists. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path.rstrip("/"))
+    if parent:
+        make_directory(parent)
+    try:
+        os.mkdir(path, DIRECTORY_MODE)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def opener(path: str, flags: int) -> int:
+    """The opener for `open`, by which a new file has FILE_MODE."""
+    return os.open(path, flags, FILE_MODE)
 
 
 class File(Protocol):
@@ -162,12 +185,12 @@ class RealFileSystem:
         if create:
             flags |= os.O_CREAT
         try:
-            fd = os.open(path, flags, 0o644)
+            fd = os.open(path, flags, FILE_MODE)
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise
             self._close_some()
-            fd = os.open(path, flags, 0o644)
+            fd = os.open(path, flags, FILE_MODE)
         if fd > self._many:  # the system assigns the lowest free number
             self._has_many = True
             self._close_some()
@@ -175,7 +198,7 @@ class RealFileSystem:
 
     def open_unnamed(self, directory: str) -> RealFile | None:
         try:
-            file = RealFile(directory, os.open(directory, os.O_TMPFILE | _OPEN_WRITE, 0o644))
+            file = RealFile(directory, os.open(directory, os.O_TMPFILE | _OPEN_WRITE, FILE_MODE))
         except OSError as error:
             if error.errno in _NO_UNNAMED_FILES:
                 return None
@@ -226,7 +249,7 @@ class RealFileSystem:
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        make_directory(path)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)
