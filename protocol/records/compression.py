@@ -2,25 +2,27 @@
 
 Called by the record reader and builder, by produce validation and by the log cleaner. The functions are pure and safe in worker threads.
 
-A decoder never produces, or allocates for output, much more than `max_bytes`. Larger output raises `DecompressionTooLarge`, malformed input
-`CorruptCompressedData`. Exceptions of the libraries are translated.
+`decompressed` is a stream: it has one piece of output in memory, and never produces much more than `max_bytes`. Larger output raises
+`DecompressionTooLarge`, malformed input `CorruptCompressedData`. Exceptions of the libraries are translated. A stream that Java's clients
+cannot read is malformed.
 
 Framing:
 - gzip: RFC 1952; members may be concatenated, bytes after the last member are ignored (as java.util.zip does).
 - snappy: the stream framing of snappy-java ("xerial"): magic, two version words, then blocks with a four-byte length, 32 KiB each before
   compression. A bare snappy block without that framing is accepted when reading.
 - lz4: one lz4 frame, independent blocks of 64 KiB, no content size, correct header checksum (KIP-57; magic 2 never has the broken one).
+  Bytes after the frame are ignored, as Java's clients do. They do not verify the checksum of the content, which is verified here.
 - zstd: frames without content size, as a streaming encoder writes them.
 
 The libraries of snappy, lz4 and zstd are imported on first use. Few brokers need all, and they would take a sixtieth of the start-up time.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, TruncatedCompressedData, UnknownCompressionCodec
 
 if TYPE_CHECKING:
     import zstandard
@@ -31,8 +33,9 @@ Buffer = bytes | bytearray | memoryview
 # its buffer.memory is 32 MiB by default.
 MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 
-_CHUNK: Final = 128 * 1024  # the largest zstd block; bytes that readers request at a time
-_SMALL_CHUNK: Final = 4 * 1024
+PIECE_BYTES: Final = 128 * 1024
+"""Largest piece of `decompressed`: the largest block of zstd."""
+_SMALL_PIECE: Final = 4 * 1024
 
 
 class CompressionCodec(IntEnum):
@@ -70,14 +73,28 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The decompressed `data`, at most `max_bytes`.
+    """The decompressed `data`, at most `max_bytes`. Raises the errors of `decompressed`."""
+    parts = list(decompressed(codec, data, max_bytes))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge.
+
+def decompressed(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[bytes]:
+    """The decompressed `data` in pieces of at most `PIECE_BYTES`, and `max_bytes` together. A block of snappy is always one piece.
+
+    Nothing is decompressed ahead of the caller, so a caller that keeps no piece needs the memory of one. Data before a fault is yielded
+    first, as far as the library has it.
+
+    Raises UnknownCompressionCodec, CorruptCompressedData, TruncatedCompressedData, DecompressionTooLarge.
     """
-    decoder = _DECODERS.get(codec)
-    if decoder is None:
+    stream = _STREAMS.get(codec)
+    if stream is None:
         raise UnknownCompressionCodec(codec)
-    return decoder(data, max_bytes)
+    room = max_bytes
+    for piece in stream(memoryview(data), max_bytes):
+        room -= len(piece)
+        if room < 0:
+            raise DecompressionTooLarge(CompressionCodec(codec).label, max_bytes)
+        yield piece
 
 
 # --- none
@@ -87,10 +104,10 @@ def _encode_none(data: Buffer, level: int | None) -> bytes:
     return bytes(data)
 
 
-def _decode_none(data: Buffer, max_bytes: int) -> bytes:
-    if len(data) > max_bytes:
+def _stream_none(view: memoryview, max_bytes: int) -> Iterator[bytes]:
+    if len(view) > max_bytes:
         raise DecompressionTooLarge("none", max_bytes)
-    return bytes(data)
+    yield bytes(view)
 
 
 # --- gzip
@@ -106,34 +123,35 @@ def _encode_gzip(data: Buffer, level: int | None) -> bytes:
     return b"".join((_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer))
 
 
-def _decode_gzip(data: Buffer, max_bytes: int) -> bytes:
-    view = memoryview(data)
-    parts: list[bytes] = []
-    room = max_bytes
+def _stream_gzip(view: memoryview, max_bytes: int) -> Iterator[bytes]:
+    if len(view) < len(_GZIP_HEADER):
+        raise CorruptCompressedData("gzip", "no header")
+    end = len(view)
     at = 0
-    size = _CHUNK
-    while at < len(view) or not parts:
+    size = PIECE_BYTES
+    while end - at >= len(_GZIP_HEADER):  # fewer trailing bytes are no member
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
         member_at = at
+        chunk: Buffer = b""
         while not inflater.eof:
-            piece = view[at : at + size]
-            if not piece:
-                raise CorruptCompressedData("gzip", "the stream ends early")
+            if not chunk:
+                chunk = view[at : at + size]
+                at += len(chunk)
+                size = min(2 * size, PIECE_BYTES)
             try:
-                part = inflater.decompress(piece, room + 1)
+                part = inflater.decompress(chunk, PIECE_BYTES)
             except zlib.error as error:
-                if parts and at == member_at:  # trailing bytes after a complete member
-                    return b"".join(parts)
+                if member_at and at - len(chunk) == member_at:  # trailing bytes after a complete member
+                    return
                 raise CorruptCompressedData("gzip", str(error)) from None
-            room -= len(part)
-            if room < 0:
-                raise DecompressionTooLarge("gzip", max_bytes)
-            parts.append(part)
-            at += len(piece) - len(inflater.unused_data)
-            size = min(2 * size, _CHUNK)
+            if part:
+                yield part
+            elif not chunk and not inflater.eof:
+                raise TruncatedCompressedData("gzip")
+            chunk = inflater.unconsumed_tail
+        at -= len(inflater.unused_data)
         # The bytes behind a member in its piece are copied. A megabyte of empty members must not be copied once per member.
-        size = _SMALL_CHUNK
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        size = _SMALL_PIECE
 
 
 # --- snappy
@@ -157,34 +175,34 @@ def _encode_snappy(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _decode_snappy(data: Buffer, max_bytes: int) -> bytes:
-    view = memoryview(data)
-    if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _decode_snappy_block(view, max_bytes, max_bytes)
+def _stream_snappy(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     end = len(view)
-    if end < len(_XERIAL_HEADER):
-        raise CorruptCompressedData("snappy", "the stream header is cut short")
+    if end < len(_XERIAL_HEADER) or bytes(view[:8]) != _XERIAL_MAGIC:
+        yield _snappy_block(view, max_bytes, max_bytes)
+        return
     if int.from_bytes(view[8:12], "big", signed=True) < 1:  # the second version word is ignored, as in snappy-java
         raise CorruptCompressedData("snappy", "the stream has a version below 1")
     at = len(_XERIAL_HEADER)
-    parts: list[bytes] = []
     room = max_bytes
     while end - at >= 4:  # as in snappy-java, less than the length of a block ends the stream
         length = int.from_bytes(view[at : at + 4], "big")
-        if length == _XERIAL_HEADER_AS_LENGTH and bytes(view[at : at + 8]) == _XERIAL_MAGIC:
-            at += len(_XERIAL_HEADER)  # concatenated streams
+        if length == _XERIAL_HEADER_AS_LENGTH:  # a concatenated stream
+            if end - at < len(_XERIAL_HEADER):
+                raise CorruptCompressedData("snappy", "the header of a concatenated stream is cut short")
+            if bytes(view[at : at + 8]) != _XERIAL_MAGIC:
+                return
+            at += len(_XERIAL_HEADER)
             continue
         at += 4
-        if at + length > end:
-            raise CorruptCompressedData("snappy", f"a block of {length} bytes where {max(end - at, 0)} remain")
-        block = _decode_snappy_block(view[at : at + length], room, max_bytes)
+        if length > end - at:
+            raise CorruptCompressedData("snappy", f"a block of {length} bytes where {end - at} remain")
+        block = _snappy_block(view[at : at + length], room, max_bytes)
         room -= len(block)
-        parts.append(block)
         at += length
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        yield block
 
 
-def _decode_snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
+def _snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
     import snappy
 
     declared = 0
@@ -210,6 +228,10 @@ def _decode_snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
 # --- lz4
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_VERSION_AND_INDEPENDENCE: Final = 0xE0
+_LZ4_VERSION_1_INDEPENDENT: Final = 0x60
+_LZ4_RESERVED_AND_DICTIONARY: Final = 0x03
+_LZ4_RESERVED_OF_BLOCKS: Final = 0x8F
 
 
 def _encode_lz4(data: Buffer, level: int | None) -> bytes:
@@ -229,34 +251,37 @@ def _encode_lz4(data: Buffer, level: int | None) -> bytes:
     )
 
 
-def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
+def _stream_lz4(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
-    if bytes(data[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
-        raise CorruptCompressedData("lz4", "no frame")
+    _check_lz4_frame(view)
     decoder = lz4.frame.LZ4FrameDecompressor()
-    view = memoryview(data)
-    parts: list[bytes] = []
-    room = max_bytes
     at = 0
-    size = min(max(4 * len(data), 4096), _CHUNK)  # the library allocates max_length at once
-    while True:
+    size = min(max(4 * len(view), _SMALL_PIECE), PIECE_BYTES)  # the library allocates max_length at once
+    while not decoder.eof:
         # In pieces, because in each turn the library copies its unused input.
-        chunk = view[at : at + _CHUNK] if decoder.needs_input else b""
+        chunk = view[at : at + PIECE_BYTES] if decoder.needs_input else b""
         at += len(chunk)
         try:
-            part = decoder.decompress(chunk, max_length=min(size, room + 1))
+            part = decoder.decompress(chunk, max_length=size)
         except (RuntimeError, EOFError) as error:
             raise CorruptCompressedData("lz4", str(error)) from None
-        room -= len(part)
-        if room < 0:
-            raise DecompressionTooLarge("lz4", max_bytes)
-        parts.append(part)
-        if decoder.eof:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        if at == len(view) if decoder.needs_input else not part:
+        if part:
+            yield part
+        elif not decoder.eof and (at == len(view) or not decoder.needs_input):
             raise CorruptCompressedData("lz4", "the frame ends early")
-        size = _CHUNK
+        size = PIECE_BYTES
+
+
+def _check_lz4_frame(view: memoryview) -> None:
+    """Check the first bytes of the descriptor: Java's clients read only version 1, independent blocks, and no dictionary."""
+    if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
+        raise CorruptCompressedData("lz4", "no frame")
+    flags, block_descriptor = view[4], view[5]
+    if flags & _LZ4_VERSION_AND_INDEPENDENCE != _LZ4_VERSION_1_INDEPENDENT:
+        raise CorruptCompressedData("lz4", "the blocks depend on each other, or the version is unknown")
+    if flags & _LZ4_RESERVED_AND_DICTIONARY or block_descriptor & _LZ4_RESERVED_OF_BLOCKS:
+        raise CorruptCompressedData("lz4", "the frame has a dictionary or reserved bits")
 
 
 # --- zstd
@@ -277,24 +302,18 @@ def _encode_zstd(data: Buffer, level: int | None) -> bytes:
     return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
 
 
-def _decode_zstd(data: Buffer, max_bytes: int) -> bytes:
+def _stream_zstd(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    _check_zstd_frames(memoryview(data))
+    _check_zstd_frames(view)
     decoder = _idle_zstd_decoders.pop() if _idle_zstd_decoders else zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
-    parts: list[bytes] = []
-    room = max_bytes
     try:
-        with decoder.stream_reader(data, read_across_frames=True, closefd=False) as reader:
-            while part := reader.read(min(_CHUNK, room + 1)):
-                room -= len(part)
-                if room < 0:
-                    raise DecompressionTooLarge("zstd", max_bytes)
-                parts.append(part)
+        with decoder.stream_reader(view, read_across_frames=True, closefd=False) as reader:
+            while part := reader.read(PIECE_BYTES):
+                yield part
     except zstandard.ZstdError as error:
         raise CorruptCompressedData("zstd", str(error)) from None
     _idle_zstd_decoders.append(decoder)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _check_zstd_frames(view: memoryview) -> None:
@@ -338,10 +357,10 @@ _ENCODERS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
     CompressionCodec.LZ4: _encode_lz4,
     CompressionCodec.ZSTD: _encode_zstd,
 }
-_DECODERS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
-    CompressionCodec.NONE: _decode_none,
-    CompressionCodec.GZIP: _decode_gzip,
-    CompressionCodec.SNAPPY: _decode_snappy,
-    CompressionCodec.LZ4: _decode_lz4,
-    CompressionCodec.ZSTD: _decode_zstd,
+_STREAMS: Final[dict[int, Callable[[memoryview, int], Iterator[bytes]]]] = {
+    CompressionCodec.NONE: _stream_none,
+    CompressionCodec.GZIP: _stream_gzip,
+    CompressionCodec.SNAPPY: _stream_snappy,
+    CompressionCodec.LZ4: _stream_lz4,
+    CompressionCodec.ZSTD: _stream_zstd,
 }

@@ -63,6 +63,13 @@ class CorruptCompressedData(RecordFormatError):
         self.reason = reason
 
 
+class TruncatedCompressedData(CorruptCompressedData):
+    """The stream is undamaged up to the end of the bytes, but it is not complete."""
+
+    def __init__(self, codec: str) -> None:
+        super().__init__(codec, "the stream ends early")
+
+
 class DecompressionTooLarge(RecordFormatError):
     """The decompressed bytes would exceed the caller's limit; nothing beyond the limit was produced."""
 

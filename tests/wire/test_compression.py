@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.records.compression import CODEC_BY_NAME, CompressionCodec, compress, decompress
-from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+from ottla.protocol.records.compression import CODEC_BY_NAME, PIECE_BYTES, CompressionCodec, compress, decompress, decompressed
+from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, TruncatedCompressedData, UnknownCompressionCodec
 
 CODECS = [CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4, CompressionCodec.ZSTD]
 LIMIT = 1 << 20
@@ -93,6 +93,57 @@ def test_a_bomb_costs_no_more_memory_than_the_limit(codec: CompressionCodec) -> 
         assert tracemalloc.get_traced_memory()[1] < 4 * LIMIT
     finally:
         tracemalloc.stop()
+
+
+@each_codec
+def test_a_stream_comes_in_pieces_and_needs_the_memory_of_one(codec: CompressionCodec) -> None:
+    stream = compress(codec, bytes(16 << 20))
+    tracemalloc.start()
+    try:
+        sizes = [len(piece) for piece in decompressed(codec, stream)]
+        assert tracemalloc.get_traced_memory()[1] < 8 * PIECE_BYTES
+    finally:
+        tracemalloc.stop()
+    assert sum(sizes) == 16 << 20
+    assert max(sizes) <= PIECE_BYTES
+
+
+def test_gzip_that_ends_early_is_told_from_gzip_that_is_damaged_and_yields_what_it_has() -> None:
+    original = Random(2).randbytes(PIECE_BYTES * 2)
+    stream = compress(CompressionCodec.GZIP, original)
+    pieces: list[bytes] = []
+    with pytest.raises(TruncatedCompressedData):
+        pieces.extend(decompressed(CompressionCodec.GZIP, stream[:-9]))
+    assert original.startswith(b"".join(pieces))
+    assert len(b"".join(pieces)) > PIECE_BYTES
+    for end in (0, 9):
+        with pytest.raises(CorruptCompressedData) as caught:
+            decompress(CompressionCodec.GZIP, stream[:end])
+        assert not isinstance(caught.value, TruncatedCompressedData)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"block_linked": True}, {"content_checksum": True, "block_linked": True}, {"store_size": True, "block_linked": True}],
+)
+def test_lz4_with_linked_blocks_is_refused_because_java_cannot_read_it(options: dict[str, bool]) -> None:
+    with pytest.raises(CorruptCompressedData):
+        decompress(CompressionCodec.LZ4, lz4.frame.compress(b"linked" * 30_000, **options))
+
+
+def test_lz4_frames_of_every_form_that_java_reads_are_read() -> None:
+    original = b"independent" * 30_000
+    for options in ({}, {"content_checksum": True}, {"block_checksum": True}, {"store_size": True}, {"block_size": 7}):
+        stream = lz4.frame.compress(original, **{"block_linked": False, **options})
+        assert decompress(CompressionCodec.LZ4, stream + b"ignored") == original
+
+
+@pytest.mark.parametrize(("at", "bits"), [(4, 0x01), (4, 0x02), (4, 0x80), (5, 0x01), (5, 0x80)])
+def test_lz4_with_a_dictionary_or_reserved_bits_is_refused(at: int, bits: int) -> None:
+    stream = bytearray(compress(CompressionCodec.LZ4, b"plain"))
+    stream[at] |= bits
+    with pytest.raises(CorruptCompressedData):
+        decompress(CompressionCodec.LZ4, stream)
 
 
 def test_a_snappy_block_that_declares_more_than_it_can_hold_is_corrupt() -> None:
