@@ -7,6 +7,7 @@ default of the cluster, the static properties from startup, the default in the d
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ from ottla.config.dynamic import check_change, check_dynamic, overridden, withou
 from ottla.config.errors import ConfigError
 from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
 from ottla.config.listeners import BrokerListeners
+from ottla.config.providers import is_about_providers, resolved
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.config.schema.key import Key
 from ottla.config.schema.types import ConfigKind
@@ -31,10 +33,13 @@ _OF_THE_AUTHORIZER = frozenset({SUPER_USERS.name, ALLOW_EVERYONE_IF_NO_ACL_FOUND
 class BrokerConfig:
     """The effective configuration. Mutable through `update_dynamic` only."""
 
-    def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """Takes the static properties as text. Raises ConfigError for an invalid value or for values that contradict
-        each other."""
-        self._static = with_broker_id(static or {})
+    def __init__(self, static: Mapping[str, str] | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        """Takes the static properties as text; their variables are resolved, from the environment among others.
+
+        Raises ConfigError for an invalid value, for values that contradict each other, and for providers that cannot be used.
+        """
+        self._environment = environment
+        self._static = with_broker_id(resolved(static or {}, environment))
         self._dynamic_broker: dict[str, str] = {}
         self._dynamic_default: dict[str, str] = {}
         self._callbacks: list[tuple[frozenset[str] | None, Callable[[frozenset[str]], None]]] = []
@@ -71,7 +76,7 @@ class BrokerConfig:
     @property
     def unknown(self) -> list[str]:
         """The static properties that no key declares, sorted; they are kept for DescribeConfigs."""
-        return sorted(name for name in self._static if key_of(name) is None)
+        return sorted(name for name in self._static if key_of(name) is None and not is_about_providers(name))
 
     @property
     def without_effect(self) -> list[str]:
@@ -103,10 +108,10 @@ class BrokerConfig:
 
     def validate_dynamic(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
         """Raises ConfigError unless `overrides` may become the whole dynamic configuration of this broker, or the
-        cluster's default."""
-        check_dynamic(overrides, per_broker=per_broker)
+        cluster's default. As in Apache Kafka their variables have to be resolved by providers among `overrides`."""
+        check_dynamic(resolved(overrides, self._environment), per_broker=per_broker)
         levels = (self._dynamic_default, overrides) if per_broker else (overrides, self._dynamic_broker)
-        proposed = BrokerProperties(overridden(self._static, *levels))
+        proposed = self._with(*levels)
         check_change(self._current, self._listeners, proposed, validate(proposed))
         if per_broker:
             for check in self._checks:
@@ -119,10 +124,12 @@ class BrokerConfig:
         ignored. If the rest is not valid together with the static properties, that is logged and nothing changes.
         `at_start` skips the rules for changes of a running broker.
         """
-        broker = without_invalid(broker, per_broker=True)
-        cluster = without_invalid(cluster, per_broker=False)
         try:
-            proposed = BrokerProperties(overridden(self._static, cluster, broker))
+            valid_for_broker = without_invalid(resolved(broker, self._environment), per_broker=True)
+            valid_for_cluster = without_invalid(resolved(cluster, self._environment), per_broker=False)
+            broker = {name: broker[name] for name in valid_for_broker}
+            cluster = {name: cluster[name] for name in valid_for_cluster}
+            proposed = self._with(cluster, broker)
             listeners = validate(proposed)
             if not at_start:
                 check_change(self._current, self._listeners, proposed, listeners)
@@ -140,6 +147,10 @@ class BrokerConfig:
         for updated in self._updates:
             updated()
         return changed
+
+    def _with(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerProperties:
+        """The effective properties with these dynamic levels. Raises ConfigError."""
+        return BrokerProperties(resolved(overridden(self._static, cluster, broker), self._environment))
 
     @property
     def dynamic_broker(self) -> Mapping[str, str]:

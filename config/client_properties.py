@@ -5,6 +5,7 @@ Keys of other subjects are left alone, since such files often configure a produc
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +17,8 @@ from ottla.config.kerberos import with_service_name
 from ottla.config.keys import tls
 from ottla.config.keys.security import SASL_JAAS_CONFIG, SASL_KERBEROS_SERVICE_NAME, SECURITY_PROVIDERS
 from ottla.config.listeners import SecurityProtocol
-from ottla.config.loader import decode, parse_properties
+from ottla.config.properties_format import decode, parse_properties
+from ottla.config.providers import resolved
 from ottla.config.sasl import GSSAPI, LOGIN_MODULES, MECHANISMS, OAUTHBEARER, login_module
 from ottla.config.schema.key import Key
 
@@ -86,7 +88,7 @@ class ClientProperties:
 def read_client_properties(path: Path) -> ClientProperties:
     """The properties of a file. Raises ConfigError, whose text names the file."""
     try:
-        return ClientProperties(parse_properties(decode(path.read_bytes())))
+        return ClientProperties(resolved(parse_properties(decode(path.read_bytes())), os.environ))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except ConfigError as reason:

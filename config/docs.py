@@ -23,6 +23,19 @@ The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A brok
 environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from
 `--set key=value`; later sources win. With an invalid value the broker prints one line and does not start. An unknown key is a warning.
 
+A value may have variables (KIP-421, KIP-887), in all these sources and in dynamic configurations of brokers. `config.providers` has the
+names of the providers, separated by commas. `config.providers.NAME.class` is one of the classes of Apache Kafka below, with the prefix
+`org.apache.kafka.common.config.provider.`; another class ends the start. `config.providers.NAME.param.` is the prefix of parameters.
+
+| variable, if the provider's name is that of Apache Kafka's examples | class | parameter |
+|---|---|---|
+| `${env:NAME}`: a variable of the environment | `EnvVarConfigProvider` | `allowlist.pattern`: a regular expression for the whole name |
+| `${file:PATH:KEY}`: a property of a file in UTF-8 | `FileConfigProvider` | `allowed.paths`: directories or files, separated by commas |
+| `${directory:PATH:FILE}`: the content of a file | `DirectoryConfigProvider` | `allowed.paths` |
+
+A variable that its provider does not know, or may not read, stays as it is. DescribeConfigs shows the resolved value. The variables of a
+dynamic configuration are checked with the providers in the same configuration, and DescribeConfigs lists them as synonyms.
+
 - **Change** is the scope in which a key may be changed while the broker runs: `cluster-wide` keys for the whole cluster or for one broker,
   `per-broker` keys for one broker only, keys marked `per listener` only with the prefix `listener.name.NAME.` of a listener. Without an
   entry a change needs a restart.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ottla.config.errors import ConfigError
-from ottla.config.loader import parse_properties
+from ottla.config.properties_format import parse_properties
 from ottla.config.schema.types import java_int
 from ottla.protocol import uuid
 from ottla.storage.disk.checkpoint import replace_file

@@ -35,6 +35,11 @@ def refused(folder: Path, *arguments: str, user: int | None = None) -> str:
             "listeners=SSL://127.0.0.1:0\nsecurity.inter.broker.protocol=SSL\nssl.enabled.protocols=a\\nb\nlog.dirs=data\n",
             "ottla: listener SSL: ssl.enabled.protocols: a\\nb is not supported; use TLSv1.2 and TLSv1.3",
         ),
+        (
+            "config.providers=vault\nconfig.providers.vault.class=com.example.Vault\nnum.partitions=${vault:n}\n",
+            "ottla: Invalid value com.example.Vault for configuration config.providers.vault.class: "
+            "Could not load config provider class or one of its dependencies",
+        ),
         ("broker.id=\\u12\n", "ottla: Malformed \\uxxxx encoding in the property that begins in line 1: broker.id"),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS
-from ottla.config.loader import from_environment, parse_properties, property_name
+from ottla.config.loader import from_environment, property_name
+from ottla.config.properties_format import parse_properties
 from ottla.dashboards.files import UnknownMetric, check, expressions, files
 from ottla.dashboards.panels import ALERTS
 from tests.packages import confinement, dockerfile

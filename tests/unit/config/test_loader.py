@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.general import NUM_PARTITIONS
-from ottla.config.loader import NOT_CONFIGURATION, decode, from_environment, load_properties, parse_assignment, parse_properties, remarks
+from ottla.config.loader import NOT_CONFIGURATION, from_environment, load_properties, parse_assignment, remarks
+from ottla.config.properties_format import decode, parse_properties
 
 # Each was given to java.util.Properties.
 JAVA_PROPERTIES = [
