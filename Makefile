@@ -65,11 +65,8 @@ help:
 	@echo "make kerberos   compile the package gssapi against the host's Kerberos library, for tests of Kerberos"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 
-# A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv). `make serve` makes it without pip, which comes here.
-$(BIN)/pip:
-	$(PYTHON) -m venv $(VENV)
-
-$(BIN)/python: | $(BIN)/pip
+$(BIN)/python:
+	@$(PYTHON) start.py --venv $(VENV) environment
 
 # With --jobs the hot path is compiled while pip fetches the packages, so its tools are not among these.
 $(BUILD_TOOLS)/.installed: pyproject.toml | $(BIN)/python

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 from typing import IO, Any
 
@@ -110,9 +111,7 @@ class Environment:
         sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
         if stamp.exists() and stamp.stat().st_mtime > max(source.stat().st_mtime for source in sources):
             return
-        if not self.python.exists():
-            say(f"making {self.folder} with {sys.executable}")
-            _run([sys.executable, "-m", "venv", "--without-pip", str(self.folder)], "the virtual environment cannot be made")
+        self.make()
         project = self._project()
         wanted = [*project["project"]["dependencies"], *(project["project"]["optional-dependencies"][extra] if extra else ())]
         backend = [each for each in project["build-system"]["requires"] if each.startswith("setuptools")]
@@ -120,6 +119,30 @@ class Environment:
         self.pip("install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), *wanted, *backend)
         self.link()
         stamp.touch()
+
+    def make(self) -> None:
+        """Make the environment with pip, if it is not there. Raises CannotStart.
+
+        `python -m venv` installs pip by itself, which takes seven seconds; the wheel that comes with Python only has to be unpacked.
+        """
+        if self.python.exists():
+            return
+        say(f"making {self.folder} with {sys.executable}")
+        wheel = _bundled_pip()
+        _run(
+            [sys.executable, "-m", "venv", *([] if wheel is None else ["--without-pip"]), str(self.folder)],
+            "the environment cannot be made",
+        )
+        if wheel is not None:
+            with zipfile.ZipFile(wheel) as files:
+                files.extractall(self._packages())
+            command = self.python.with_name("pip")
+            command.write_text(f"#!{self.python}\nfrom pip._internal.cli.main import main\n\nraise SystemExit(main())\n", encoding="utf-8")
+            command.chmod(0o755)
+
+    def _packages(self) -> Path:
+        """The folder from which the environment imports packages."""
+        return self.folder / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages"
 
     def _project(self) -> dict[str, Any]:
         import tomllib  # there since 3.11
@@ -133,21 +156,13 @@ class Environment:
             self.pip("install", "--no-build-isolation", "--no-deps", "--no-compile", "--editable", str(ROOT), OTTLA_PURE_PYTHON="1")
             return
         say(f"{ROOT} cannot be written: it is linked, and runs as Python")
-        places = subprocess.run(
-            [str(self.python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True, check=True
-        )
-        link = Path(places.stdout.strip()) / "ottla"
+        link = self._packages() / "ottla"
         if not link.is_symlink():
             link.symlink_to(ROOT / "ottla")
 
     def pip(self, *arguments: str, **variables: str) -> None:
-        """Run pip for this environment; before it has one, from the wheel that comes with Python. Raises CannotStart."""
-        own = subprocess.run([str(self.python), "-c", "import pip"], stderr=subprocess.DEVNULL, check=False).returncode == 0
-        bundled = None if own else _bundled_pip()
-        if not own and bundled is None:
-            _run([str(self.python), "-m", "ensurepip"], "pip cannot be installed")
-        command = [str(self.python), *(["-m", "pip"] if bundled is None else [str(bundled / "pip")])]
-        command += ["--disable-pip-version-check", "--quiet", *arguments]
+        """Run pip for this environment. Raises CannotStart."""
+        command = [str(self.python), "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
         _run(command, "the packages cannot be installed", {**os.environ, **variables})
 
     def is_compiled(self) -> bool:
@@ -176,8 +191,6 @@ class Environment:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.is_compiled():
                 return
-            if subprocess.run([str(self.python), "-c", "import pip"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-                _run([str(self.python), "-m", "ensurepip"], "pip cannot be installed")
             tools = self.folder / "build-tools"
             if not (tools / "Cython").is_dir():
                 requires = self._project()["build-system"]["requires"]
@@ -209,7 +222,7 @@ class Environment:
 
 
 def _bundled_pip() -> Path | None:
-    """The wheel of pip that comes with Python, which can be run as it is; None if it is not where Python and Debian keep it."""
+    """The wheel of pip that comes with Python; None if it is not where Python and Debian keep it."""
     import ensurepip
 
     folders = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
@@ -270,7 +283,7 @@ def main() -> None:
     several.add_argument("--dir", default="./cluster")
     several.add_argument("--port", type=int)
     several.add_argument("arguments", nargs=argparse.REMAINDER, help="of `ottla cluster up`")
-    commands.add_parser("install", help="only install what a broker needs")
+    commands.add_parser("environment", help="only make the virtual environment")
     commands.add_parser("compile", help="compile the hot path, and wait for it")
     options = parser.parse_args()
     environment = Environment(options.venv)
@@ -279,9 +292,9 @@ def main() -> None:
         restore_links()
         if options.command == "compile":
             environment.compile()
-        elif options.command == "install":
+        elif options.command == "environment":
             with environment.locked():
-                environment.install("")
+                environment.make()
         else:
             (serve if options.command == "serve" else cluster)(environment, options)
     except CannotStart as error:
