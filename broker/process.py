@@ -74,6 +74,13 @@ def _native() -> Any:
     return compiled("ottla.broker.network.native")
 
 
+def give_back_freed_memory() -> None:
+    """Gives the memory that is free back to the system, also what lies between used blocks. For a thread."""
+    native = _native()
+    if native is not None:
+        native.give_back_freed_memory(KEPT_BYTES)
+
+
 def _allocate(mapped_from: int) -> None:
     native = _native()
     if native is not None:

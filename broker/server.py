@@ -48,6 +48,7 @@ from ottla.broker.network.acceptor import BindFailed
 from ottla.broker.network.host_names import known_hosts
 from ottla.broker.network.limits import limits_of
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Turns
@@ -221,6 +222,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         self._executor = services.workers = self._environment.workers(config)
         self._held.callback(self._executor.shutdown)
+        services.expansion = Expansion(config, self._executor)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)
         # Before anything is written: addresses and keys that cannot be had end the start.

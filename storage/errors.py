@@ -125,6 +125,10 @@ class RecordTooLarge(StorageError):
         self.limit_bytes = limit_bytes
 
 
+class ExpandedTooLarge(RecordTooLarge):
+    """The records of a batch expand to more than the caller allows. With a larger limit they may be accepted."""
+
+
 class RecordBatchTooLarge(StorageError):
     """An append is larger than a whole segment (`segment.bytes`)."""
 

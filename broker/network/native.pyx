@@ -16,16 +16,27 @@ cdef extern from *:
     static int keep_freed(int mapped_from, int kept) {
         return mallopt(M_MMAP_THRESHOLD, mapped_from) && mallopt(M_TRIM_THRESHOLD, kept);
     }
+    static int give_back(int kept) { return malloc_trim(kept); }
     #else
     static int keep_freed(int mapped_from, int kept) { return 0; }
+    static int give_back(int kept) { return 0; }
     #endif
     """
     int keep_freed(int mapped_from, int kept) nogil
+    int give_back(int kept) nogil
 
 
 def keep_freed_memory(int mapped_from, int kept):
     """Have malloc map blocks from `mapped_from` bytes on, and keep up to `kept` freed bytes. Returns whether the C library can."""
     return keep_freed(mapped_from, kept) != 0
+
+
+def give_back_freed_memory(int kept):
+    """Have malloc give back free memory but for `kept` bytes at its end; other threads run meanwhile. Returns whether it had any."""
+    cdef int had_any
+    with nogil:
+        had_any = give_back(kept)
+    return had_any != 0
 
 
 def send_pieces(int out, int source, int64_t position, int64_t length, int64_t piece, int64_t packet):

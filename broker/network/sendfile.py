@@ -289,10 +289,10 @@ class FileSender:
     def _convert(self, region: ConvertedRegion) -> None:
         """Have a thread convert the next piece of the first part, which then calls `pump`."""
         self._stop_waiting()
-        self._pulling = self._loop.run_in_executor(region.executor, region.next_piece)
+        self._pulling = region.expand(region.next_piece)
         self._pulling.add_done_callback(self._on_converted)
 
-    def _on_converted(self, pulling: asyncio.Future[bytes]) -> None:
+    def _on_converted(self, pulling: asyncio.Future[bytearray]) -> None:
         self._pulling = None
         parts = self._parts
         if pulling.cancelled():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.coordinator import GroupCoordinator
     from ottla.broker.loop.purgatory import Purgatory
     from ottla.broker.quotas.client_quotas import ClientQuotas
+    from ottla.broker.request.expansion import Expansion
     from ottla.broker.request.first_metadata import FirstMetadata
     from ottla.broker.request.refused_records import RefusedRecords
     from ottla.broker.request.turns import Turns
@@ -133,6 +134,7 @@ class Services:
         "coordinators",
         "data",
         "error_counts",
+        "expansion",
         "metadata",
         "quotas",
         "turns",
@@ -150,6 +152,8 @@ class Services:
     """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     turns: Turns
     """Runs long work in slices."""
+    expansion: Expansion
+    """Runs work on compressed records within a limit of memory."""
     workers: Executor
     """Threads for work that blocks or computes long: recompression, cold reads."""
 

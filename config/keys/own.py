@@ -159,3 +159,13 @@ OTTLA_GROUP_LAG_MAX_SERIES = key(
     internal=True,
     doc="How many committed offsets, each of a group and a partition, appear in the metrics with their lag. 0 shows none.",
 )
+OTTLA_EXPANSION_MAX_BYTES = key(
+    "ottla.expansion.max.bytes",
+    Long(1),
+    default=256 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How much memory the records of all clients may take together while they are decompressed, converted between message formats and "
+    "compressed again. Batches that expand to little need none of it. The others wait for room, in order; one that needs more is alone.",
+)

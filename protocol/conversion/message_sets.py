@@ -180,6 +180,7 @@ def down_convert(
     first_offset: int,
     between: Callable[[], None],
     level: int | None = None,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> int:
     """Append the records of the batch in `frame[start:end]`, or of a message of a later format, to the messages of `converter`.
 
@@ -192,7 +193,7 @@ def down_convert(
     Raises UnknownCompressionCodec, CorruptCompressedData, CorruptRecord, DecompressionTooLarge, InvalidRecord, MalformedMessage.
     """
     if frame[start + MAGIC_OFFSET] < CURRENT_MAGIC:
-        frame = memoryview(as_batch(frame[start:end], between))
+        frame = memoryview(as_batch(frame[start:end], between, max_bytes))
         start, end = 0, len(frame)
     elif next_batch_size(frame, start, end) is None:
         raise InvalidRecord("a batch that is not complete")
@@ -202,7 +203,7 @@ def down_convert(
     codec = header.attributes & CODEC_MASK
     at = start + HEADER_SIZE
     if codec:
-        frame = memoryview(bytearray(record_data(frame, start, header)))
+        frame = memoryview(bytearray(record_data(frame, start, header, max_bytes)))
         at, end, first_offset = 0, len(frame), header.base_offset
     began = converter.size
     converter.begin(frame, at, end, header, first_offset, codec > 0)
@@ -234,12 +235,12 @@ def wrap(value: Buffer, magic: int, attributes: int, offset: int, timestamp: int
     return b"".join((_TIMESTAMP.pack(offset), _SIZE.pack(size), checksum.to_bytes(4, "big"), behind_crc, value))
 
 
-def as_batch(messages: memoryview, between: Callable[[], None]) -> bytearray:
+def as_batch(messages: memoryview, between: Callable[[], None], max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytearray:
     """The complete messages as one batch of format 2, which keeps their offsets and timestamps. `messages` must be writable.
 
     Raises the errors of `up_convert`.
     """
-    found = up_convert(messages, 0, len(messages), between, keeps_offsets=True)
+    found = up_convert(messages, 0, len(messages), between, keeps_offsets=True, max_bytes=max_bytes)
     found.check_offsets()
     records = found.converter
     if records.foreign:

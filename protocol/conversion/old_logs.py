@@ -40,18 +40,20 @@ def offsets_and_timestamps_at(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[tuple[int, int]]:
     """Offset and timestamp of each record of the batch, or of the message, at `position`. Raises the errors of `records_at`."""
-    batch, at, known = readable(buffer, position, header)
+    batch, at, known = readable(buffer, position, header, max_bytes)
     return iter_offsets_and_timestamps(record_data(batch, at, known, max_bytes), known)
 
 
-def readable(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer, int, BatchHeader]:
+def readable(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> tuple[Buffer, int, BatchHeader]:
     """The batch at `position` unchanged, or the message there as a batch: buffer, position and header.
 
     Raises the errors of `up_convert`.
     """
     if not header.is_message:
         return buffer, position, header
-    batch = as_batch(memoryview(bytearray(buffer[position : position + header.size])), no_yield)
+    batch = as_batch(memoryview(bytearray(buffer[position : position + header.size])), no_yield, max_bytes)
     return batch, 0, parse_header(batch)
 
 

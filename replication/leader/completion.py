@@ -9,19 +9,20 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TypeAlias
 
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
 from ottla.storage.validation.batch import complete_validation
 from ottla.storage.validation.run import BatchRun
 
-Completion: TypeAlias = Generator[Callable[[], BatchRun], BatchRun, BatchRun]
+Completion: TypeAlias = Generator[Callable[[int], BatchRun], BatchRun, BatchRun]
 
 
 def complete_and_append(left: BatchRun, partition: Partition, required_acks: int, origin: int, clock: Clock) -> Completion:
     """Append the batch of `left`, a run with a buffer of its own. Returns the appended run.
 
-    Yields work for any thread, and takes its result. The work raises the errors of `complete_validation`. The generator raises those of
-    `Partition.append`, which checks the leadership again.
+    Yields work for any thread, and takes its result. The work gets the bytes to which the records may expand, and raises the errors of
+    `complete_validation`. The generator raises those of `Partition.append`, which checks the leadership again.
     """
     while True:
         log = partition.log
@@ -38,7 +39,7 @@ def append_at_once(left: BatchRun, partition: Partition, required_acks: int, ori
     work = next(completion)
     while True:
         try:
-            work = completion.send(work())
+            work = completion.send(work(MAX_DECOMPRESSED_BYTES))
         except StopIteration as end:
             appended: BatchRun = end.value
             return appended

@@ -51,6 +51,7 @@ class ColdRead(Exception):
 
     def __init__(self, topic_partition: TopicPartition, what: NotCached) -> None:
         super().__init__(f"{topic_partition}: {what.path} at byte {what.position} is not in the page cache")
+        self.what = what
         self.warm = what.warm
 
 

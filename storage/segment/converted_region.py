@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.protocol.conversion.down_converter import DownConverter
 from ottla.protocol.conversion.message_reader import MessageReader
@@ -30,13 +30,16 @@ from ottla.protocol.records.batch import (
     LOG_OVERHEAD,
     next_batch_size,
 )
-from ottla.protocol.records.compression import CompressionCodec
-from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec
+from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatError
 from ottla.storage.disk.yielding import PacedYield
 from ottla.storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from asyncio import Future
+
+Expand: TypeAlias = "Callable[[Callable[[int], bytearray]], Future[bytearray]]"
+"""Has a thread call the function with the bytes to which records may expand, and once more with more after DecompressionTooLarge."""
 
 PIECE_BYTES: Final = 128 * 1024
 """Bytes of batches that are converted at once, unless the first batch is larger."""
@@ -54,14 +57,14 @@ class ConvertedRegion:
     `on_converted` is called by `report` with the number of records, nanoseconds, and bytes in memory.
     """
 
-    __slots__ = ("_at", "_begun", "_cost", "_first_offset", "_left", "_magic", "_on_converted", "_region", "executor")
+    __slots__ = ("_at", "_begun", "_cost", "_first_offset", "_left", "_magic", "_on_converted", "_region", "expand")
 
     def __init__(
-        self, region: FileRegion, magic: int, first_offset: int, executor: Executor, on_converted: Callable[[int, int, int], None]
+        self, region: FileRegion, magic: int, first_offset: int, expand: Expand, on_converted: Callable[[int, int, int], None]
     ) -> None:
         """Records below `first_offset` are left out where single messages are possible."""
-        self.executor = executor
-        """The threads that convert."""
+        self.expand = expand
+        """Calls `next_piece` in a thread."""
         self._region = region
         self._magic = magic
         self._first_offset = first_offset
@@ -74,17 +77,19 @@ class ConvertedRegion:
     def __len__(self) -> int:
         return self._left
 
-    def begin(self, between: Callable[[], None], *, takes_piece: bool) -> int:
+    def begin(self, between: Callable[[], None], max_bytes: int = MAX_DECOMPRESSED_BYTES, *, takes_piece: bool) -> int:
         """Convert the first batch, set the size, and convert the next piece if that is wanted. Blocks. Returns the bytes of these batches.
 
-        `between` is called between slices of the work. Raises NotConvertible, RecordFormatError, OSError.
+        `between` is called between slices of the work. Raises NotConvertible, RecordFormatError, OSError. After DecompressionTooLarge it
+        may be called again with a larger `max_bytes`.
         """
         length = self._region.length
         converter = DownConverter(self._magic, min(length, PIECE_BYTES) * 3 // 2)
-        size = self._convert_some(converter, _ONE_BATCH, length, between)
+        size = self._convert_some(converter, _ONE_BATCH, length, between, max_bytes)
         self._left = max(length, size) if size else LOG_OVERHEAD
         if takes_piece and size < self._left:
-            size = self._convert_more(converter, self._left, between)
+            with suppress(DecompressionTooLarge):
+                size = self._convert_more(converter, self._left, between, max_bytes)
         begun = self._begun = converter.room
         del begun[min(size, self._left) :]
         missing = self._left - len(begun)
@@ -104,10 +109,11 @@ class ConvertedRegion:
         self._left -= len(begun)
         return begun
 
-    def next_piece(self) -> bytearray:
-        """Convert the piece after those that are sent. Blocks. Raises OSError. Empty after the last piece."""
+    def next_piece(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytearray:
+        """Convert the piece after those that are sent. Blocks. Raises OSError, and DecompressionTooLarge if the next batch expands to
+        more than a `max_bytes` below the limit of batches. Empty after the last piece."""
         converter = DownConverter(self._magic, min(self._left, PIECE_BYTES) * 3 // 2)
-        size = self._convert_more(converter, self._left, PacedYield())
+        size = self._convert_more(converter, self._left, PacedYield(), max_bytes)
         piece = converter.room
         del piece[min(size, self._left) :]
         if not piece:
@@ -122,7 +128,7 @@ class ConvertedRegion:
             self._cost = (0, 0, 0)
             self._on_converted(records, nanoseconds, temporary_bytes)
 
-    def _convert_more(self, converter: DownConverter, most: int, between: Callable[[], None]) -> int:
+    def _convert_more(self, converter: DownConverter, most: int, between: Callable[[], None], max_bytes: int) -> int:
         """Convert the next piece, until there are `most` bytes. Returns the bytes that `converter` has then.
 
         These are no more than before at the end, and where a batch cannot be converted. The client fetches again from there on, and then
@@ -130,23 +136,25 @@ class ConvertedRegion:
         """
         size = converter.size
         try:
-            return self._convert_some(converter, PIECE_BYTES, most, between)
-        except (NotConvertible, RecordFormatError):
+            return self._convert_some(converter, PIECE_BYTES, most, between, max_bytes)
+        except (NotConvertible, RecordFormatError) as error:
+            if isinstance(error, DecompressionTooLarge) and max_bytes < MAX_DECOMPRESSED_BYTES:
+                raise
             self._at = self._region.length
             return size
 
-    def _convert_some(self, converter: DownConverter, max_bytes: int, most: int, between: Callable[[], None]) -> int:
-        """Convert the next batches that take `max_bytes`, or one, until there are `most` bytes of messages. Returns these bytes.
+    def _convert_some(self, converter: DownConverter, piece_bytes: int, most: int, between: Callable[[], None], max_bytes: int) -> int:
+        """Convert the next batches that take `piece_bytes`, or one, until there are `most` bytes of messages. Returns these bytes.
 
         Batches without messages are passed over. Raises the errors of `begin` if no batch could be converted before.
         """
         began = size = converter.size
-        while size == began < most and (frame := self._batches(max_bytes)):
+        while size == began < most and (frame := self._batches(piece_bytes)):
             self._refuse_zstd(frame)
-            size = self._convert(converter, frame, most, between)
+            size = self._convert(converter, frame, most, between, max_bytes)
         return size
 
-    def _convert(self, converter: DownConverter, frame: memoryview, most: int, between: Callable[[], None]) -> int:
+    def _convert(self, converter: DownConverter, frame: memoryview, most: int, between: Callable[[], None], max_bytes: int) -> int:
         """Convert the batches in `frame` up to the first that cannot be. Returns the bytes of all messages up to there."""
         began_ns = perf_counter_ns()
         reader = MessageReader(frame, 0, len(frame))
@@ -157,15 +165,18 @@ class ConvertedRegion:
             while size < most and reader.advance():
                 if reader.magic <= self._magic:
                     converter.copy(frame, reader.start, reader.end)
-                elif uncompressed := down_convert(converter, frame, reader.start, reader.end, self._first_offset, between):
+                elif uncompressed := down_convert(
+                    converter, frame, reader.start, reader.end, self._first_offset, between, max_bytes=max_bytes
+                ):
                     temporary_bytes += reader.end - reader.start + uncompressed
                 between()
                 self._at = at + reader.end
                 size, records = converter.size, converter.total - before
-        except RecordFormatError:
+        except RecordFormatError as error:
             if size == began:
                 raise
-            self._at = self._region.length
+            if not isinstance(error, DecompressionTooLarge) or max_bytes == MAX_DECOMPRESSED_BYTES:
+                self._at = self._region.length
         counted, nanoseconds, temporary = self._cost
         self._cost = (counted + records, nanoseconds + perf_counter_ns() - began_ns, temporary + temporary_bytes)
         return size

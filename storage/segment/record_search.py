@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.protocol.conversion.old_logs import offsets_and_timestamps_at
 from ottla.protocol.records.batch import CODEC_MASK, BatchHeader
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatError
 from ottla.storage.disk.yielding import PacedYield, no_yield
 from ottla.storage.segment.cold_lookups import NotCached
@@ -43,13 +44,15 @@ FoundRecords = dict[tuple[str, int, int, Wanted], Found | RecordFormatError]
 class LongSearch(NotCached):
     """A batch is too large for the event loop."""
 
-    def __init__(self, segment: "Segment", position: int, length: int, search: Callable[[], None]) -> None:
+    def __init__(self, segment: "Segment", position: int, length: int, search: Callable[[int], None]) -> None:
         super().__init__(segment.filesystem, segment.path, position, length)
-        self._search = search
+        self.search = search
+        """Searches the batch, whose records may expand to the given bytes. Takes long; for any thread. Raises DecompressionTooLarge if
+        they need more, and the limit of batches is higher."""
 
     def warm(self) -> None:
-        """Searches the batch. Takes long; for any thread."""
-        self._search()
+        """Searches the batch."""
+        self.search(MAX_DECOMPRESSED_BYTES)
 
 
 def first_record(segment: "Segment", position: int, data: bytes, header: BatchHeader, wanted: Wanted, found: FoundRecords | None) -> Found:
@@ -69,10 +72,12 @@ def first_record(segment: "Segment", position: int, data: bytes, header: BatchHe
     if records is not None:
         return _search(records, wanted, no_yield)
 
-    def search() -> None:
+    def search(max_bytes: int) -> None:
         try:
-            found[key] = _search(offsets_and_timestamps_at(data, 0, header), wanted, PacedYield())
+            found[key] = _search(offsets_and_timestamps_at(data, 0, header, max_bytes), wanted, PacedYield())
         except RecordFormatError as error:
+            if isinstance(error, DecompressionTooLarge) and max_bytes < MAX_DECOMPRESSED_BYTES:
+                raise
             found[key] = error
 
     raise LongSearch(segment, position, header.size, search)

@@ -27,13 +27,14 @@ from ottla.protocol.records.batch import (
     Buffer,
     next_batch_size,
 )
-from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec
 from ottla.protocol.records.errors import CorruptRecord as CorruptBatch
 from ottla.protocol.records.reader import PREMATURE_END, RECORDS_REMAIN, RecordsSummary
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import (
     CorruptRecord,
+    ExpandedTooLarge,
     InvalidRecord,
     RecordBatchTooLarge,
     RecordTooLarge,
@@ -248,31 +249,34 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_time
         return
     try:
         summary = check_records(run.batch(), run.header(), rules, now_ms, INLINE_CHECK_MAX_BYTES)
-    except RecordTooLarge:
+    except ExpandedTooLarge:
         return  # the small batch expands to a large one
     finally:
         run.records_checked = run.count
     _accept(run, summary)
 
 
-def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int, base_offset: int = 0) -> BatchRun:
+def complete_validation(
+    run: BatchRun, rules: ValidationRules, now_ms: int, base_offset: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> BatchRun:
     """Do the work that `judge` left for a worker thread: check every record, recompress for the topic's codec, convert. Blocks; pure.
 
     `run` is a detached run; the returned one is accepted. For a log of an old format it holds messages, with offsets from `base_offset` on.
-    Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
+    Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge, and ExpandedTooLarge if the records expand to more than
+    `max_bytes`. After that it may be called again.
     """
-    done = _validated(run, rules, now_ms)
-    return done if rules.magic == CURRENT_MAGIC else as_messages(done, rules, base_offset, run.magic, yield_to_loop)
+    done = _validated(run, rules, now_ms, max_bytes)
+    return done if rules.magic == CURRENT_MAGIC else as_messages(done, rules, base_offset, run.magic, yield_to_loop, max_bytes)
 
 
-def _validated(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
+def _validated(run: BatchRun, rules: ValidationRules, now_ms: int, max_bytes: int) -> BatchRun:
     """The accepted batch of format 2."""
     if run.is_message_set:
-        return convert(run, rules, now_ms, yield_to_loop)
+        return convert(run, rules, now_ms, yield_to_loop, max_bytes)
     if not run.needs_recompression:
-        _accept(run, check_records(run.batch(), run.header(), rules, now_ms, between=yield_to_loop))
+        _accept(run, check_records(run.batch(), run.header(), rules, now_ms, max_bytes, yield_to_loop))
         return run
-    done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms, yield_to_loop)))
+    done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms, yield_to_loop, max_bytes)))
     done.read(0)
     done.takes_log_append_time = rules.takes_log_append_time
     done.guard = run.guard

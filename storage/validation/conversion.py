@@ -19,7 +19,7 @@ from ottla.protocol.records.batch import (
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
 )
-from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec
 from ottla.protocol.records.errors import (
     CorruptCompressedData,
     CorruptRecord,
@@ -29,7 +29,7 @@ from ottla.protocol.records.errors import (
     RecordFormatError,
     UnknownCompressionCodec,
 )
-from ottla.storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from ottla.storage.errors import ExpandedTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from ottla.storage.validation.conversion_cost import Conversion
 from ottla.storage.validation.limits import MESSAGES_BYTES
 from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
@@ -37,15 +37,17 @@ from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 
 
-def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callable[[], None]) -> BatchRun:
+def convert(
+    run: BatchRun, rules: ValidationRules, now_ms: int, between: Callable[[], None], max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> BatchRun:
     """The run with its message set as one batch, which is accepted. Blocks. `between` is called between slices of the work.
 
-    Raises WrongChecksum, InvalidRecord, InvalidTimestamp, UnreadableRecords, and RecordTooLarge for a message, or a batch, that is larger
-    than the topic allows.
+    Raises WrongChecksum, InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge for a message, or a batch, that is larger
+    than the topic allows, and ExpandedTooLarge.
     """
     began_ns = perf_counter_ns()
     try:
-        messages = up_convert(run.frame, run.start, run.end, between, max_message_bytes=rules.max_message_bytes)
+        messages = up_convert(run.frame, run.start, run.end, between, max_bytes=max_bytes, max_message_bytes=rules.max_message_bytes)
         messages.check_offsets()
     except MessageTooLarge as error:
         raise RecordTooLarge(rules.topic_partition, error.size, rules.max_message_bytes) from None
@@ -72,10 +74,18 @@ def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callabl
     return done
 
 
-def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produced_magic: int, between: Callable[[], None]) -> BatchRun:
+def as_messages(
+    run: BatchRun,
+    rules: ValidationRules,
+    base_offset: int,
+    produced_magic: int,
+    between: Callable[[], None],
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> BatchRun:
     """The accepted batch of `run` as messages of the log's format, with offsets from `base_offset` on. They are accepted. Blocks.
 
-    `run` stays as it is. Raises UnreadableRecords for headers and for zstd, which messages cannot have, and RecordTooLarge.
+    `run` stays as it is. Raises UnreadableRecords for headers and for zstd, which messages cannot have, RecordTooLarge,
+    and ExpandedTooLarge.
     """
     began_ns = perf_counter_ns()
     magic = rules.magic
@@ -87,7 +97,7 @@ def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produce
     records = batch.batch()
     converter = DownConverter(magic, is_produced=True)
     try:
-        uncompressed_bytes = down_convert(converter, records, 0, len(records), base_offset, between, rules.compression_level)
+        uncompressed_bytes = down_convert(converter, records, 0, len(records), base_offset, between, rules.compression_level, max_bytes)
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
     if converter.largest > rules.max_message_bytes:
@@ -153,7 +163,7 @@ def _refusal(error: RecordFormatError, rules: ValidationRules) -> StorageError:
     if isinstance(error, (CorruptCompressedData, UnknownCompressionCodec, MalformedMessage)):
         return UnreadableRecords(rules.topic_partition, str(error))
     if isinstance(error, DecompressionTooLarge):
-        return RecordTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)
+        return ExpandedTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)
     if isinstance(error, CorruptRecord):
         return WrongChecksum(rules.topic_partition, str(error))
     return InvalidRecord(rules.topic_partition, str(error))

@@ -22,7 +22,7 @@ from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
 from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
 from ottla.protocol.records.reader import RecordOutline, RecordsSummary, int64, outline_records, record_data, walk_records
 from ottla.storage.disk.yielding import no_yield
-from ottla.storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from ottla.storage.errors import ExpandedTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords
 from ottla.storage.validation.rules import ValidationRules
 
@@ -45,7 +45,7 @@ def check_records(
 
     `between` is called between slices of the work.
 
-    Raises InvalidRecord or InvalidTimestamp (with the refused records), UnreadableRecords, and RecordTooLarge if the records expand to
+    Raises InvalidRecord or InvalidTimestamp (with the refused records), UnreadableRecords, and ExpandedTooLarge if the records expand to
     more than `max_bytes`.
     """
     try:
@@ -61,7 +61,14 @@ def check_records(
     return summary
 
 
-def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, between: Callable[[], None]) -> bytearray:
+def recompress(
+    records: Buffer,
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+    between: Callable[[], None],
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> bytearray:
     """The batch with the topic's codec, its records checked and their offsets counted from 0. Blocks; for a worker thread.
 
     `between` is called between slices of the work. A small batch may expand to millions of records or headers, so few records are objects
@@ -69,7 +76,7 @@ def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now
     Raises the errors of `check_records`, and RecordTooLarge if the result is larger than the topic allows.
     """
     try:
-        data = record_data(records, 0, header)
+        data = record_data(records, 0, header, max_bytes)
         if _may_refuse(walk_records(data, header, between), header, rules, now_ms):
             _refuse(outline_records(data, header), header, rules, now_ms, between, partial=False)
         body, base_timestamp, max_timestamp = _encoded_anew(outline_records(data, header), rules, between)
@@ -195,5 +202,5 @@ def _refusal(error: RecordFormatError, rules: ValidationRules) -> StorageError:
     if isinstance(error, CorruptCompressedData | UnknownCompressionCodec):
         return UnreadableRecords(rules.topic_partition, str(error))
     if isinstance(error, DecompressionTooLarge):
-        return RecordTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)
+        return ExpandedTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)
     return InvalidRecord(rules.topic_partition, str(error))

@@ -11,6 +11,7 @@ from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
+from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.services import Services
@@ -62,6 +63,7 @@ class HandlerBench:
         services.error_counts = {}
         services.data.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
+        services.expansion = Expansion(services.config, services.workers)
         services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
         self.dispatcher = Dispatcher(services)
 

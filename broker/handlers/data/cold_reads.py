@@ -9,6 +9,7 @@ from typing import TypeVar
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Steps
 from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.segment.record_search import LongSearch
 
 MAX_ROUNDS = 1000
 """Reads in threads before the look-up blocks the loop instead. A search by time may need one per segment; more are needed only when memory
@@ -25,7 +26,10 @@ async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], 
     broker.administration.metadata_waits.on_wait()
     loop = asyncio.get_running_loop()
     for _ in range(MAX_ROUNDS):
-        await loop.run_in_executor(None, cold.warm)
+        if isinstance(cold.what, LongSearch):
+            await broker.expansion.run(cold.what.search)
+        else:
+            await loop.run_in_executor(None, cold.warm)
         try:
             return await broker.turns.spread(read(False))
         except ColdRead as again:

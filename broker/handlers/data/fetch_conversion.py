@@ -7,7 +7,6 @@ fails the whole request when a batch cannot be read; here that partition gets th
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +14,8 @@ from functools import partial
 from ottla.broker.fetching.fetch_session import SessionPartition
 from ottla.broker.handlers.data.fetch_reading import Fetch
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.errors import CorruptRecord, RecordFormatError
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from ottla.protocol.records.errors import CorruptRecord, DecompressionTooLarge, RecordFormatError
 from ottla.storage.disk.yielding import PacedYield
 from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
 
@@ -31,8 +31,9 @@ async def convert_first_batches(fetch: Fetch) -> None:
     for asked in fetch.unconverted or ():
         assert asked.region is not None  # otherwise there is nothing to convert
         on_converted = partial(stats.on_fetch_conversion, asked.name or "")
-        regions[asked] = ConvertedRegion(asked.region, magic, asked.offset, services.workers, on_converted)
-    errors = await asyncio.get_running_loop().run_in_executor(services.workers, _begin, list(regions.values()))
+        regions[asked] = ConvertedRegion(asked.region, magic, asked.offset, services.expansion.begin, on_converted)
+    errors: list[Exception | None] = []
+    await services.expansion.run(partial(_begin, list(regions.values()), errors))
     converted: dict[SessionPartition, ConvertedRegion | bytearray] = {}
     failed: dict[SessionPartition, int] = {}
     for (asked, region), error in zip(regions.items(), errors, strict=True):
@@ -44,18 +45,21 @@ async def convert_first_batches(fetch: Fetch) -> None:
     fetch.on_converted(converted, failed)
 
 
-def _begin(regions: Sequence[ConvertedRegion]) -> list[Exception | None]:
-    """Convert the first batches of the regions, and together about one piece more. Blocks. Returns an error for each, or None."""
+def _begin(regions: Sequence[ConvertedRegion], errors: list[Exception | None], max_bytes: int) -> None:
+    """Convert the first batches of the regions, and together about one piece more. Blocks. Adds an error for each, or None, to `errors`.
+
+    The regions that have their entry are done. Raises DecompressionTooLarge if the next one needs a larger `max_bytes`.
+    """
     between = PacedYield()
-    errors: list[Exception | None] = []
     taken = 0
-    for region in regions:
+    for region in regions[len(errors) :]:
         try:
-            taken += region.begin(between, takes_piece=taken < PIECE_BYTES)
+            taken += region.begin(between, max_bytes, takes_piece=taken < PIECE_BYTES)
             errors.append(None)
         except (NotConvertible, RecordFormatError, OSError) as error:
+            if isinstance(error, DecompressionTooLarge) and max_bytes < MAX_DECOMPRESSED_BYTES:
+                raise
             errors.append(error)
-    return errors
 
 
 def _code(error: Exception, asked: SessionPartition, fetch: Fetch) -> int:

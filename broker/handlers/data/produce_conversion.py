@@ -29,13 +29,12 @@ async def append_in_worker(left: BatchRun, partition: Partition, acks: int, serv
 
     Raises as `complete_and_append`.
     """
-    loop = asyncio.get_running_loop()
     takes_turns = partition.log.rules.magic != CURRENT_MAGIC
     async with _turns.setdefault(partition, asyncio.Lock()) if takes_turns else nullcontext():
         completion = complete_and_append(left, partition, acks, CLIENT, services.clock)
         work = next(completion)
         while True:
-            run = await loop.run_in_executor(services.workers, work)
+            run = await services.expansion.run(work)
             try:
                 work = completion.send(run)
             except StopIteration as end:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.network.request_channel import Answer
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.yielding import no_yield
 from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
@@ -58,8 +60,8 @@ class TurnsWithThreads(Turns):
         super().__init__()
         self.works: list[Work] = []
 
-    def run_in_executor(self, executor: object, work: Callable[[], object]) -> Work:
-        self.works.append(Work(work))
+    def expand(self, work: Callable[[int], object]) -> Work:
+        self.works.append(Work(partial(work, MAX_DECOMPRESSED_BYTES)))
         return self.works[-1]
 
 
@@ -79,7 +81,7 @@ class World:
         if frame[1] == 3:
             return bytes(frame)
         file = RealFileSystem().open(str(self.path), read_only=True)
-        region = ConvertedRegion(FileRegion(file, 0, self.size), 1, 0, None, self._count)  # type: ignore[arg-type]  # the loop has no threads
+        region = ConvertedRegion(FileRegion(file, 0, self.size), 1, 0, self.turns.expand, self._count)  # type: ignore[arg-type]  # no Future
         region.begin(no_yield, takes_piece=False)
         return [b"<", region, b">"]
 

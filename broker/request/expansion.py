@@ -1,0 +1,103 @@
+"""Limits the memory in which the records of all clients are decompressed, converted between message formats, and compressed again.
+
+The size of compressed records is known only when they are decompressed: 4 KB may become 128 MiB, and the copies that a conversion makes
+take a multiple. So every work begins with the permission for `FREE_BYTES`, which nearly all records need, and the number of worker threads
+limits what they take together. If the records expand to more, the work ends with an error and is done again with a larger limit, once there
+is room for it in `ottla.expansion.max.bytes`. Works that wait get their room in order. A work that needs more than all of it is done alone.
+
+A work that took room leaves much freed memory behind in the allocator, which is given back to the system when no other work has room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from ottla.broker.network.frame_memory import FrameMemory
+from ottla.broker.process import give_back_freed_memory
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.own import OTTLA_EXPANSION_MAX_BYTES
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from ottla.protocol.records.errors import DecompressionTooLarge
+from ottla.storage.errors import ExpandedTooLarge
+
+FREE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes to which the records of a batch may expand without room, in each worker thread."""
+LIMITS: Final = (FREE_BYTES, 32 * 1024 * 1024, MAX_DECOMPRESSED_BYTES)
+"""Bytes to which the records of a batch may expand in the first attempt, and in the next ones."""
+COPIES: Final = 3
+"""Room of a work, in units of its limit: a conversion has records in the old and the new format, and compresses the latter."""
+
+_Result = TypeVar("_Result")
+
+
+class _Waiting:
+    """A work that waits for room."""
+
+    __slots__ = ("room",)
+
+    def __init__(self) -> None:
+        self.room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_room(self) -> None:
+        """See `FrameMemory`."""
+        self.room.set_result(None)
+
+
+class Expansion:
+    """The works of one broker. On the event loop."""
+
+    def __init__(self, config: BrokerConfig, workers: Executor) -> None:
+        self._workers = workers
+        self._memory = FrameMemory(config[OTTLA_EXPANSION_MAX_BYTES])
+
+    @property
+    def taken_bytes(self) -> int:
+        """The room of all works in progress."""
+        return self._memory.taken
+
+    def begin(self, work: Callable[[int], _Result]) -> asyncio.Future[_Result]:
+        """As `run`, beside other work."""
+        return asyncio.get_running_loop().create_task(self.run(work))
+
+    async def run(self, work: Callable[[int], _Result]) -> _Result:
+        """Have a worker thread call `work` with the bytes to which records may expand; again with more after an error that says so."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._workers, work, FREE_BYTES)
+        except (DecompressionTooLarge, ExpandedTooLarge):
+            for limit in LIMITS[1:]:
+                try:
+                    return await self._run_with_room(work, limit)
+                except (DecompressionTooLarge, ExpandedTooLarge):
+                    if limit == LIMITS[-1]:
+                        raise
+        raise AssertionError("the last limit has a result or an error")
+
+    async def _run_with_room(self, work: Callable[[int], _Result], limit: int) -> _Result:
+        loop = asyncio.get_running_loop()
+        room = limit * COPIES
+        waiting = _Waiting()
+        if not self._memory.take(waiting, room):
+            try:
+                await waiting.room
+            except asyncio.CancelledError:
+                if waiting.room.done() and not waiting.room.cancelled():
+                    self._memory.give_back(room)
+                else:
+                    self._memory.withdraw(waiting)
+                raise
+        running = loop.run_in_executor(self._workers, work, limit)
+        try:
+            return await asyncio.shield(running)
+        finally:
+            running.add_done_callback(lambda _: self._end(room))
+
+    def _end(self, room: int) -> None:
+        self._memory.give_back(room)
+        if not self._memory.taken:
+            with suppress(RuntimeError):  # the broker stops
+                self._workers.submit(give_back_freed_memory)

@@ -1,0 +1,279 @@
+"""`python -m tests.soak.attacks [NAME ...]`: what attacks of one client cost a broker, and another client meanwhile.
+
+Each attack has a broker of its own, with a client that produces and fetches all the time. The table has the memory of the broker before,
+at most, and five seconds after the attacker has closed its connections; the longest turn of the event loop; and the times of the other
+client's requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.builder import Record, build_batch
+from ottla.protocol.records.compression import CompressionCodec
+from tests.support.admin_requests import a_topic, create
+from tests.support.batches import a_batch
+from tests.support.broker_process import eventually
+from tests.support.golden_replay import receive, request_frame
+from tests.support.hostile import GoodClient
+from tests.support.wire_client import a_wire_client
+
+MiB = 1024 * 1024
+GOOD_ASKS_S = 0.005
+SETTLED_S = 5.0
+ATTACK_S = 20.0
+"""Longest time for which an attacker waits for its answers."""
+BOMB_BYTES = 120_000_000
+BOMBS = "bombs"
+
+
+class Watched:
+    """A broker in a process of its own, whose turns are watched. `settings` are `key=value`."""
+
+    def __init__(self, port: int, pid: int, turns: Path) -> None:
+        self.port = port
+        self.pid = pid
+        self._turns = turns
+
+    def rss(self) -> int:
+        """Resident memory, bytes."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * 4096
+
+    def longest_turn_ms(self, since: float, until: float) -> float:
+        """The longest turn that ended between these times."""
+        lines = [line.split() for line in self._turns.read_text().splitlines()]
+        return max((float(took) for at, took in lines if since <= float(at) <= until), default=0.0)
+
+
+class MeasuredClient(GoodClient):
+    """Keeps the time of each of its requests."""
+
+    def __init__(self, port: int) -> None:
+        self.times_ms: list[float] = []
+        super().__init__(port)
+
+    def _exchange(self, request: ProduceRequest | FetchRequest, key: ApiKey, version: int) -> object:
+        began = time.monotonic()
+        try:
+            return super()._exchange(request, key, version)
+        finally:
+            self.times_ms.append((time.monotonic() - began) * 1000)
+
+    def p99_ms(self) -> float:
+        ordered = sorted(self.times_ms)
+        return ordered[len(ordered) * 99 // 100]
+
+
+class Cost(NamedTuple):
+    """What one attack cost."""
+
+    before: int
+    most: int
+    after: int
+    longest_turn_ms: float
+    p99_ms: float
+    longest_ms: float
+    requests: int
+
+
+class Attack(NamedTuple):
+    """`prepare` makes what the attack needs; `strike` opens connections, and closes them when it returns."""
+
+    what: str
+    prepare: Callable[[Watched], None]
+    strike: Callable[[Watched], None]
+    settings: tuple[str, ...] = ()
+
+
+def produce(topic: str, batch: bytes) -> ProduceRequest:
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    return ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
+
+
+def bomb(codec: CompressionCodec) -> bytes:
+    """A batch of one record that expands to BOMB_BYTES."""
+    return bytes(build_batch([Record(0, time.time_ns() // 1_000_000, b"key", bytes(BOMB_BYTES))], codec))
+
+
+def at_once(broker: Watched, count: int, frames: list[bytes], *, reads: bool = True) -> None:
+    """Send the frames on `count` connections, all before the first answer is awaited; then close."""
+    with ExitStack() as stack:
+        threads = []
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port)))
+            connection.settimeout(ATTACK_S)
+            threads.append(threading.Thread(target=_talk, args=(connection, frames, reads), daemon=True))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def _talk(connection: socket.socket, frames: list[bytes], reads: bool) -> None:
+    try:
+        for frame in frames:
+            connection.sendall(frame)
+        for _ in frames if reads else ():
+            receive(connection)
+    except (OSError, AssertionError):
+        pass  # refused, closed, or not answered in time
+
+
+# -- the attacks -----------------------------------------------------------------------------------------------------------
+
+
+def prepare_bombs(broker: Watched) -> None:
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(BOMBS))
+        assert client.ask(produce(BOMBS, bomb(CompressionCodec.GZIP)), 7).responses[0].partition_responses[0].error_code == 0
+
+
+def fetch_for_old_clients(broker: Watched) -> None:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MiB)
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=MiB, topics=[FetchTopic(topic=BOMBS, partitions=[partition])])
+    at_once(broker, 40, [request_frame(request, ApiKey.FETCH, 3)])
+
+
+def prepare_compacted(broker: Watched) -> None:
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(BOMBS, configs={"cleanup.policy": "compact"}))
+
+
+def produce_bombs(broker: Watched) -> None:
+    at_once(broker, 60, [request_frame(produce(BOMBS, bomb(CompressionCodec.ZSTD)), ApiKey.PRODUCE, 7)])
+
+
+def join_with_metadata(broker: Watched) -> None:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(40 * MiB))]
+    request = JoinGroupRequest(
+        group_id="large",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    at_once(broker, 39, [request_frame(request, ApiKey.JOIN_GROUP, 2)])
+
+
+def prepare_topics(broker: Watched) -> None:
+    with a_wire_client(broker.port) as client:
+        for first in range(0, 1000, 100):
+            create(client, *(a_topic(f"topic-{number}", partitions=10) for number in range(first, first + 100)), timeout_ms=60_000)
+
+
+def ask_and_never_read(broker: Watched) -> None:
+    frame = request_frame(MetadataRequest(topics=None), ApiKey.METADATA, 8)
+    at_once(broker, 30, [frame] * 20, reads=False)
+
+
+def prepare_rolls(broker: Watched) -> None:
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(BOMBS, configs={"segment.bytes": "100"}))
+
+
+def roll(broker: Watched) -> None:
+    at_once(broker, 4, [request_frame(produce(BOMBS, bytes(a_batch(1, value_bytes=20))), ApiKey.PRODUCE, 7)] * 1000)
+
+
+def nothing(broker: Watched) -> None:
+    pass
+
+
+def rest(broker: Watched) -> None:
+    time.sleep(SETTLED_S)
+
+
+ATTACKS = {
+    "none": Attack("no attack, for comparison", nothing, rest),
+    "fetch": Attack("40 Fetch version 3 of values of 120 MB", prepare_bombs, fetch_for_old_clients),
+    "produce": Attack("60 Produce of zstd bombs to a compacted topic", prepare_compacted, produce_bombs),
+    "join": Attack("39 JoinGroup with 40 MB of metadata", nothing, join_with_metadata),
+    "metadata": Attack("30 connections that never read their Metadata", prepare_topics, ask_and_never_read),
+    "rolls": Attack("4,000 Produces that roll a segment each", prepare_rolls, roll),
+}
+
+
+@contextmanager
+def a_watched_broker(directory: Path, settings: tuple[str, ...]) -> Iterator[Watched]:
+    turns = directory / "turns"
+    turns.touch()
+    given = ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory / 'data'}", "log.retention.ms=-1", *settings)
+    arguments = [argument for setting in ("offsets.topic.num.partitions=1", *given) for argument in ("--set", setting)]
+    with (directory / "broker.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.soak.watched_broker", str(turns), "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"://[^ ,]*:(\d+)", line)
+        assert found is not None, (directory / "broker.log").read_text()
+        yield Watched(int(found[1]), process.pid, turns)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def cost_of(attack: Attack, directory: Path) -> Cost:
+    """Carry out the attack on a new broker."""
+    with a_watched_broker(directory, attack.settings) as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(GoodClient.TOPIC))
+        attack.prepare(broker)
+        warm = MeasuredClient(broker.port)
+        eventually(lambda: warm.answered > 200 or warm.failure, what="exchanges of the good client")
+        warm.stop()
+        before = most = broker.rss()
+        client = MeasuredClient(broker.port)
+        began = time.monotonic()
+        striking = threading.Thread(target=attack.strike, args=(broker,))
+        striking.start()
+        while striking.is_alive():
+            most = max(most, broker.rss())
+            striking.join(0.02)
+        ended = time.monotonic()
+        while time.monotonic() < ended + SETTLED_S:
+            most = max(most, broker.rss())
+            time.sleep(0.05)
+        client.stop()
+        turn = broker.longest_turn_ms(began, time.monotonic())
+        return Cost(before, most, broker.rss(), turn, client.p99_ms(), max(client.times_ms), len(client.times_ms))
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.attacks", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*ATTACKS, []], default=[])
+    names = parser.parse_args(arguments).names or [*ATTACKS]
+    print(f"{'attack':<50} {'before':>7} {'most':>7} {'after':>7} MB {'turn':>6} {'p99':>6} {'longest':>7} ms", flush=True)
+    for name in names:
+        attack = ATTACKS[name]
+        with tempfile.TemporaryDirectory(prefix="attack-") as directory:
+            cost = cost_of(attack, Path(directory))
+        memory = "".join(f" {size / 1e6:>7.0f}" for size in cost[:3])
+        print(f"{attack.what:<50}{memory}    {cost.longest_turn_ms:>6.1f} {cost.p99_ms:>6.1f} {cost.longest_ms:>7.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
