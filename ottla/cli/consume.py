@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from ottla.cli.options import cluster_command, numbers
-from ottla.cli.output import progress_bar, say
+from ottla.cli.output import printable_bytes, progress_bar, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.client.fetcher import FetchedBatch, Fetcher
     from ottla.client.group_member import GroupMember
 
-_POLL_SECONDS = 0.5
 _COMMIT_SECONDS = 5.0
 Render = Callable[["FetchedBatch"], Iterator[bytes]]
 
@@ -62,6 +61,7 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
 @click.option("--print-timestamp", is_flag=True, help="Print the timestamp before each record.")
 @click.option("--print-headers", is_flag=True, help="Print the headers before each record.")
 @click.option("--read-committed", is_flag=True, help="Skip records that were aborted or are not committed yet.")
+@click.option("--raw", is_flag=True, help="Control characters of records reach a terminal; elsewhere they always do.")
 @click.option("-O", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write into this file.")
 @click.option("-q", "--quiet", is_flag=True, help="No remarks.")
 @cluster_command
@@ -86,6 +86,7 @@ def consume(
     print_timestamp: bool,
     print_headers: bool,
     read_committed: bool,
+    raw: bool,
     output: Path | None,
     quiet: bool,
 ) -> None:
@@ -106,8 +107,11 @@ def consume(
         raise click.UsageError("--exit and --until contradict each other.")
     if group and (partitions or any(":" in topic for topic in topics)):
         raise click.UsageError("With --group the group assigns the partitions; none can be chosen.")
+    shown = printable_bytes if output is None and not raw and sys.stdout.isatty() else None
     try:
-        render = _renderer(template, as_json, as_base64, key_delimiter, delimiter, null, print_offset, print_timestamp, print_headers)
+        render = _renderer(
+            template, as_json, as_base64, key_delimiter, delimiter, null, print_offset, print_timestamp, print_headers, shown=shown
+        )
     except ValueError as error:
         raise click.UsageError(f"{error}.") from None
     settings = FetchSettings(isolation=READ_COMMITTED if read_committed else READ_UNCOMMITTED)
@@ -187,13 +191,17 @@ def _renderer(
     print_offset: bool,
     print_timestamp: bool,
     print_headers: bool,
+    *,
+    shown: Callable[[bytes], bytes] | None,
 ) -> Render:
+    """The function that formats the records of a batch. `shown` changes the parts that come from records, for a terminal."""
     if as_json:
         from ottla.cli.records.record_json import json_line
 
         def lines(batch: FetchedBatch) -> Iterator[bytes]:
             for record in batch.records:
-                yield json_line(batch.partition, record, batch.timestamp_type, as_base64=as_base64).encode() + b"\n"
+                line = json_line(batch.partition, record, batch.timestamp_type, as_base64=as_base64).encode()
+                yield (line if shown is None else shown(line)) + b"\n"
 
         return lines
     from ottla.cli.records.record_format import parse_format
@@ -204,7 +212,7 @@ def _renderer(
         template += "%h\\t" if print_headers else ""
         template += f"%k{key_delimiter.replace('%', '%%')}" if key_delimiter is not None else ""
         template += f"%s{delimiter.replace('%', '%%')}"
-    formatted = parse_format(template, null=b"NULL" if null else b"")
+    formatted = parse_format(template, null=b"NULL" if null else b"", shown=shown)
     return lambda batch: (formatted(batch.partition, record) for record in batch.records)
 
 
@@ -222,7 +230,7 @@ def _chosen(cluster: Cluster, topics: tuple[str, ...], partitions: str | None) -
 def _read(
     cluster: Cluster, partitions: list[TopicPartition], offset: str, until: str | None, sink: _Sink, *, quiet: bool, isolation: int
 ) -> None:
-    from ottla.cli.records.consume_range import limits, start_positions
+    from ottla.cli.records.consume_range import POLL_SECONDS, limits, start_positions
     from ottla.client.fetcher import Fetcher, FetchSettings
 
     positions = start_positions(cluster, partitions, offset, isolation)
@@ -237,7 +245,7 @@ def _read(
         try:
             _drop_finished(positions, bounds)
             while positions and not sink.is_full():
-                for batch in fetcher.poll(_POLL_SECONDS):
+                for batch in fetcher.poll(POLL_SECONDS):
                     before = positions.get(batch.partition)
                     sink.write(batch, bounds)
                     done += len(batch.records) if before is not None else 0
@@ -324,7 +332,7 @@ class _Membership:
 
     def _read(self, fetcher: Fetcher) -> bool:
         """Read until the group rebalances (False), or up to the limits (True)."""
-        from ottla.cli.records.consume_range import limits
+        from ottla.cli.records.consume_range import POLL_SECONDS, limits
 
         bounds = limits(self._cluster, list(fetcher.positions), self._until, self._isolation)
         self._next_commit = time.monotonic() + _COMMIT_SECONDS
@@ -333,7 +341,7 @@ class _Membership:
             if self._sink.is_full() or (self._until is not None and not fetcher.positions):
                 return True
             written: dict[TopicPartition, int] = {}
-            for batch in fetcher.poll(_POLL_SECONDS):
+            for batch in fetcher.poll(POLL_SECONDS):
                 written[batch.partition] = self._sink.write(batch, bounds)
                 if self._sink.is_full():
                     break

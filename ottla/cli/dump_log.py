@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options import reported_errors
-from ottla.cli.output import print_json, print_table, progress_bar, say
+from ottla.cli.output import for_stream, print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
     from ottla.cli.dump.decoders import BytesDecoder, Decoder
@@ -116,7 +116,7 @@ def _dump(paths: list[Path], options: DumpOptions) -> int:
     from ottla.cli.dump.text import CannotDump, Dump
 
     out = sys.stdout
-    dump = Dump(options, lambda line: print(line, file=out))
+    dump = Dump(options, lambda line: print(for_stream(line, out), file=out))
     status = 0
     is_any_known = False
     for path in paths:

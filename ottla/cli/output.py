@@ -89,6 +89,12 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def printable_bytes(data: bytes) -> bytes:
+    """Text of a record as `printable`, but with its lines and tabs; bytes that are no text as `\\xHH`."""
+    text = data.decode(errors="backslashreplace")
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in "\n\t" else f"\\u{ord(found[0]):04x}", text).encode()
+
+
 def for_stream(text: str, stream: TextIO) -> str:
     """The lines of a text as they are for a pipe, as `printable` for a terminal."""
     return "\n".join(map(printable, text.split("\n"))) if stream.isatty() else text

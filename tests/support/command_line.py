@@ -4,6 +4,7 @@ A command that runs to its end is forked from the test's process, which has alre
 does not start Python twenty times. Commands that run until they are stopped start as usual.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tty
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
@@ -71,6 +73,23 @@ class CommandLine:
         assert ended.status == status, ended
         assert "Traceback" not in ended.err, ended.err
         return ended
+
+    def on_terminal(self, *arguments: str) -> bytes:
+        """The bytes that a command writes to a terminal until it ends."""
+        reading, writing = os.openpty()
+        tty.setraw(writing)
+        command = subprocess.Popen(
+            self._command(arguments), stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, env=self._environment()
+        )
+        os.close(writing)
+        written = bytearray()
+        with contextlib.suppress(OSError):  # EIO: the other side is closed
+            while part := os.read(reading, 65536):
+                written += part
+        os.close(reading)
+        _, errors = command.communicate(timeout=SECONDS)
+        assert command.returncode == 0, errors
+        return bytes(written)
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "ottla", *arguments]

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -18,6 +19,7 @@ from ottla.client.errors import ClientError
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster, TopicPartition
 
+POLL_SECONDS: Final = 0.5
 _STARTS = {"start", "beginning", "earliest", "oldest"}
 _ENDS = {"end", "latest", "newest"}
 
@@ -27,6 +29,51 @@ class Limits(NamedTuple):
 
     offsets: dict[TopicPartition, int] | None
     time_ms: int | None
+
+
+class LastRecords:
+    """Finds the last records of partitions. Markers, aborted records and gaps of compaction take offsets, too, so it has to read backwards,
+    in windows that double."""
+
+    def __init__(self, cluster: Cluster, count: int, isolation: int) -> None:
+        self._cluster = cluster
+        self._count = count
+        self._isolation = isolation
+
+    def positions(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offset of the last but `count` record of each partition; its start if it has fewer. Raises ClientError."""
+        found = {name: ends[name] if not self._count else starts[name] for name in starts}
+        missing = {name: self._count for name in starts if self._count and starts[name] < ends[name] - self._count}
+        read_from = dict(ends)
+        while missing:
+            windows = {
+                name: (max(starts[name], ends[name] - max(self._count, 2 * (ends[name] - read_from[name]))), read_from[name])
+                for name in missing
+            }
+            for name, offsets in self._last_offsets(windows, missing).items():
+                read_from[name] = windows[name][0]
+                missing[name] -= len(offsets)
+                if not missing[name]:
+                    found[name] = offsets[0]
+                if not missing[name] or read_from[name] == starts[name]:
+                    del missing[name]
+        return found
+
+    def _last_offsets(
+        self, windows: Mapping[TopicPartition, tuple[int, int]], wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, deque[int]]:
+        """The offsets of the last records of each window, as many as are wanted."""
+        from ottla.client.fetcher import Fetcher, FetchSettings
+
+        found: dict[TopicPartition, deque[int]] = {name: deque(maxlen=wanted[name]) for name in windows}
+        with Fetcher(self._cluster, {name: begin for name, (begin, _) in windows.items()}, FetchSettings(self._isolation)) as fetcher:
+            while fetcher.positions:
+                for batch in fetcher.poll(POLL_SECONDS):
+                    name, end = batch.partition, windows[batch.partition][1]
+                    found[name].extend(record.offset for record in batch.records if record.offset < end)
+                    if batch.next_offset >= end:
+                        fetcher.positions.pop(name, None)
+        return found
 
 
 def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text: str, isolation: int) -> dict[TopicPartition, int]:
@@ -46,7 +93,7 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
         return {name: min(starts[name] + int(text[1:]), ends[name]) for name in partitions}
     if text.startswith("-") and is_number(text[1:]):
         starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
-        return {name: max(starts[name], ends[name] - int(text[1:])) for name in partitions}
+        return LastRecords(cluster, int(text[1:]), isolation).positions(starts, ends)
     raise click.UsageError(f"--offset {text!r} is none of start, end, N, +N, -N and @TIME.")
 
 

@@ -18,10 +18,15 @@ _Part = Callable[[TopicPartition, Record], bytes]
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
-def parse_format(text: str, *, null: bytes = b"") -> Formatter:
-    """The formatter of a format; `null` is the output for null keys and values. Raises ValueError."""
+def parse_format(text: str, *, null: bytes = b"", shown: Callable[[bytes], bytes] | None = None) -> Formatter:
+    """The formatter of a format. Raises ValueError.
+
+    `null` is the output for null keys and values. `shown` changes what comes from a record, not the text of the format.
+    """
     parts: list[bytes | _Part] = []
     tokens = _tokens(null)
+    if shown is not None:
+        tokens = {name: _shown(part, shown) for name, part in tokens.items()}
     at = 0
     while at < len(text):
         char = text[at]
@@ -85,6 +90,10 @@ def unescape_at(text: str, at: int) -> tuple[bytes, int]:
 def headers_text(record: Record, null: bytes = b"NULL") -> bytes:
     """`a=1,b=2`."""
     return b",".join([key + b"=" + (null if value is None else value) for key, value in record.headers])
+
+
+def _shown(part: _Part, shown: Callable[[bytes], bytes]) -> _Part:
+    return lambda partition, record: shown(part(partition, record))
 
 
 def _tokens(null: bytes) -> dict[str, _Part]:
