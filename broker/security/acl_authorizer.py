@@ -7,9 +7,9 @@ matching Deny refuses; a matching Allow permits; all else is refused. `ottla.bro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ottla.broker.security.acl_hosts import java_host
 from ottla.broker.security.acl_index import AclIndex
 from ottla.broker.security.authorizer import LONGEST_REMEMBERED
 from ottla.broker.security.principals import Principal
@@ -29,17 +29,6 @@ _Question: TypeAlias = "tuple[str, str, str, int, int, str | None]"
 def parse_super_users(text: str) -> frozenset[Principal]:
     """The principals of `super.users`, with semicolons in between. Raises ValueError for one that is not `Type:name`."""
     return frozenset(Principal.parse(each.strip()) for each in text.rstrip("; ").split(";")) if text.strip("; ") else frozenset()
-
-
-def java_host(host: str) -> str:
-    """The address as Java writes it, and ACLs with it: IPv6 without `::`, mapped IPv4 as IPv4."""
-    if ":" not in host:
-        return host
-    address, percent, scope = host.partition("%")
-    parsed = IPv6Address(address)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
 class AclAuthorizer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ottla.broker.security.acl_hosts import comparable_host
 from ottla.protocol.acls import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
@@ -52,7 +53,7 @@ class PatternAcls:
         self.allowed: _Hosts = {}
         for entry in self.entries:
             hosts = self.denied if entry.permission_type is PermissionType.DENY else self.allowed
-            hosts.setdefault((entry.principal, int(entry.operation)), set()).add(entry.host)
+            hosts.setdefault((entry.principal, int(entry.operation)), set()).add(comparable_host(entry.host))
 
 
 def _has(hosts: _Hosts, principal: str, host: str, operation: int) -> bool:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.security.acl_authorizer import java_host
+from ottla.broker.security.acl_hosts import java_host
 from ottla.protocol.acls import Operation, PatternType, ResourceType, camel_case
 from ottla.protocol.api_keys import ApiKey
 

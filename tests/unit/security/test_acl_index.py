@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ottla.broker.security import acl_index
 from ottla.broker.security.access import Access
-from ottla.broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, java_host, parse_super_users
+from ottla.broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, parse_super_users
+from ottla.broker.security.acl_hosts import java_host
 from ottla.broker.security.acl_index import AclIndex
 from ottla.broker.security.authorizer import LONGEST_REMEMBERED
 from ottla.broker.security.client import Client
@@ -418,3 +419,36 @@ def test_hosts_are_written_as_java_writes_them(host: str, java: str) -> None:
     assert authorizer.is_authorized(ALICE, host, WRITE, TOPIC, "t")
     assert authorizer.is_authorized_on_any(ALICE, host, WRITE, TOPIC)
     assert not authorizer.is_authorized(ALICE, "10.0.0.8", WRITE, TOPIC, "t")
+
+
+@pytest.mark.parametrize(
+    ("written", "client", "matches"),
+    [
+        ("::1", "::1", True),
+        ("0:0:0:0:0:0:0:1", "::1", True),
+        ("0000:0000:0000:0000:0000:0000:0000:0001", "::1", True),
+        ("FE80::A", "fe80::a", True),
+        ("fe80::1%eth0", "fe80::1%eth0", True),
+        ("::ffff:10.0.0.7", "10.0.0.7", True),
+        ("10.0.0.7", "::ffff:10.0.0.7", True),
+        ("::1", "::2", False),
+        ("::", "127.0.0.1", False),
+        ("fe80::1%eth0", "fe80::1%eth1", False),
+        ("010.0.0.7", "10.0.0.7", False),
+        ("[::1]", "::1", False),
+        ("localhost", "127.0.0.1", False),
+    ],
+)
+@pytest.mark.parametrize("permission", [PermissionType.DENY, PermissionType.ALLOW])
+def test_the_host_of_an_acl_is_compared_as_an_address_and_listed_as_written(
+    written: str, client: str, matches: bool, permission: PermissionType
+) -> None:
+    authorizer = AclAuthorizer()
+    pattern = ResourcePattern(TOPIC, "t", LITERAL)
+    entry = AccessControlEntry("User:alice", written, WRITE, permission)
+    others = [AccessControlEntry("User:alice", "*", WRITE, PermissionType.ALLOW)] if permission is PermissionType.DENY else []
+    authorizer.set_acls(pattern, [entry, *others])
+    is_allowed = matches if permission is PermissionType.ALLOW else not matches
+    assert authorizer.is_authorized(ALICE, client, WRITE, TOPIC, "t") is is_allowed
+    assert authorizer.is_authorized_on_any(ALICE, client, WRITE, TOPIC) is is_allowed
+    assert entry in authorizer.index.entries(pattern)
