@@ -29,16 +29,17 @@ _OPEN_WRITE = os.O_RDWR | os.O_CLOEXEC
 
 def make_directory(path: str) -> None:
     """Create a directory and its parents with DIRECTORY_MODE; does nothing when it exists. Raises OSError."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path.rstrip("/"))
-    if parent:
-        make_directory(parent)
     try:
         os.mkdir(path, DIRECTORY_MODE)
     except FileExistsError:
         if not os.path.isdir(path):
             raise
+    except FileNotFoundError:
+        parent = os.path.dirname(path.rstrip("/"))
+        if not parent:
+            raise
+        make_directory(parent)
+        make_directory(path)
 
 
 def opener(path: str, flags: int) -> int:

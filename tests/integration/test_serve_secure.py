@@ -85,4 +85,4 @@ def test_a_folder_that_cannot_be_made_ends_the_start_with_one_line(tmp_path: Pat
         cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "secure/more cannot be made: File exists" in done.stderr
+    assert "secure/more cannot be made: Not a directory" in done.stderr

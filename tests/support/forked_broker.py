@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-BROKER = ("broker",)
+BROKER = ("ottla",)
 """The module of `ottla`."""
 ROOT = Path(__file__).parents[2]
 MEANT_FOR_THE_START = ("PYTHON", "OTTLA_", "LD_", "MALLOC_", "GLIBC_")
