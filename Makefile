@@ -2,7 +2,7 @@
 # Prefers the Python of the distribution to another one on the PATH: its build has profile-guided optimisation, which saves a tenth of a
 # broker's time. But without Python's headers the hot path cannot be compiled, which costs more.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, venv; sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null && echo /usr/bin/python3 || echo python3)
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # What compiles the hot path. A broker does not need it.
@@ -65,11 +65,8 @@ help:
 	@echo "make kerberos   compile the package gssapi against the host's Kerberos library, for tests of Kerberos"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 
-# A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv).
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Ottla needs Python >= 3.11, {sys.executable} is {sys.version.split()[0]}; set PYTHON=")'
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) start.py --venv $(VENV) environment
 
 # With --jobs the hot path is compiled while pip fetches the packages, so its tools are not among these.
 $(BUILD_TOOLS)/.installed: pyproject.toml | $(BIN)/python
@@ -97,14 +94,9 @@ $(VENV)/.packages-test: pyproject.toml constraints.txt | $(BIN)/python
 	$(EDITABLE) '.[test,dev,spark]' --no-compile
 	@touch $@ $(VENV)/.packages
 
-$(VENV)/.packages-security: pyproject.toml constraints.txt | $(BIN)/python
-	$(EDITABLE) '.[security]'
-	@touch $@ $(VENV)/.packages
-
 $(VENV)/.installed: $(VENV)/.packages
 $(VENV)/.installed-test: $(VENV)/.packages-test
-$(VENV)/.installed-security: $(VENV)/.packages-security
-$(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-security: $(VENV)/.compiled
+$(VENV)/.installed $(VENV)/.installed-test: $(VENV)/.compiled
 	@touch $@
 
 # Overrides PYTHONDONTWRITEBYTECODE, with which every start would compile everything.
@@ -114,12 +106,13 @@ compile: | $(BIN)/python
 install: $(VENV)/.installed
 	@$(BIN)/python -m compileall -q $(FLOORS)
 
-# SECURE=1: a certificate, users, ACLs and their clients' settings are made beside the data.
-serve: $(if $(SECURE),$(VENV)/.installed-security) install
-	@exec $(BIN)/ottla serve --set log.dirs=$(DATA) $(if $(SECURE),--secure $(DATA)-secure)
+# Nothing is needed before: start.py installs what is missing, and compiles beside the broker. SECURE=1: a certificate, users, ACLs and their
+# clients' settings are made beside the data.
+serve:
+	@exec $(PYTHON) start.py --venv $(VENV) serve --data $(DATA) $(if $(PORT),--port $(PORT)) $(if $(SECURE),--secure)
 
-cluster: install
-	@exec $(BIN)/ottla cluster up $(BROKERS) --dir $(CLUSTER) $(CLUSTER_ARGS)
+cluster:
+	@exec $(PYTHON) start.py --venv $(VENV) cluster --brokers $(BROKERS) --dir $(CLUSTER) $(if $(PORT),--port $(PORT)) $(CLUSTER_ARGS)
 
 # The package gssapi has no wheel for Linux: it is compiled against the Kerberos library of the host (Debian: libkrb5-dev). Without it, tests
 # of Kerberos are skipped. Not optimised: to compile it takes longer than all that the tests do with it. Cython is there already.

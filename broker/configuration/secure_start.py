@@ -47,8 +47,11 @@ class SecureStart:
         self.certificate = self.folder / "certificate.pem"
         self._broker = self.folder / "broker.pem"
 
-    def prepare(self) -> list[str]:
-        """Create the missing files. Returns the broker's settings as KEY=VALUE. Raises ConfigError."""
+    def prepare(self, listeners: str | None = None) -> list[str]:
+        """Create the missing files. Returns the broker's settings as KEY=VALUE. Raises ConfigError.
+
+        The listener of the clients has the address of the first of `listeners`, where the configuration has some.
+        """
         _require_cryptography()
         try:
             make_directory(str(self.folder.parent))
@@ -62,7 +65,7 @@ class SecureStart:
         except OSError as error:
             raise ConfigError(f"the files in {self.folder} cannot be made: {error.strerror or error}") from None
         return [
-            f"listeners={LISTENER}://127.0.0.1:9092,INTERNAL://127.0.0.1:0",
+            f"listeners={LISTENER}://{_first_address(listeners)},INTERNAL://127.0.0.1:0",
             f"listener.security.protocol.map={LISTENER}:SASL_SSL,INTERNAL:PLAINTEXT",
             "inter.broker.listener.name=INTERNAL",
             "ssl.keystore.type=PEM",
@@ -154,6 +157,11 @@ Python:  settings = dict(line.split("=", 1) for line in open("{alice}").read().s
         text = certificate.public_bytes(Encoding.PEM).decode()
         _write(self._broker, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode() + text)
         _write(self.certificate, text)
+
+
+def _first_address(listeners: str | None) -> str:
+    found = (listeners or "").partition(",")[0].partition("://")[2].strip()
+    return found or "127.0.0.1:9092"
 
 
 def _require_cryptography() -> None:

@@ -60,7 +60,7 @@ def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | No
             from ottla.broker.configuration.secure_start import SecureStart
 
             start = SecureStart(secure)
-            overrides = (*start.prepare(), *overrides)
+            overrides = (*start.prepare(load_properties(properties, os.environ, overrides).get("listeners")), *overrides)
         given = load_properties(properties, os.environ, overrides)
         if ephemeral:
             from ottla.ephemeral.settings import Ephemeral

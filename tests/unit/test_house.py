@@ -19,7 +19,7 @@ PRODUCT = (*FLOORS, "ottla")
 FOLDERS = (*PRODUCT, "tests", "benchmarks", "docs")
 TOP_LEVEL = {
     *FOLDERS, "debian", "deploy", "pytest-ottla", ".ci", ".dockerignore", ".gitignore", "Dockerfile", "MANIFEST.in",
-    "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py",
+    "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py", "start.py",
 }  # fmt: skip
 FILES_TO_COME = {"CHANGELOG.md", ".github"}
 """May stand at the top, too, and need not."""

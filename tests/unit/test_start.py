@@ -1,0 +1,144 @@
+"""The first start of a clone: the port is tried before anything is installed, links come back, and a failed compiler leaves Python."""
+
+import os
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+START = SimpleNamespace(**runpy.run_path(str(ROOT / "start.py")))
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A copy of the sources that a start looks at."""
+    folder = tmp_path / "clone"
+    (folder / "ottla").mkdir(parents=True)
+    for name in ("start.py", "pyproject.toml", "constraints.txt", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    for name in START.FLOORS:
+        (folder / name).mkdir()
+        (folder / "ottla" / name).symlink_to(f"../{name}")
+    shutil.copy(ROOT / "protocol" / "hot_modules.py", folder / "protocol")
+    return folder
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that is in use."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def start(clone: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")} | variables
+    command = [sys.executable, "start.py", *arguments]
+    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_port_in_use_ends_the_start_before_anything_is_installed(clone: Path, taken: int) -> None:
+    ended = start(clone, "serve", "--port", str(taken))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (
+        ended.stderr == f"ottla: 127.0.0.1:{taken} cannot be used (Address already in use): name another port, as in PORT={taken + 100}\n"
+    )
+    assert not (clone / ".venv").exists()
+
+
+@pytest.mark.parametrize("arguments", [["serve"], ["serve", "--secure"]])
+def test_the_listeners_of_the_environment_are_tried(clone: Path, taken: int, arguments: list[str]) -> None:
+    ended = start(clone, *arguments, KAFKA_LISTENERS=f"PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:{taken}")
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{taken} cannot be used" in ended.stderr
+    assert not (clone / ".venv").exists()
+
+
+def test_a_cluster_tries_the_port_of_each_broker(clone: Path, taken: int) -> None:
+    ended = start(clone, "cluster", "--brokers", "2", "--port", str(taken - 1))
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{taken} cannot be used" in ended.stderr or f"127.0.0.1:{taken - 1} cannot be used" in ended.stderr
+
+
+def test_the_addresses_are_those_of_the_listeners_unless_a_port_is_named() -> None:
+    assert START.addresses(None, None) == [("127.0.0.1", 9092)]
+    assert START.addresses(9192, "PLAINTEXT://:9092") == [("127.0.0.1", 9192)]
+    assert START.addresses(None, "PLAINTEXT://:9092,SSL://[::1]:9093") == [("", 9092), ("::1", 9093)]
+
+
+@pytest.mark.parametrize("lost", ["no link", "text"])
+def test_links_that_a_copy_has_lost_are_made_again(clone: Path, taken: int, lost: str) -> None:
+    for name in ("broker", "storage"):
+        (clone / "ottla" / name).unlink()
+        if lost == "text":
+            (clone / "ottla" / name).write_text(f"../{name}")
+    ended = start(clone, "serve", "--port", str(taken))
+    assert ended.stderr.startswith("ottla: made the links ottla/{broker,storage}, which this copy of the sources had lost\n")
+    assert all((clone / "ottla" / name).is_dir() for name in START.FLOORS)
+
+
+def test_a_folder_that_cannot_be_written_is_named(clone: Path) -> None:
+    (clone / "file").touch()
+    ended = start(clone, "--venv", "file/venv", "serve", "--port", "0")
+    assert ended.returncode == 1
+    assert "file/venv cannot be written (Not a directory): name a folder for the packages by VENV=" in ended.stderr
+
+
+def installed(clone: Path, python: str) -> None:
+    """An environment in which everything is installed: a program in the place of the broker, and one in the place of Python."""
+    binaries = clone / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    for name, text in (("python", python), ("ottla", 'echo "broker $*"')):
+        (binaries / name).write_text(f"#!/bin/sh\n{text}\n")
+        (binaries / name).chmod(0o755)
+    (clone / ".venv" / "build-tools" / "Cython").mkdir(parents=True)
+    (clone / ".venv" / ".packages").touch()
+
+
+def test_an_installed_clone_becomes_the_broker(clone: Path) -> None:
+    installed(clone, "exit 1")
+    ran = start(clone, "serve", "--port", "0", "--data", "there", OTTLA_PURE_PYTHON="1")
+    assert (ran.returncode, ran.stdout) == (0, "broker serve --set log.dirs=there\n")
+    assert ran.stderr == "ottla: the hot path runs as Python: OTTLA_PURE_PYTHON is set\n"
+
+
+def test_without_a_compiler_the_broker_runs_as_python(clone: Path) -> None:
+    installed(clone, "exit 1")
+    ran = start(clone, "serve", "--port", "0", CC="no-compiler-here")
+    assert "runs as Python: there is no C compiler" in ran.stderr
+    assert ran.stdout.startswith("broker serve")
+
+
+def test_a_compiler_that_fails_is_one_line_with_its_log_and_is_tried_again(clone: Path) -> None:
+    installed(clone, "echo broken; exit 1")
+    for _ in range(2):
+        failed = start(clone, "compile")
+        assert failed.returncode == 1
+        assert failed.stderr.startswith("ottla: the hot path could not be compiled, and runs as Python; ")
+        assert (clone / ".venv" / "compiled.log").read_text() == "broken\n"
+
+
+def test_compiled_modules_are_not_compiled_again(clone: Path) -> None:
+    installed(clone, "exit 1")
+    hot = runpy.run_path(str(clone / "protocol" / "hot_modules.py"))
+    for name in (*hot["binaries"](), hot["record"]()):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).touch()
+    (clone / hot["record"]()).write_text(hot["digest"](clone))
+    assert start(clone, "compile").returncode == 0
+    assert start(clone, "serve", "--port", "0").stderr == ""
+
+
+def test_an_old_python_is_refused_by_its_version() -> None:
+    code = (
+        "import runpy, sys; sys.version_info = (3, 9, 2); sys.argv = ['start.py', 'serve']; runpy.run_path('start.py', run_name='__main__')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == f"ottla: Python 3.11 or newer is needed, and {sys.executable} is 3.9.2: name another one by PYTHON=\n"
