@@ -54,8 +54,9 @@ class SecureStart:
         """
         _require_cryptography()
         try:
-            make_directory(str(self.folder.parent))
-            self.folder.mkdir(mode=0o700, exist_ok=True)
+            if not self.folder.is_dir():
+                make_directory(str(self.folder))
+                self.folder.chmod(0o700)  # for the passwords that come into it
             if not self._has_certificate():
                 self._make_certificate()
             for user in (ADMIN, ALICE):
