@@ -31,7 +31,7 @@ EARLIEST = 315532800
 REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "kio>=0.6", "cryptography>=44", "PyJWT>=2.10")
 FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md", "docs/formats.md")
 """Files of the checkout that tests read."""
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "broker/server.py", "protocol/cursors/fetch.pxd", "ottla/launcher.py")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "ottla/broker/server.py", "ottla/protocol/cursors/fetch.pxd")
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
 
 
@@ -51,9 +51,9 @@ def check_compiled(wheel: Path) -> None:
     """Raises SystemExit unless a wheel for one Python has all compiled modules, and the pure wheel none."""
     with zipfile.ZipFile(wheel) as archive, TemporaryDirectory() as folder:
         archive.extractall(folder)
-        floors = Path(folder, "ottla", "floors")
-        digest = runpy.run_path(str(floors / "protocol" / "hot_modules.py"))["digest"](floors)
-        records = [record.read_text(encoding="ascii") for record in floors.glob("protocol/compiled.*.digest")]
+        protocol = Path(folder, "ottla", "protocol")
+        digest = runpy.run_path(str(protocol / "hot_modules.py"))["digest"](Path(folder))
+        records = [record.read_text(encoding="ascii") for record in protocol.glob("compiled.*.digest")]
     is_compiled = records == [digest]
     if is_compiled == wheel.name.endswith("-none-any.whl"):
         raise SystemExit(f"{wheel.name} is {'' if is_compiled else 'not '}compiled")
@@ -138,7 +138,7 @@ def run_tests(wheel: Path, python: str, tests: list[str]) -> None:
         without_compiler = {**os.environ, "PATH": str(environment / "bin"), "CC": "false"}
         pip = [installed, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
         subprocess.run([*pip, wheel, *REQUIREMENTS], env=without_compiler, check=True)
-        code = "import ottla.launcher as l; l.use_floors(); import ottla.protocol.compiled as c; print(l.FLOORS); print(c.describe())"
+        code = "import ottla.protocol.compiled as c; print(c.ROOT); print(c.describe())"
         told = subprocess.run([installed, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
         print(f"{wheel.name}: {told[1]}", flush=True)
         if (told[1] == "compiled") == wheel.name.endswith("-none-any.whl"):

@@ -18,7 +18,8 @@ from ottla.protocol.hot_modules import SHARED, binaries
 from tests.distributions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
+SOURCES = ("ottla",)
+"""Its links are followed."""
 ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
 ANEW = (SHARED, "ottla.broker.groups.record_encoding", "ottla.storage.disk.cached_reads")
@@ -47,7 +48,7 @@ def _copy_compiled(source: Path) -> None:
     place = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
     for name in binaries():
         for module in ROOT.glob(f"build/cython-*/modules/{name}"):
-            copied = source / "build" / place / "ottla" / "floors" / name
+            copied = source / "build" / place / name
             copied.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(module, copied)
     for name in ANEW:
@@ -81,9 +82,9 @@ def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path:
     (wheel,) = wheels.glob("ottla-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)  # one file after the other, as installers do: the order of their times is that of their names
-    show = "import ottla.launcher as l; l.use_floors(); import ottla.protocol.compiled as c; print(c.__file__, c.describe())"
+    show = "import ottla.protocol.compiled as c; print(c.__file__, c.describe())"
     told = _run("-c", show, cwd=tmp_path, PYTHONPATH=str(installed))
-    assert told.split(maxsplit=1) == [str(installed / "ottla" / "floors" / "protocol" / "compiled.py"), describe() + "\n"]
+    assert told.split(maxsplit=1) == [str(installed / "ottla" / "protocol" / "compiled.py"), describe() + "\n"]
     assert "serve" in _run("-m", "ottla", "--help", cwd=tmp_path, PYTHONPATH=str(installed))
     (scripts,) = installed.glob("*.dist-info/entry_points.txt")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -175,7 +176,7 @@ def test_a_distribution_with_a_package_of_a_floors_name_lives_beside_it(pure: tu
         # What both depend on comes from the environment of the tests. It is behind that of the test.
         dependencies = str(Path(pytest.__file__).parents[1])
         assert _run("-c", "import config; print(config.OWNER)", cwd=tmp_path, python=python) == "other\n"
-        code = f"import sys; sys.path.append({dependencies!r}); from ottla.launcher import use_floors; use_floors()"
+        code = f"import sys; sys.path.append({dependencies!r})"
         code += "; from ottla.cli.main import main; [main([each, '--help'], 'ottla', standalone_mode=False) for each in sys.argv[1:]]"
         commands = ("topics", "serve", "cluster", "dump-log")
         said = _run("-c", code, *commands, cwd=tmp_path, python=python)

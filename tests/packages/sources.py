@@ -12,17 +12,19 @@ OTHERS = ("tests/", ".ci/", "pytest-ottla/", "Dockerfile", "Makefile", "CONTRIBU
 
 
 def sources() -> list[Path]:
-    """What git knows and what it would take in, relative to the checkout, without files of other purposes."""
+    """What git knows and what it would take in, relative to the checkout: files and links, without those of other purposes."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return sorted(Path(name) for name in names if (ROOT / name).is_file() and not name.startswith(OTHERS))
+    return sorted(Path(name) for name in names if not name.startswith(OTHERS) and ((ROOT / name).is_file() or (ROOT / name).is_symlink()))
 
 
 def digest_of(files: Iterable[Path]) -> str:
     """Sixteen digits for names and contents."""
     found = hashlib.sha256()
     for file in files:
-        found.update(f"{file}\n{(ROOT / file).stat().st_mode:o}\n".encode() + (ROOT / file).read_bytes())
+        path = ROOT / file
+        content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        found.update(f"{file}\n{path.lstat().st_mode:o}\n".encode() + content)
     return found.hexdigest()[:16]
 
 
