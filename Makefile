@@ -41,7 +41,7 @@ PACKAGES := $(FLOORS) benchmarks tests
 .PHONY: help compile install kerberos serve cluster dist dist-test prepare test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours apache-suite soak clean
 
 help:
-	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
+	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA); PORT= names another port"
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make test       install what the tests need and run all but the longest (10 to 20 minutes on two cores)"
@@ -196,6 +196,7 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
+	$(BIN)/python -m tests.soak.attacks
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -m soak tests
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/unit tests/wire tests/chaos/test_idempotent_producers.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/simulation/test_transaction_faults.py tests/simulation/test_lost_decisions.py
