@@ -130,9 +130,9 @@ class ConfigAdmin:
         trip. Entities with a malformed node are left out and added to `malformed`; without it MalformedZNode is raised.
         Entities whose name no answer could carry are left out, too."""
         found = {}
-        entities = [entity for entity in entities if _can_be_answered(entity)]
         for first in range(0, len(entities), _ENTITIES_AT_ONCE):
-            paths = {entity: config_path(entity_type, entity) for entity in entities[first : first + _ENTITIES_AT_ONCE]}
+            some = filter(_can_be_answered, entities[first : first + _ENTITIES_AT_ONCE])
+            paths = {entity: config_path(entity_type, entity) for entity in some}
             outcomes = await self._store.pipeline([Get(path) for path in paths.values()])
             for (entity, path), outcome in zip(paths.items(), outcomes, strict=True):
                 if isinstance(outcome, NoNode):

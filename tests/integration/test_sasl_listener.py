@@ -194,7 +194,7 @@ def test_a_failure_without_headers_closes_without_an_answer(wire: Wire) -> None:
         (
             "PLAIN",
             b"alice",
-            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+            "Invalid SASL/PLAIN response: expected 3 tokens, got 1",
         ),
         (
             "SCRAM-SHA-512",
@@ -302,11 +302,10 @@ def test_a_client_keeps_its_mechanism_when_it_authenticates_again(wire: Wire) ->
     assert wire.authenticate(ScramClient("SCRAM-SHA-256", "alice", "alice-secret").first) is None
 
 
-def test_a_failure_to_authenticate_again_says_so(wire: Wire) -> None:
+def test_a_failure_to_authenticate_again_ends_the_connection(wire: Wire) -> None:
     wire.log_in()
     wire.handshake()
-    text = "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN"
-    assert wire.authenticate(b"nonsense").error_message == text
+    assert wire.authenticate(b"nonsense").error_message == "Invalid SASL/PLAIN response: expected 3 tokens, got 1"
     assert wire.receive() is None
 
 

@@ -318,7 +318,7 @@ def test_levels_of_loggers_are_changed_and_described(pair: Pair) -> None:
         run_tool(CONFIGS, "--bootstrap-server", pair.ours.bootstrap, *arguments)
         for arguments in (
             ("--describe", *loggers),
-            ("--alter", *loggers, "--add-config", "ottla.broker.server=DEBUG,storage=WARN"),
+            ("--alter", *loggers, "--add-config", "ottla.broker.server=DEBUG,ottla.storage=WARN"),
             ("--describe", *loggers),
             ("--alter", *loggers, "--add-config", "ottla.broker.server=LOUD"),
             ("--alter", *loggers, "--add-config", "no.such.logger=DEBUG"),
@@ -340,7 +340,7 @@ def test_kafkas_well_known_loggers_are_aliases_for_its_tool(pair: Pair) -> None:
     assert [name for name in names if f"{name}=ERROR" not in described] == []
     for own in (
         "ottla.broker.handlers",
-        "controller",
+        "ottla.controller",
         "ottla.storage.cleaner",
         "ottla.controller.state",
         "ottla.broker.metrics.request_log",
