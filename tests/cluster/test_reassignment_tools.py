@@ -54,6 +54,12 @@ def a_plan(path: Path, log_dirs: list[str] | None = None, **replicas: list[int])
     return str(path)
 
 
+def is_known(cluster: Cluster, topic: str, broker_id: int) -> bool:
+    """Whether the broker has metadata of the topic."""
+    (found,) = cluster.metadata(topic, broker_id=broker_id).topics
+    return found.error_code == 0
+
+
 def replicas_of(cluster: Cluster, topic: str, partition: int) -> list[int]:
     return list(cluster.partition(topic, partition).replica_nodes)
 
@@ -143,6 +149,8 @@ def test_a_topic_is_placed_by_hand_grows_and_gets_a_leader_that_was_not_in_sync(
         placed, grown = f"{first}:{second},{second}:{first}", f"{first}:{second},{second}:{first},{controller}:{first}"
         created = run(TOPICS, cluster, "--create", "--topic", "t", "--replica-assignment", placed)
         assert created.status == 0, created
+        # The next command asks any broker; the controller tells them of the topic one by one.
+        eventually(lambda: all(is_known(cluster, "t", broker_id) for broker_id in range(3)), seconds=90)
         altered = run(TOPICS, cluster, "--alter", "--topic", "t", "--partitions", "3", "--replica-assignment", grown)
         assert altered.status == 0, altered
         expected = [[first, second], [second, first], [controller, first]]
