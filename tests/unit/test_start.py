@@ -38,9 +38,9 @@ def taken() -> Iterator[int]:
 
 
 def start(clone: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")} | variables
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "OTTLA_"))}
     command = [sys.executable, "start.py", *arguments]
-    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=clone, env=inherited | variables, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_port_in_use_ends_the_start_before_anything_is_installed(clone: Path, taken: int) -> None:
