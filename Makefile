@@ -65,8 +65,11 @@ help:
 	@echo "make kerberos   compile the package gssapi against the host's Kerberos library, for tests of Kerberos"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 
+# A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv). Tests need its setuptools, too: PySpark comes as sources.
 $(BIN)/python:
-	@$(PYTHON) start.py --venv $(VENV) environment
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Ottla needs Python >= 3.11, {sys.executable} is {sys.version.split()[0]}; set PYTHON=")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
 
 # With --jobs the hot path is compiled while pip fetches the packages, so its tools are not among these.
 $(BUILD_TOOLS)/.installed: pyproject.toml | $(BIN)/python
