@@ -283,7 +283,6 @@ def main() -> None:
     several.add_argument("--dir", default="./cluster")
     several.add_argument("--port", type=int)
     several.add_argument("arguments", nargs=argparse.REMAINDER, help="of `ottla cluster up`")
-    commands.add_parser("environment", help="only make the virtual environment")
     commands.add_parser("compile", help="compile the hot path, and wait for it")
     options = parser.parse_args()
     environment = Environment(options.venv)
@@ -292,9 +291,6 @@ def main() -> None:
         restore_links()
         if options.command == "compile":
             environment.compile()
-        elif options.command == "environment":
-            with environment.locked():
-                environment.make()
         else:
             (serve if options.command == "serve" else cluster)(environment, options)
     except CannotStart as error:
