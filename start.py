@@ -1,8 +1,8 @@
 """Starts Ottla from a clone: `make serve` and `make cluster` run this file with any Python 3, before anything is installed.
 
 It tries the port first, then installs what a broker needs into a virtual environment, starts the broker, and compiles the hot path beside
-it at low priority. A broker without compiled modules serves the same; the next start uses them. Each step is one line. `make install` waits
-for the compiler (`python3 start.py compile`).
+it at low priority. A broker without compiled modules serves the same; the next start uses them. Each step is one line. `python3 start.py
+compile` is the process that compiles.
 """
 
 from __future__ import annotations

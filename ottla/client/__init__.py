@@ -1,6 +1,6 @@
 """Is a small Kafka client: blocking, for one thread, for Ottla and Apache Kafka. It imports no floor but `ottla.protocol`.
 
-    from ottla.client import Cluster, Producer
+    from ottla.client import Cluster, OutgoingRecord, Producer
 
     with Cluster("127.0.0.1:9092") as cluster, Producer(cluster, "orders") as producer:
         producer.send(OutgoingRecord(b"value", key=b"key"))
