@@ -1,4 +1,4 @@
-"""Runs Ottla and Apache Kafka part by part, in turns: `python -m benchmarks.bench`, `make bench`, `make bench-quick`, `make bench-long`.
+"""Runs Ottla and Apache Kafka part by part, in alternating windows: `python -m benchmarks.bench`, `make bench` and its sizes.
 
 Prints the tables of every part when the part ends. By then benchmarks/results/<date and time>/ has a page with all tables and charts so
 far, and every raw number. With `--strict` the exit code is 1 when a turn failed or a target was missed.
@@ -42,6 +42,7 @@ from benchmarks.parts import (
 from benchmarks.parts.part import Part
 from benchmarks.report.page import Run, part_tables, write_page
 from benchmarks.report.table import FOREIGN_SHARE, Sides, is_well, notes
+from benchmarks.turns.alternation import Alternation, Share
 from benchmarks.turns.choices import folder, patterns, several
 from benchmarks.turns.sizes import NORMAL, SIZES, Size
 from benchmarks.turns.turn import Plan, Turn, foreign_share, two_cores
@@ -119,25 +120,30 @@ def _memory_present(size: Size, facts: dict[str, str], plan: Plan) -> Iterator[N
 
 
 def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, console: Console) -> Sides:
-    """All turns of a part: every side once, then again, so that changes of the machine affect all sides."""
+    """All turns of a part. The sides run beside one another and work in turns, so that changes of the machine affect all alike."""
     chosen = [kind for kind in kinds if kind in part.kinds]
     sides: dict[str, list[Turn]] = {label: [] for label in labels([part.kinds[kind] for kind in chosen])}
     repeats = plan.size.repeats if part.is_repeated else 1
     for repeat in range(repeats):
-        for kind, (label, turns) in zip(chosen, sides.items(), strict=True):
-            console.print(f"{part.title}, turn {repeat + 1} of {repeats}: {label}", style="bold", highlight=False)
-            os.sync()  # what the turn before left to the disk (deleted files, with `discard`) would be done in this one
-            turn, share = Turn(label), foreign_share()
-            try:
-                part.take_turn(kind, turn, scratch / "broker", plan)
-            except _MISSING:
-                raise
-            except Exception as failure:  # whatever it is: the other parts took long, and their results must not be lost
-                turn.failures["turn"] = f"{type(failure).__name__}: {failure}"
-                plan.say(f"{label}: the turn FAILED: {failure}")
-            turn.numbers[FOREIGN_SHARE] = share()
-            turns.append(turn)
+        console.print(f"{part.title}, turn {repeat + 1} of {repeats}: {', '.join(sides)}", style="bold", highlight=False)
+        os.sync()  # what the turn before left to the disk (deleted files, with `discard`) would be done in this one
+        turns, foreign = [Turn(label) for label in sides], foreign_share()
+        at_once = zip(chosen, turns, strict=True)
+        Alternation().run([partial(_take_turn, part, kind, turn, scratch / str(at), plan) for at, (kind, turn) in enumerate(at_once)])
+        for turn in turns:
+            turn.numbers[FOREIGN_SHARE] = foreign()
+            sides[turn.label].append(turn)
     return sides
+
+
+def _take_turn(part: Part, kind: str, turn: Turn, directory: Path, plan: Plan, share: Share) -> None:
+    try:
+        part.take_turn(kind, turn, directory / "broker", replace(plan, share=share))
+    except _MISSING:
+        raise
+    except Exception as failure:  # whatever it is: the other parts took long, and their results must not be lost
+        turn.failures["turn"] = f"{type(failure).__name__}: {failure}"
+        plan.say(f"{turn.label}: the turn FAILED: {failure}")
 
 
 def _say(console: Console, text: str) -> None:

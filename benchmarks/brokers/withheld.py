@@ -33,15 +33,21 @@ class Withheld:
         self._longest: Course = []
         self._stolen: Course = []
         courses[f"{prefix}longest"], courses[f"{prefix}stolen"] = self._longest, self._stolen
-        self._began_s = self._before_s = process.stolen_s()
+        self._stolen_s = 0.0
+        self._before_s = process.stolen_s()
         self._unanswered_ms = self._unanswered_gap_ms = 0.0
         self._intervals: list[Stall] = []
         self._undisturbed: list[Histogram] = []
+
+    def resume(self) -> None:
+        """Call at the beginning of a window: what the host withheld since the last one does not count."""
+        self._before_s = process.stolen_s()
 
     def note(self, interval: Interval) -> None:
         """Call at the end of every interval."""
         now_s = process.stolen_s()
         stolen_ms, self._before_s = (now_s - self._before_s) * 1e3, now_s
+        self._stolen_s += stolen_ms / 1e3
         self._stolen.append((interval.at_s, stolen_ms))
         self._unanswered_ms += stolen_ms
         self._unanswered_gap_ms = max(self._unanswered_gap_ms, interval.gap_ns / 1e6)
@@ -56,8 +62,8 @@ class Withheld:
 
     @property
     def stolen_s(self) -> float:
-        """Seconds that the host has withheld since the beginning."""
-        return self._before_s - self._began_s
+        """Seconds that the host has withheld in the windows."""
+        return self._stolen_s
 
     @property
     def undisturbed_ns(self) -> Histogram:

@@ -340,15 +340,22 @@ def prepared(broker: Broker) -> None:
     uvloop.run(wait_for_coordinator(broker.port))
 
 
-def take_turn(new_broker: Callable[[str], Broker], result: Result, members: Sequence[int], records: int) -> None:
-    """All measurements on a new broker, and the last part on another one; `new_broker` gets a name for each."""
+def take_turn(
+    new_broker: Callable[[str], Broker], result: Result, members: Sequence[int], records: int, between: Callable[[], None] = lambda: None
+) -> None:
+    """All measurements on a new broker, and the last part on another one; `new_broker` gets a name for each.
+
+    `between` is called after each measurement.
+    """
     broker = new_broker("first")
     try:
         prepared(broker)
         for size in COMMIT_SIZES:
             measure_commits(broker, size, result)
+            between()
         for count in members:
             measure_rebalance(broker, count, result)
+            between()
     finally:
         broker.stop()
     for key, groups in (("load", 1), ("load_distinct", records // PARTITIONS)):
@@ -359,6 +366,7 @@ def take_turn(new_broker: Callable[[str], Broker], result: Result, members: Sequ
             result.add(f"{key}_mb", resident_bytes(broker.pid) / 1e6)
         finally:
             broker.stop()
+        between()
 
 
 def table(results: dict[str, Result], members: Sequence[int], records: int) -> Table:

@@ -6,6 +6,7 @@ end.
 """
 
 import json
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -72,7 +73,8 @@ class Interval:
 class Measured:
     """One window: the requests answered in it, and their cost.
 
-    `answered` belongs to `broker_cpu_s`: on an open loop that is also what was sent before the window and answered in it.
+    `answered` belongs to `broker_cpu_s`: on an open loop that is also what was sent before the window and answered in it. `rates` has the
+    requests per second of each window, if this is the sum of windows.
     """
 
     responses: int
@@ -83,9 +85,13 @@ class Measured:
     latency_ns: Histogram
     generator_cpu_s: float
     broker_cpu_s: float
+    rates: tuple[float, ...] = ()
 
     @property
     def per_second(self) -> float:
+        """Of several windows the median."""
+        if self.rates:
+            return statistics.median(self.rates)
         return self.responses / self.window_s if self.window_s else 0.0
 
 
@@ -109,6 +115,7 @@ def one_after_another(windows: Sequence[Measured]) -> Measured:
         side_by_side(windows),
         window_s=sum(each.window_s for each in windows),
         broker_cpu_s=sum(each.broker_cpu_s for each in windows),
+        rates=tuple(each.per_second for each in windows),
     )
 
 

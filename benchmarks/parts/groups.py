@@ -18,7 +18,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     found = groups.Result()
     try:
         new_broker = partial(groups.a_broker, kind, directory, {**COMMON_CONFIG, **groups.CONFIG, **KILLED})
-        groups.take_turn(new_broker, found, plan.size.members, plan.size.offset_records)
+        groups.take_turn(new_broker, found, plan.size.members, plan.size.offset_records, plan.pass_on)
     except (AssertionError, *FAILURES) as failure:
         turn.failures["groups"] = f"{type(failure).__name__}: {failure}"
         plan.say(f"{turn.label}: groups FAILED: {failure}")

@@ -167,7 +167,8 @@ def _measure(bench: Bench) -> None:
             courses["p99"].append((at, latency.percentile(99) / 1e6))
 
     with TailReader(bench.broker.port, topic) as reader:
-        measured = bench.measure("long", f"16 KiB at {RATE:,} req/s for {size.long_s:.0f} s", load, on_interval)
+        measured = bench.load(load, on_interval)
+    bench.keep("long", f"16 KiB at {RATE:,} req/s for {size.long_s:.0f} s", measured)
     if reader.failure:
         raise BrokerRefusedError(reader.failure)
     at_least = measured.responses * workloads.RECORDS_OF_16_KIB

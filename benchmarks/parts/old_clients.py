@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.loadgen.runner import Load
+from benchmarks.loadgen.runner import Load, Measured
 from benchmarks.loads import frames, workloads
 from benchmarks.loads.admin import Topic
 from benchmarks.loads.batches import batch_of_values, values_like_text
@@ -22,7 +22,7 @@ from benchmarks.loads.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CON
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.report.lines import Line, latency_of, number
 from benchmarks.turns.sizes import Pace, Size
-from benchmarks.turns.turn import Bench, Plan, Turn
+from benchmarks.turns.turn import Bench, OnInterval, Plan, Turn
 from tests.support.old_messages import Old
 from tests.support.old_messages import messages as message_set
 
@@ -53,7 +53,7 @@ def _measure(bench: Bench, topic: Topic) -> None:
     loads = {"old-produce": _produce(topic, pace), "old-fetch": _fetch(topic, batches, pace)}
     for key, load in loads.items():
         bench.warm_up(replace(load, warm_up_s=0, duration_s=pace.warm_up_slice_s))
-        measured = bench.load(load)
+        measured = bench.measure(key, key, load)
         records = measured.responses * _RECORDS if key == "old-produce" else measured.bytes_received / _MESSAGE_BYTES
         bench.turn.numbers[key] = records / measured.window_s
         bench.say(f"{key}: {bench.turn.numbers[key]:,.0f} records/s")
@@ -69,13 +69,17 @@ def _measure_new(bench: Bench, loads: dict[str, Load], pace: Pace, topic: Topic)
         if key not in loads:
             bench.measure(f"new-{key}", f"{_NEW.title}, {title}", new)
             continue
-        # The old client begins with the warm-up of the other, and ends after its window. Both generators share a core.
-        duration_s = 2 * pace.warm_up_s + pace.duration_s
-        beside = replace(loads[key], rate=_OLD_RATE, rests=True, warm_up_s=0, duration_s=duration_s, max_bytes=0)
-        with ThreadPoolExecutor(1) as old_client:
-            working = old_client.submit(bench.load, beside)
-            bench.measure(f"new-{key}", f"{_NEW.title}, {title}", new)
-            working.result()
+        bench.measure(f"new-{key}", f"{_NEW.title}, {title}", new, run=partial(_window_beside, bench, loads[key]))
+
+
+def _window_beside(bench: Bench, old: Load, new: Load, on_interval: OnInterval) -> Measured:
+    """The old client begins with the warm-up of the other, and ends after its window. Both generators share a core."""
+    beside = replace(old, rate=_OLD_RATE, rests=True, warm_up_s=0, duration_s=2 * new.warm_up_s + new.duration_s, max_bytes=0)
+    with ThreadPoolExecutor(1) as old_client:
+        working = old_client.submit(bench.load, beside)
+        measured = bench.load(new, on_interval)
+        working.result()
+    return measured
 
 
 def _prefill(bench: Bench, topic: Topic) -> int:

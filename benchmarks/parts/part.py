@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.brokers import clusters
 from benchmarks.brokers.kinds import COMMON_CONFIG, KINDS
 from benchmarks.report.lines import Line
 from benchmarks.turns.sizes import Size
@@ -59,4 +60,25 @@ def running(
         yield Bench(broker, directory, turn, plan)
     finally:
         broker.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def on_three_brokers(kind: str, turn: Turn, directory: Path, plan: Plan, work: Callable[[clusters.Cluster, float], None]) -> None:
+    """Do `work` on a fresh cluster of three brokers; its second argument is the length of the first warm-up, in seconds.
+
+    A failure is noted. Afterwards the cluster and its data are gone.
+    """
+    if kind not in clusters.KINDS:
+        turn.remarks.append("no cluster of this kind: three replicas are left out")
+        return
+    cluster = clusters.KINDS[kind](directory)
+    try:
+        cluster.start()
+        pace = plan.size.pace
+        work(cluster, min(cluster.warm_up_s, max(pace.warm_up_limit_s * 2, pace.warm_up_slice_s)))
+    except Exception as failure:  # a client library raises what it likes, and the other results are worth keeping
+        turn.failures["three brokers"] = f"{type(failure).__name__}: {failure}"
+        plan.say(f"{turn.label}: three brokers FAILED: {failure}")
+    finally:
+        cluster.stop()
         shutil.rmtree(directory, ignore_errors=True)

@@ -41,6 +41,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         finally:
             cluster.stop()
             shutil.rmtree(directory, ignore_errors=True)
+        plan.pass_on()
         for key, values in found.items():
             turn.numbers[key] = values[-1]
             plan.say(f"{turn.label}: three brokers, {key}: {values[-1]:,.2f}")

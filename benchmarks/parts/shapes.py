@@ -1,7 +1,6 @@
 """Measures the shapes of requests that clients send: many partitions, versions, sessions, mixtures, real clients."""
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,15 +11,15 @@ from benchmarks.brokers.kinds import COMMON_CONFIG
 from benchmarks.brokers.withheld import Withheld
 from benchmarks.comparisons import replication
 from benchmarks.loadgen.clients import CLIENTS, Client
-from benchmarks.loadgen.runner import Load, Measured
+from benchmarks.loadgen.runner import Load, Measured, one_after_another
 from benchmarks.loads import client_costs
 from benchmarks.loads.shapes import FETCH_GROUPS, FIFTY, INTERVAL_S, MIXED, STEADY, TEN, Batches, LoadMaker, Shape, closed_loops, produced
 from benchmarks.loads.stage import Stage
 from benchmarks.loads.workloads import IN_FLIGHT
-from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
+from benchmarks.parts.part import BROKER_LABELS, Curve, Part, on_three_brokers, running
 from benchmarks.report.lines import Line, Value, latency_of, number, percent_name, rate_of
-from benchmarks.turns.sizes import NORMAL, Pace, Size
-from benchmarks.turns.turn import Plan, Turn
+from benchmarks.turns.sizes import NORMAL, Size
+from benchmarks.turns.turn import OnInterval, Plan, Turn
 
 _CONFIG = {**COMMON_CONFIG, "group.initial.rebalance.delay.ms": "0", "offsets.topic.replication.factor": "1"}
 _REPLICATED = {
@@ -28,7 +27,6 @@ _REPLICATED = {
     "produce-50x2-rf3": ("produce, 50 partitions of 2 records, three replicas", FIFTY),
 }
 _REPLICATED_CONNECTIONS = 4  # to each leader
-_WINDOWS = 3
 _ONE_LATER_SHARE = 6
 """Divisor of the first warm-up's limit for a shape's own warm-up; the first has warmed up nearly everything."""
 _STALL_MS = 2.0
@@ -42,7 +40,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         with running(kind, turn, directory, plan, config=_CONFIG) as bench:
             _one_broker(Stage(bench))
     if any(plan.includes(key) for key in _REPLICATED):
-        _three_brokers(kind, turn, directory, plan)
+        on_three_brokers(kind, turn, directory, plan, partial(_three_brokers, turn, plan))
 
 
 def _one_broker(stage: Stage) -> None:
@@ -82,7 +80,12 @@ def _measure_steady(stage: Stage, shape: Shape, make: LoadMaker) -> None:
     _warm_up(stage, make, stage.pace.warm_up_limit_s / _ONE_LATER_SHARE)
     withheld = Withheld(bench.turn.courses, f"{shape.key}-")
     pace = replace(stage.pace, duration_s=bench.plan.size.steady_s)
-    measured = bench.measure(shape.key, shape.title, make(pace), withheld.note)
+
+    def window(load: Load, on_interval: OnInterval) -> Measured:
+        withheld.resume()
+        return bench.load(load, on_interval)
+
+    measured = bench.measure(shape.key, shape.title, make(pace), withheld.note, window)
     numbers = bench.turn.numbers
     numbers[f"{shape.key}_stolen_share"] = withheld.stolen_s / measured.window_s
     if withheld.undisturbed_ns.count:
@@ -97,44 +100,31 @@ def _measure_steady(stage: Stage, shape: Shape, make: LoadMaker) -> None:
 # Three brokers
 
 
-def _three_brokers(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    if kind not in clusters.KINDS:
-        turn.remarks.append("no cluster of this kind: three replicas are left out")
-        return
-    cluster = clusters.KINDS[kind](directory)
-    try:
-        cluster.start()
-        warm_up_s = min(cluster.warm_up_s, max(plan.size.pace.warm_up_limit_s * 2, plan.size.pace.warm_up_slice_s))
-        for key, (title, batches) in _REPLICATED.items():
-            if plan.includes(key):
-                turn.loads[key] = _replicated(cluster, key, batches, warm_up_s, plan.size.pace)
-                plan.say(f"{turn.label}: {title}: {turn.loads[key].per_second:,.0f} req/s")
-                warm_up_s /= _ONE_LATER_SHARE / 2
-    except Exception as failure:  # a client library raises what it likes, and the other results are worth keeping
-        turn.failures["three brokers"] = f"{type(failure).__name__}: {failure}"
-        plan.say(f"{turn.label}: three brokers FAILED: {failure}")
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
+def _three_brokers(turn: Turn, plan: Plan, cluster: clusters.Cluster, warm_up_s: float) -> None:
+    for key, (title, batches) in _REPLICATED.items():
+        if plan.includes(key):
+            turn.loads[key] = _replicated(cluster, key, batches, warm_up_s, plan)
+            plan.say(f"{turn.label}: {title}: {turn.loads[key].per_second:,.0f} req/s")
+            warm_up_s /= _ONE_LATER_SHARE / 2
 
 
-def _replicated(cluster: clusters.Cluster, key: str, batches: Batches, warm_up_s: float, pace: Pace) -> Measured:
-    """The median window. A request names partitions of one leader; all connections write to it."""
+def _replicated(cluster: clusters.Cluster, key: str, batches: Batches, warm_up_s: float, plan: Plan) -> Measured:
+    """A request names partitions of one leader; all connections write to it."""
     replication.create(cluster, key, clusters.BROKERS * batches.partitions)
-    batch = batches.batch()
+    batch, pace = batches.batch(), plan.size.pace
 
     def wanted(seconds: float, broker_id: int) -> Load:
         led = range(broker_id, clusters.BROKERS * batches.partitions, clusters.BROKERS)
         sent = produced(key, dict.fromkeys(led, batch))
-        max_bytes = replication.WINDOW_BYTES // clusters.BROKERS
+        max_bytes = replication.WINDOW_BYTES // clusters.BROKERS // plan.size.windows
         return Load([sent], _REPLICATED_CONNECTIONS, IN_FLIGHT, pace.warm_up_s, seconds, max_bytes=max_bytes)
 
     replication.on_every_leader(cluster, lambda broker_id: replace(wanted(warm_up_s, broker_id), max_bytes=0))
     windows = []
-    for _ in range(_WINDOWS):
+    for _ in plan.windows():
         os.sync()
-        windows.append(replication.on_every_leader(cluster, partial(wanted, pace.duration_s)))
-    return sorted(windows, key=lambda window: window.per_second)[_WINDOWS // 2]
+        windows.append(replication.on_every_leader(cluster, partial(wanted, pace.duration_s / plan.size.windows)))
+    return one_after_another(windows)
 
 
 # Lines

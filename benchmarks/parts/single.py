@@ -119,9 +119,10 @@ def _drive_librdkafka(bench: Bench) -> None:
     if not is_group:
         turn.remarks.append("does not list the group requests; librdkafka consumed by assignment")
     produced = librdkafka.produce(bootstrap, topic.name, broker.librdkafka_warm_up_s, duration_s, probe)
-    readings = [
-        librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=is_group) for _ in range(_READINGS)
-    ]
+    readings = []
+    for _ in range(_READINGS):
+        bench.plan.pass_on()
+        readings.append(librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=is_group))
     consumed = sorted(readings, key=lambda reading: reading.per_second)[_READINGS // 2]
     for key, messages in (("produce", produced), ("consume", consumed)):
         turn.numbers[f"{LIBRDKAFKA}_{key}"] = messages.per_second

@@ -39,6 +39,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
             turn.failures[f"suite-{mode}"] = f"{type(failure).__name__}: {failure}"
             plan.say(f"{turn.label}: {title} FAILED: {failure}")
             continue
+        plan.pass_on()
         for name, value in found.items():
             turn.numbers[f"{mode}_{name}"] = value
         plan.say(f"{turn.label}: {tests} tests, {title}: {found['seconds']:.1f} s, ready in {found['ready_s']:.2f} s")

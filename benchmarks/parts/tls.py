@@ -6,6 +6,7 @@ Its share of its core is noted; when that is near 1, the broker could do more.
 
 import datetime
 import ipaddress
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,14 +20,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from benchmarks.brokers import process
 from benchmarks.brokers.kinds import COMMON_CONFIG
 from benchmarks.loadgen import tls_load
-from benchmarks.loadgen.runner import Load
+from benchmarks.loadgen.runner import Load, Measured
 from benchmarks.loads import workloads
 from benchmarks.loads.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.parts.single import prepare_fetches
 from benchmarks.report.lines import Line, latency_of, number
 from benchmarks.turns.sizes import Size
-from benchmarks.turns.turn import Bench, Plan, Turn
+from benchmarks.turns.turn import Bench, OnInterval, Plan, Turn
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -108,13 +109,22 @@ def _load(bench: Bench, key: str, title: str, port: int, frames: Sequence[bytes]
         return tls_load.run(tls_load.requests(port, frames, connections, seconds), bench.plan.cores.generator, seconds)
 
     bench.warm_up_by(partial(send, pace.warm_up_slice_s), pace.warm_up_limit_s)
-    before = process.cpu_s(bench.broker.pid)
-    found = send(pace.duration_s)
+    found, used_s = _in_windows(bench, send)
     megabytes_per_second = found["per_second"] * payload / 1e6
     numbers[f"{key}_mb_s"] = megabytes_per_second
-    numbers[f"{key}_cpu_s_per_gb"] = (process.cpu_s(bench.broker.pid) - before) / pace.duration_s / megabytes_per_second * 1000
+    numbers[f"{key}_cpu_s_per_gb"] = used_s / pace.duration_s / megabytes_per_second * 1000
     numbers[f"{key}_generator"] = found["busy_share"]
     bench.say(f"{title} over TLS: {megabytes_per_second:,.0f} MB/s, the generator {found['busy_share']:.0%} busy")
+
+
+def _in_windows(bench: Bench, run: Callable[[float], dict[str, float]]) -> tuple[dict[str, float], float]:
+    """The medians of the figures of all windows, and the broker's processor time in them, in seconds."""
+    length_s, windows, used_s = bench.plan.size.pace.duration_s / bench.plan.size.windows, [], 0.0
+    for _ in bench.plan.windows():
+        before = process.cpu_s(bench.broker.pid)
+        windows.append(run(length_s))
+        used_s += process.cpu_s(bench.broker.pid) - before
+    return {key: statistics.median(each[key] for each in windows) for key in windows[0]}, used_s
 
 
 def _frames(load: Load) -> list[bytes]:
@@ -141,7 +151,7 @@ def _shake_hands(bench: Bench, name: str, port: int, *, is_resumed: bool) -> Non
         return tls_load.run(tls_load.handshakes(port, seconds, is_resumed=is_resumed), bench.plan.cores.generator, seconds)
 
     bench.warm_up_by(partial(shake, pace.warm_up_slice_s), pace.warm_up_limit_s)
-    found = shake(pace.duration_s)
+    found, _ = _in_windows(bench, shake)
     bench.turn.numbers[f"handshakes_{name}"] = found["per_second"]
     bench.turn.numbers[f"handshakes_{name}_generator"] = found["busy_share"]
     bench.say(f"{name}: {found['per_second']:,.0f} handshakes/s, {found['reused_share']:.0%} resumed, generator {found['busy_share']:.0%}")
@@ -166,13 +176,16 @@ def _hold(bench: Bench, port: int) -> None:
 def _beside(bench: Bench, port: int, topic: Topic) -> None:
     """A plaintext load, alone and beside handshakes, which have no core of their own."""
     load = next(each for each in workloads.PRODUCE if each.key == "steady").load(topic, bench.plan.size.pace)
-    seconds = load.warm_up_s + load.duration_s
     bench.measure("alone", "plaintext alone", load)
-    task = tls_load.handshakes(port, seconds, per_second=BESIDE_PER_SECOND)
-    with tls_load.start(task, bench.plan.cores.generator) as shaking:
-        bench.measure("beside", f"plaintext beside {BESIDE_PER_SECOND} handshakes/s", load)
-        output, _ = shaking.communicate(timeout=60)
-    bench.say(f"beside: {output.strip()}")
+
+    def window(part: Load, on_interval: OnInterval) -> Measured:
+        task = tls_load.handshakes(port, part.warm_up_s + part.duration_s, per_second=BESIDE_PER_SECOND)
+        with tls_load.start(task, bench.plan.cores.generator) as shaking:
+            measured = bench.load(part, on_interval)
+            shaking.communicate(timeout=60)
+        return measured
+
+    bench.measure("beside", f"plaintext beside {BESIDE_PER_SECOND} handshakes/s", load, run=window)
 
 
 def _pair(key: str, title: str) -> tuple[Line, ...]:

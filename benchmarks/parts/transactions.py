@@ -1,6 +1,6 @@
 """Measures transactions: how many a second, how long a commit takes, on one broker and on three, and their cost for other clients."""
 
-import shutil
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,13 +10,13 @@ from benchmarks.brokers import clusters, process
 from benchmarks.brokers.kinds import COMMON_CONFIG
 from benchmarks.comparisons import replication
 from benchmarks.loadgen.prepared import Prepared
-from benchmarks.loadgen.runner import Load, run_load
-from benchmarks.loadgen.transactional import MeasuredTransactions, run_transactions
+from benchmarks.loadgen.runner import Load, one_after_another, run_load
+from benchmarks.loadgen.transactional import MeasuredTransactions, TransactionLoad, run_transactions
 from benchmarks.loads import frames, others_of_transactions
 from benchmarks.loads.admin import Admin, Topic
 from benchmarks.loads.stage import Stage
 from benchmarks.loads.transactions import AT_LEAST, ROUND_TRIP, LoadMaker, TransactionShape, shapes
-from benchmarks.parts.part import BROKER_LABELS, Part, running
+from benchmarks.parts.part import BROKER_LABELS, Part, on_three_brokers, running
 from benchmarks.report.lines import Line, latency_of, number, rate_of
 from benchmarks.turns.sizes import Pace, Size
 from benchmarks.turns.turn import Plan, Turn
@@ -31,6 +31,7 @@ THREE = "-rf3"
 _THREE_TITLE = ", three replicas"
 _ONE_LATER_SHARE = 4
 """The limit of a load's warm-up is this part of the limit of the first, which has warmed up nearly all."""
+_WINDOW_WARM_UP_S = 0.1
 _MOST_COST = 1.1
 """How many times as fast others may be without a transaction."""
 
@@ -86,7 +87,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         with running(kind, turn, directory, plan, config=CONFIG) as bench:
             _one_broker(Stage(bench))
     if any(plan.includes(shape.key + THREE) for shape in shapes()):
-        _three_brokers(kind, turn, directory, plan)
+        on_three_brokers(kind, turn, directory, plan, partial(_three_brokers, turn, plan))
 
 
 def _one_broker(stage: Stage) -> None:
@@ -106,13 +107,20 @@ def _measure(stage: Stage, shape: TransactionShape, warm_up_limit_s: float) -> N
         probe = partial(process.cpu_s, bench.broker.pid)
         run = partial(run_transactions, pin_cpu=bench.plan.cores.generator, probe=probe)
         bench.warm_up_by(lambda: run(make(_briefly(stage.pace))), warm_up_limit_s)
-        _keep(bench.turn, bench.plan, shape.key, shape.title, run(make(stage.pace)))
+        _keep(bench.turn, bench.plan, shape.key, shape.title, _in_windows(bench.plan, make, run))
     finally:
         stage.clear()
 
 
 def _briefly(pace: Pace) -> Pace:
     return replace(pace, warm_up_s=0, duration_s=pace.warm_up_slice_s)
+
+
+def _in_windows(plan: Plan, make: LoadMaker, run: Callable[[TransactionLoad], MeasuredTransactions]) -> MeasuredTransactions:
+    pace = plan.size.pace
+    window = replace(pace, warm_up_s=min(pace.warm_up_s, _WINDOW_WARM_UP_S), duration_s=pace.duration_s / plan.size.windows)
+    found = [run(make(window)) for _ in plan.windows()]
+    return MeasuredTransactions(one_after_another([each.window for each in found]), statistics.fmean(each.refused for each in found))
 
 
 def _keep(turn: Turn, plan: Plan, key: str, title: str, measured: MeasuredTransactions) -> None:
@@ -125,37 +133,24 @@ def _keep(turn: Turn, plan: Plan, key: str, title: str, measured: MeasuredTransa
 # Three brokers
 
 
-def _three_brokers(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    if kind not in clusters.KINDS:
-        turn.remarks.append("no cluster of this kind: three replicas are left out")
-        return
-    cluster = clusters.KINDS[kind](directory)
-    try:
-        cluster.start()
-        pace = plan.size.pace
-        warm_up_s = min(cluster.warm_up_s, max(pace.warm_up_limit_s * 2, pace.warm_up_slice_s))
-        for shape in shapes():
-            key = shape.key + THREE
-            if plan.includes(key):
-                _keep(turn, plan, key, shape.title + _THREE_TITLE, _replicated(cluster, shape.prepare, warm_up_s, pace))
-                warm_up_s = min(cluster.warm_up_s / _ONE_LATER_SHARE / 2, warm_up_s)
-    except Exception as failure:  # a client library raises what it likes, and the other results are worth keeping
-        turn.failures["three brokers"] = f"{type(failure).__name__}: {failure}"
-        plan.say(f"{turn.label}: three brokers FAILED: {failure}")
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
+def _three_brokers(turn: Turn, plan: Plan, cluster: clusters.Cluster, warm_up_s: float) -> None:
+    for shape in shapes():
+        key = shape.key + THREE
+        if plan.includes(key):
+            _keep(turn, plan, key, shape.title + _THREE_TITLE, _replicated(cluster, shape.prepare, warm_up_s, plan))
+            warm_up_s = min(cluster.warm_up_s / _ONE_LATER_SHARE / 2, warm_up_s)
 
 
 def _replicated(
-    cluster: clusters.Cluster, prepare: Callable[[ThreeBrokers], LoadMaker], warm_up_s: float, pace: Pace
+    cluster: clusters.Cluster, prepare: Callable[[ThreeBrokers], LoadMaker], warm_up_s: float, plan: Plan
 ) -> MeasuredTransactions:
     make = prepare(ThreeBrokers(cluster))
 
     def cpu_s() -> float:
         return sum(process.cpu_s(cluster.pid(broker_id)) for broker_id in range(clusters.BROKERS))
 
-    return run_transactions(make(replace(pace, warm_up_s=warm_up_s)), probe=cpu_s)
+    run_transactions(make(replace(plan.size.pace, warm_up_s=0, duration_s=warm_up_s)))
+    return _in_windows(plan, make, partial(run_transactions, probe=cpu_s))
 
 
 # Lines

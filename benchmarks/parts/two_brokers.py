@@ -5,6 +5,7 @@ The clients share the cores with the brokers, as nothing else is left; each side
 
 import os
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +122,7 @@ def _with_generators(cluster: clusters.Cluster, pair: Pair, turn: Turn, plan: Pl
     def produce(warm_up_s: float, duration_s: float, share: Sequence[int]) -> Load:
         asked = [frames.produce(topic.name, partition, batch) for partition in share]
         places = frames.produce_error_offsets(topic.name)
-        max_bytes = pace.max_bytes // _GENERATORS
+        max_bytes = pace.max_bytes // _GENERATORS // plan.size.windows
         return Load(asked, _CONNECTIONS, workloads.IN_FLIGHT, warm_up_s, duration_s, max_bytes=max_bytes, error_offsets=places)
 
     def fetch(warm_up_s: float, duration_s: float, share: Sequence[int]) -> Load:
@@ -129,10 +130,11 @@ def _with_generators(cluster: clusters.Cluster, pair: Pair, turn: Turn, plan: Pl
         places = frames.fetch_error_offsets()
         return Load(asked, _CONNECTIONS, workloads.IN_FLIGHT, warm_up_s, duration_s, error_offsets=places, discard_bodies=True)
 
-    warm_up_s = min(cluster.warm_up_s, pace.warm_up_limit_s)
+    warm_up_s, length_s = min(cluster.warm_up_s, pace.warm_up_limit_s), pace.duration_s / plan.size.windows
     for key, load in (("produce", produce), ("fetch", fetch)):
         pair.run(partial(load, 0, max(warm_up_s, pace.warm_up_slice_s)), topic)
-        per_second, cpu_s = pair.run(partial(load, pace.warm_up_s, pace.duration_s), topic)
+        windows = [pair.run(partial(load, pace.warm_up_s / plan.size.windows, length_s), topic) for _ in plan.windows()]
+        per_second, cpu_s = (statistics.median(figures) for figures in zip(*windows, strict=True))
         turn.numbers[f"{key}_rate"], turn.numbers[f"{key}_cpu_us"] = per_second, cpu_s * 1e6
         plan.say(f"{turn.label}: {key}: {per_second:,.0f} req/s")
 
@@ -142,7 +144,10 @@ def _with_librdkafka(cluster: clusters.Cluster, pair: Pair, turn: Turn, plan: Pl
     warm_up_s = min(cluster.warm_up_s, max(plan.size.pace.warm_up_limit_s, 0.5))
     produced = librdkafka.produce(cluster.bootstrap, topic.name, warm_up_s, plan.size.pace.duration_s, pair.cpu_s)
     consume = partial(librdkafka.consume, cluster.bootstrap, topic.name, produced.in_all, topic.partitions, pair.cpu_s, group=True)
-    consumed, sooner = consume(), consume(settings=[_SOONER])
+    plan.pass_on()
+    consumed = consume()
+    plan.pass_on()
+    sooner = consume(settings=[_SOONER])
     for key, messages in (("produce", produced), ("consume", consumed), ("consume_sooner", sooner)):
         turn.numbers[f"librdkafka_{key}"] = messages.per_second
         plan.say(f"{turn.label}: librdkafka {key.replace('_', ' ')}: {messages.per_second:,.0f} msg/s")

@@ -81,7 +81,7 @@ def _head(run: Run) -> str:
     warning = f"**{run.warning}**\n\n" if run.warning else ""
     return (
         f"# Benchmark of {run.facts['date']}\n\n{warning}"
-        f"Size `{run.size_name}`, {run.took_s / 60:.0f} minutes. Sides took turns on the same machine, each started fresh. *Times better* "
+        f"Size `{run.size_name}`, {run.took_s / 60:.0f} minutes. The sides' windows alternated on the same machine. *Times better* "
         "is a rate over the reference's, or the reference's time, memory or cost over the measured one: above 1 is better. What is "
         "measured and how stands in `benchmarks/README.md`; every number of every turn in [results.json](results.json).\n\n"
         f"| machine | |\n| --- | --- |\n{facts}\n"

@@ -24,7 +24,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """All sizes of a run. `repeats` are the turns of the parts with the tightest targets; others take one turn."""
+    """All sizes of a run. `repeats` are the turns of the parts with the tightest targets; others take one turn.
+
+    Each load is measured in so many `windows`, between which the sides take turns.
+    """
 
     pace: Pace
     repeats: int
@@ -44,12 +47,13 @@ class Size:
     transaction_partitions: int = 100_000
     settle_s: float = 2.0
     """Time without load before the idle state of a broker is measured, seconds; work right after its start is not idleness."""
+    windows: int = 8
     is_brief: bool = False
 
 
 NORMAL = Size(
-    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=3.0, max_bytes=1024 * _MIB, prefill_bytes=512 * _MIB),
-    repeats=3,
+    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=4.0, max_bytes=1024 * _MIB, prefill_bytes=512 * _MIB),
+    repeats=2,
     produce_rates=(1000, 4000, 8000, 12000, 16000),
     fetch_rates=(1000, 4000, 8000),
     topics=1000,
@@ -78,9 +82,15 @@ QUICK = Size(
     transactional_ids=20_000,
     transaction_partitions=10_000,
     settle_s=0.5,
+    windows=2,
     is_brief=True,
 )
 LONG = replace(
-    NORMAL, steady_s=30.0, pace=replace(NORMAL.pace, duration_s=4.0), repeats=5, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000)
+    NORMAL,
+    pace=replace(NORMAL.pace, duration_s=8.0),
+    repeats=3,
+    produce_rates=(1000, 2000, 4000, 8000, 12000, 16000),
+    steady_s=30.0,
+    windows=16,
 )
 SIZES = {"quick": QUICK, "normal": NORMAL, "long": LONG}

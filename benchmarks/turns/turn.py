@@ -6,25 +6,29 @@ noted, and the turn continues.
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from benchmarks.brokers import process
 from benchmarks.brokers.kinds import Broker
-from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, Measured, run_load
+from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, Measured, one_after_another, run_load
 from benchmarks.loads import frames
 from benchmarks.loads.admin import Admin, BrokerRefusedError, Topic
+from benchmarks.turns.alternation import Share
 from benchmarks.turns.sizes import NORMAL, Size
 
 Course = list[tuple[float, float]]
 """Points over time."""
+OnInterval = Callable[[Interval], None]
 FAILURES = (LoadFailedError, BrokerRefusedError, OSError)
 
 _LOG_LINES = 12
 _DELETION_LIMIT_S = 30.0
 _COMPILING = 0.04  # the share of a JIT in the work of a warm broker
+_LATER_WARM_UP_S = 0.1
+"""The warm-up of the windows of a load after the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,28 @@ def two_cores() -> Cores:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The settings of every turn. `only` names the loads to run of the part with one broker; all loads if empty."""
+    """The settings of every turn. `only` names the loads to run of the part with one broker; all loads if empty.
+
+    `share` lets the other side of a comparison work between two windows; None for a side alone.
+    """
 
     cores: Cores
     say: Callable[[str], None]
     size: Size = NORMAL
     only: frozenset[str] = frozenset()
+    share: Share | None = None
+
+    def windows(self) -> Iterator[int]:
+        """The number of each window of a load. Between two windows the other side works. Raises AbandonedError."""
+        for number in range(self.size.windows):
+            yield number
+            if self.share:
+                self.share.after_window(number)
+
+    def pass_on(self) -> None:
+        """Let the other side work, after something that no windows divide. Raises AbandonedError."""
+        if self.share:
+            self.share.pass_on()
 
     def includes(self, key: str) -> bool:
         return not self.only or key in self.only
@@ -107,9 +127,22 @@ class Bench:
         while _holds_topic(self._directory, topic) and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def measure(self, key: str, title: str, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
-        """Run a load and keep its result under `key`."""
-        measured = self.load(load, on_interval)
+    def measure(
+        self,
+        key: str,
+        title: str,
+        load: Load,
+        on_interval: OnInterval = lambda _: None,
+        run: Callable[[Load, OnInterval], Measured] | None = None,
+    ) -> Measured:
+        """Run a load in windows, each by `run`, and keep its result under `key`."""
+        length_s, windows = load.duration_s / self.plan.size.windows, []
+        for number in self.plan.windows():
+            part = replace(load, duration_s=length_s, max_bytes=load.max_bytes // self.plan.size.windows)
+            if number:
+                part = replace(part, warm_up_s=min(load.warm_up_s, _LATER_WARM_UP_S))
+            windows.append((run or self.load)(part, partial(_later, on_interval, number * length_s)))
+        measured = one_after_another(windows)
         self.keep(key, title, measured)
         return measured
 
@@ -119,7 +152,7 @@ class Bench:
         p99_ms = measured.latency_ns.percentile(99) / 1e6
         self.say(f"{title}: {measured.per_second:,.0f} req/s, p99 {p99_ms:.2f} ms")
 
-    def load(self, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
+    def load(self, load: Load, on_interval: OnInterval = lambda _: None) -> Measured:
         """Run a load without keeping its result."""
         probe = partial(process.cpu_s, self.broker.pid)
         return run_load("127.0.0.1", self.broker.port, load, pin_cpu=self.plan.cores.generator, probe=probe, on_interval=on_interval)
@@ -166,6 +199,10 @@ class Bench:
         """The base offsets of a partition's segments on the disk, ascending."""
         found = [Path(outer, name) for outer, _, names in os.walk(self._directory) for name in names if name.endswith(".log")]
         return sorted(int(path.stem) for path in found if path.parent.name == f"{topic}-{partition}")
+
+
+def _later(on_interval: OnInterval, by_s: float, interval: Interval) -> None:
+    on_interval(replace(interval, at_s=interval.at_s + by_s))
 
 
 def _holds_topic(directory: Path, topic: str) -> bool:
