@@ -72,7 +72,13 @@ def _warm_up(stage: Stage, make: LoadMaker, limit_s: float) -> None:
 def _measure(stage: Stage, shape: Shape, make: LoadMaker) -> None:
     limit_s = stage.pace.warm_up_limit_s
     _warm_up(stage, make, limit_s if stage.bench.plan.only else limit_s / _ONE_LATER_SHARE)
-    stage.bench.measure(shape.key, shape.title, make(stage.pace))
+    stage.bench.measure(shape.key, shape.title, make(stage.pace), run=partial(_window, stage, make))
+
+
+def _window(stage: Stage, make: LoadMaker, part: Load, on_interval: OnInterval) -> Measured:
+    """A window of a load that is made anew: an idempotent producer begins again with a new id."""
+    fresh = make(stage.pace)
+    return stage.bench.load(replace(fresh, warm_up_s=part.warm_up_s, duration_s=part.duration_s, max_bytes=part.max_bytes), on_interval)
 
 
 def _measure_steady(stage: Stage, shape: Shape, make: LoadMaker) -> None:
@@ -83,7 +89,7 @@ def _measure_steady(stage: Stage, shape: Shape, make: LoadMaker) -> None:
 
     def window(load: Load, on_interval: OnInterval) -> Measured:
         withheld.resume()
-        return bench.load(load, on_interval)
+        return _window(stage, make, load, on_interval)
 
     measured = bench.measure(shape.key, shape.title, make(pace), withheld.note, window)
     numbers = bench.turn.numbers
