@@ -37,6 +37,7 @@ from ottla.broker.coordination.stored_partitions import StoredPartitions
 from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.handlers.table import SERVED
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.loop.background import LoopBackground, in_thread
 from ottla.broker.loop.collector import collector_paused, collector_resting
@@ -49,6 +50,7 @@ from ottla.broker.network.host_names import known_hosts
 from ottla.broker.network.limits import limits_of
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.request.expansion import Expansion
+from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Turns
@@ -336,6 +338,7 @@ class Broker:
         store = self.store
         cluster = services.metadata = MetadataCache()
         resting, paused = (collector_resting, collector_paused) if self._environment.is_process else (nullcontext, nullcontext)
+        services.listed = ListedApis(SERVED)
         services.turns = Turns(asyncio.get_running_loop().call_soon, self._environment.clock_ns, while_large=resting)
         data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
         data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Apache Kafka 3.9. A member equals its code. Unknown numbers raise ValueError; `of` accepts them."""
+    """Every error code of Apache Kafka 4.4. A member equals its code. Unknown numbers raise ValueError; `of` accepts them."""
 
     retriable: bool
     message: str
@@ -260,10 +260,23 @@ class ErrorCode(IntEnum):
     INVALID_RECORD_STATE = 121, False, "The record state is invalid. The acknowledgement of delivery could not be completed."
     SHARE_SESSION_NOT_FOUND = 122, True, "The share session was not found."
     INVALID_SHARE_SESSION_EPOCH = 123, True, "The share session epoch is invalid."
-    FENCED_STATE_EPOCH = 124, False, "The share coordinator rejected the request because the share-group state epoch did not match."
+    FENCED_STATE_EPOCH = 124, False, "The coordinator rejected the request because the state epoch did not match."
     INVALID_VOTER_KEY = 125, False, "The voter key doesn't match the receiving replica's key."
     DUPLICATE_VOTER = 126, False, "The voter is already part of the set of voters."
     VOTER_NOT_FOUND = 127, False, "The voter is not part of the set of voters."
+    INVALID_REGULAR_EXPRESSION = 128, False, "The regular expression is not valid."
+    REBOOTSTRAP_REQUIRED = 129, False, "Client metadata is stale. The client should rebootstrap to obtain new metadata."
+    STREAMS_INVALID_TOPOLOGY = 130, False, "The supplied topology is invalid."
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, "The supplied topology epoch is invalid."
+    STREAMS_TOPOLOGY_FENCED = 132, False, "The supplied topology epoch is outdated."
+    SHARE_SESSION_LIMIT_REACHED = 133, True, "The limit of share sessions has been reached."
+    GROUP_DELETION_FAILED = 134, False, "DeleteGroups could not complete; see the error message on the per-group result for details."
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        False,
+        "The broker could not process the topology description update; see the error message for details.",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, False, "The given controller ID was not registered."
 
 
 _BY_CODE = {int(error): error for error in ErrorCode}

@@ -158,7 +158,7 @@ def commit_offsets(who: Identity, port: int, group: str, topic: str) -> Sequence
         group_id=group,
         producer_id=who.producer_id,
         producer_epoch=who.epoch,
-        generation_id=-1,
+        generation_id_or_member_epoch=-1,
         member_id="",
         topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[offset])],
     )

@@ -7,12 +7,11 @@ mode no feature is finalized, so the list is empty. Its epoch is the version of 
 import re
 from typing import Final
 
-from ottla.broker.handlers.table import IMPLEMENTED
 from ottla.broker.request.context import RequestContext
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.schema.registry import advertised, api
+from ottla.protocol.schema.fields import Versions
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 VERSION_OF_FEATURE_ZNODE = 0
@@ -22,7 +21,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """List the APIs that the handler table implements, in the order in which Apache Kafka lists them."""
+    """List the APIs and versions that this broker accepts, in the order in which Apache Kafka lists them."""
     if context.api_version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
@@ -34,15 +33,15 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
-            ApiVersion(api_key=line.key, min_version=line.min_version, max_version=line.max_version) for line in advertised(IMPLEMENTED)
+            ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
+            for key, versions in context.broker.listed.versions.items()
         ],
         finalized_features_epoch=VERSION_OF_FEATURE_ZNODE,
     )
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
+def unsupported_version_response(versions: Versions) -> ApiVersionsResponse:
     """The answer, in version 0, to a client with a newer ApiVersions: the versions of ApiVersions that it may use."""
-    versions = api(ApiKey.API_VERSIONS).versions
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=versions.first, max_version=versions.last)],

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import ottla.protocol.messages
-from ottla.broker.handlers.table import IMPLEMENTED, UNLISTED, module_of
+from ottla.broker.handlers.table import IMPLEMENTED, module_of
 from ottla.broker.handlers.unread_fields import UNREAD_FIELDS
+from ottla.broker.request.listed_apis import UNLISTED_IN_3_9
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import INTER_BROKER_APIS, api
 
 PAGE = Path("docs/protocol-support.md")
@@ -61,7 +63,7 @@ def page() -> str:
             *_table(brokers),
             "",
             _UNLISTED,
-            *_table(sorted(UNLISTED)),
+            *_table(sorted(UNLISTED_IN_3_9)),
             "",
             _UNREAD,
             "| API | Fields | Why |",
@@ -86,7 +88,7 @@ def _name(key: ApiKey) -> str:
 
 
 def _versions(key: ApiKey) -> str:
-    first, last = api(key).versions
+    first, last = versions_in_3_9(key)
     return str(first) if first == last else f"{first}-{last}"
 
 

@@ -1,4 +1,4 @@
-"""Lists the APIs that this broker implements: for ApiVersions, the dispatcher, and docs/protocol-support.md.
+"""Lists the APIs that this broker implements: for the dispatcher, and for docs/protocol-support.md.
 
 Each API has a module `broker/handlers/<folder>/<api>.py` with `handle_<api>`, which gets a decoded message, or `handle_<api>_frame`, which
 reads the frame itself. A module is imported for the first request of its API. So the broker is ready early, and loads only the handlers
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 
 if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection
@@ -123,16 +124,13 @@ APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
 }
 """The APIs by the folder below `broker/handlers` that contains their handlers."""
 
-UNLISTED: frozenset[ApiKey] = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
-"""APIs that are served, but not listed in ApiVersions: Apache Kafka 3.9 in ZooKeeper mode does not list them, and clients rely on the list.
-"""
-
 _FOLDER_OF = {key: folder for folder, keys in APIS_BY_FOLDER.items() for key in keys}
 
 SERVED = frozenset(_FOLDER_OF)
+"""The APIs with a handler. `ottla.broker.request.listed_apis` decides which of their versions are listed and accepted."""
 
-IMPLEMENTED = SERVED - UNLISTED
-"""The APIs that ApiVersions lists."""
+IMPLEMENTED = SERVED & ZOOKEEPER_MODE_APIS
+"""The APIs that ApiVersions lists in a cluster without features on ZooKeeper."""
 
 
 def module_of(key: ApiKey) -> str:

@@ -26,6 +26,7 @@ from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.sasl_login import Login, LoginFailed, LoginRequest, SaslClient, advance, log_in, renewal_seconds
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.registry import api
@@ -296,7 +297,7 @@ class PeerConnection(Peer):
         from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
         request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION)
-        version = api(ApiKey.API_VERSIONS).versions.last
+        version = versions_in_3_9(ApiKey.API_VERSIONS).last
         while True:
             response = await self._ask(wire, ApiKey.API_VERSIONS, version, request, deadline)
             assert isinstance(response, ApiVersionsResponse)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.request.expansion import Expansion
     from ottla.broker.request.first_metadata import FirstMetadata
+    from ottla.broker.request.listed_apis import ListedApis
     from ottla.broker.request.refused_records import RefusedRecords
     from ottla.broker.request.turns import Turns
     from ottla.broker.security.acl_admin import AclAdmin
@@ -135,6 +136,7 @@ class Services:
         "data",
         "error_counts",
         "expansion",
+        "listed",
         "metadata",
         "quotas",
         "turns",
@@ -145,6 +147,7 @@ class Services:
     cluster_id: str
     config: BrokerConfig
     clock: Clock
+    listed: ListedApis
     metadata: MetadataCache
     authorizer: Authorizer
     quotas: ClientQuotas

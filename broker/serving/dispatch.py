@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.api_versions import unsupported_version_response
-from ottla.broker.handlers.table import SERVED, handlers_of
+from ottla.broker.handlers.table import handlers_of
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion
@@ -46,6 +46,7 @@ class Dispatcher(RequestHandler):
         # (api key << 16 | version) -> Route, made for the first such request: start-up imports and compiles nothing unused.
         self._routes: dict[int, Route] = {}
         self.messages = MessageRequests(services)
+        services.listed.on_change = self._on_listed_change
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request."""
@@ -96,22 +97,27 @@ class Dispatcher(RequestHandler):
         return end - begin >= 2 and fields.int16(view, begin) == PRODUCE
 
     def _route(self, api_key: int, version: int) -> Route | None:
-        """The route of an API and version seen for the first time; None when it is not advertised."""
-        if api_key not in SERVED:
+        """The route of an API and version seen for the first time; None when it is not accepted."""
+        if not self._services.listed.accepts(api_key, version):
             return None
         types = api(ApiKey(api_key))
-        if not types.versions.cover(version):
-            return None
         route = Route(types, version, *handlers_of(types.key))
         self._routes[api_key << 16 | version] = route
         if self._metrics is not None:
             self._metrics.watch(route)
         return route
 
+    def _on_listed_change(self) -> None:
+        """Drops the routes of versions that are not accepted any more."""
+        for kind in [kind for kind in self._routes if not self._services.listed.accepts(kind >> 16, kind & 0xFFFF)]:
+            del self._routes[kind]
+
     def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:
         if api_key == ApiKey.API_VERSIONS:
             connection.throttle(REQUEST, 0)  # version 0 has no field for the throttle time
-            return CORRELATION_ID.pack(correlation_id) + unsupported_version_response().encode(0)
+            return CORRELATION_ID.pack(correlation_id) + unsupported_version_response(
+                self._services.listed.versions[ApiKey.API_VERSIONS]
+            ).encode(0)
         connection.offend(f"{name_of(frame)} is not supported here")
         return CLOSE
 

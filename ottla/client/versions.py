@@ -10,12 +10,15 @@ from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import api
 
 HIGHEST: Final = {
+    ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 12,
+    ApiKey.OFFSET_COMMIT: 9,
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.OFFSET_FETCH: 7,
+    ApiKey.DESCRIBE_GROUPS: 5,
 }
-"""Newest version used: later ones identify topics by id, or have bulk requests, which the commands do not need."""
+"""Newest version used: later ones identify topics by id, have bulk requests, or answer another error, which the commands do not need."""
 
 ApiTable = dict[int, Versions]
 

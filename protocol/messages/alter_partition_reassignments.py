@@ -1,8 +1,12 @@
-"""Declares AlterPartitionReassignments (api 45, KIP-455): a client moves replicas to other brokers; null replicas cancel a move."""
+"""Declares AlterPartitionReassignments (api 45, KIP-455): a client moves replicas to other brokers; null replicas cancel a move.
+
+Version 1 can forbid that the replication factor changes (KIP-860).
+"""
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.message import (
     Array,
+    Bool,
     Int16,
     Int32,
     Message,
@@ -13,6 +17,7 @@ from ottla.protocol.schema.message import (
     field,
     request,
     response,
+    since,
     struct,
 )
 
@@ -32,6 +37,7 @@ class ReassignableTopic(Struct):
 @request(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsRequest(Message):
     timeout_ms: Int32 = field(default=60000)
+    allow_replication_factor_change: Bool = since(1, default=True)
     topics: Array[ReassignableTopic] = field()
 
 
@@ -51,6 +57,7 @@ class ReassignableTopicResponse(Struct):
 @response(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsResponse(Message):
     throttle_time_ms: Int32 = field()
+    allow_replication_factor_change: Bool = since(1, default=True, ignorable=True)
     error_code: Int16 = field()
     error_message: NullableString = field()
     responses: Array[ReassignableTopicResponse] = field()

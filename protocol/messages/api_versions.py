@@ -4,16 +4,34 @@ A request in an unknown version is answered in version 0. The response's header 
 
 - 3 carries the client's software name and version (KIP-511), and the features of the cluster as tagged fields (KIP-584).
 - 4 allows a feature's minimum to be 0.
+- 5 names the cluster and the broker that the client expects to reach (KIP-1242).
 """
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from ottla.protocol.schema.message import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @request(ApiKey.API_VERSIONS)
 class ApiVersionsRequest(Message):
     client_software_name: String = since(3, ignorable=True)
     client_software_version: String = since(3, ignorable=True)
+    cluster_id: NullableString = since(5, default=None, ignorable=True)
+    node_id: Int32 = since(5, default=-1, ignorable=True)
 
 
 @struct

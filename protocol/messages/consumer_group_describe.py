@@ -1,9 +1,13 @@
-"""Declares ConsumerGroupDescribe (api 69, KIP-848): a broker describes groups of the new protocol, their members and assignments."""
+"""Declares ConsumerGroupDescribe (api 69, KIP-848): a broker describes groups of the new protocol, their members and assignments.
+
+Version 1 tells members of the classic protocol from others (KIP-1099).
+"""
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.message import (
     Array,
     Bool,
+    Int8,
     Int16,
     Int32,
     Message,
@@ -14,6 +18,7 @@ from ottla.protocol.schema.message import (
     field,
     request,
     response,
+    since,
     struct,
 )
 
@@ -48,6 +53,7 @@ class Member(Struct):
     subscribed_topic_regex: NullableString = field(default=None)
     assignment: Assignment = field()
     target_assignment: Assignment = field()
+    member_type: Int8 = since(1, default=-1, ignorable=True)
 
 
 @struct

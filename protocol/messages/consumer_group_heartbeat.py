@@ -1,7 +1,7 @@
 """Declares ConsumerGroupHeartbeat (api 68, KIP-848): a member joins, stays in or leaves a group of the new protocol.
 
 The answer contains the member's assignment. Null and -1 mean "unchanged". Member epoch 0 joins, -1 leaves, -2 leaves as a static member
-that will return.
+that will return. From version 1 on members choose their own id (KIP-1082), and may subscribe to topics by a regular expression.
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -18,6 +18,7 @@ from ottla.protocol.schema.message import (
     field,
     request,
     response,
+    since,
     struct,
 )
 
@@ -37,6 +38,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     rack_id: NullableString = field(default=None)
     rebalance_timeout_ms: Int32 = field(default=-1)
     subscribed_topic_names: NullableArray[String] = field(default=None)
+    subscribed_topic_regex: NullableString = since(1, default=None)
     server_assignor: NullableString = field(default=None)
     topic_partitions: NullableArray[ConsumerGroupHeartbeatRequestTopicPartitions] = field(default=None)
 

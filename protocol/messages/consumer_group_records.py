@@ -1,10 +1,25 @@
 """Declares groups of the new protocol as records of `__consumer_offsets` (KIP-848): one pair of key and value per fact.
 
 The version of a key gives its kind: 3 the group, 4 the topics of the group, 5 a member, 6 the target assignment, 7 one member's part of
-the target assignment, 8 a member's current assignment.
+the target assignment, 8 a member's current assignment, 16 the topics that a regular expression has found.
 """
 
-from ottla.protocol.schema.message import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
+from ottla.protocol.schema.message import (
+    Array,
+    Bytes,
+    Int8,
+    Int32,
+    Int64,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    data,
+    field,
+    struct,
+)
 
 
 @data(versions=(8, 8), flexible=None)
@@ -17,6 +32,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 class TopicPartitions(Struct):
     topic_id: Uuid = field()
     partitions: Array[Int32] = field()
+    assignment_epochs: NullableArray[Int32] = field(tag=0)
 
 
 @data(versions=(0, 0), flexible=0)
@@ -67,6 +83,7 @@ class ConsumerGroupMetadataKey(Message):
 @data(versions=(0, 0), flexible=0)
 class ConsumerGroupMetadataValue(Message):
     epoch: Int32 = field()
+    metadata_hash: Int64 = field(tag=0)
 
 
 @data(versions=(4, 4), flexible=None)
@@ -118,3 +135,17 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 @data(versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
     assignment_epoch: Int32 = field()
+    assignment_timestamp: Int64 = field(ignorable=True, tag=0)
+
+
+@data(versions=(16, 16), flexible=None)
+class ConsumerGroupRegularExpressionKey(Message):
+    group_id: String = field()
+    regular_expression: String = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupRegularExpressionValue(Message):
+    topics: Array[String] = field()
+    version: Int64 = field()
+    timestamp: Int64 = field()

@@ -1,6 +1,6 @@
 """Declares DescribeCluster (api 60, KIP-700): a broker lists the brokers, the controller and the cluster id.
 
-Version 1 can ask for the controllers instead (KIP-919).
+Version 1 can ask for the controllers instead (KIP-919). Version 2 can include fenced brokers (KIP-1073).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -26,6 +26,7 @@ from ottla.protocol.schema.message import (
 class DescribeClusterRequest(Message):
     include_cluster_authorized_operations: Bool = field()
     endpoint_type: Int8 = since(1, default=1)
+    include_fenced_brokers: Bool = since(2)
 
 
 @struct
@@ -34,6 +35,7 @@ class DescribeClusterBroker(Struct):
     host: String = field()
     port: Int32 = field()
     rack: NullableString = field(default=None)
+    is_fenced: Bool = since(2)
 
 
 @response(ApiKey.DESCRIBE_CLUSTER)

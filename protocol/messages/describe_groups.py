@@ -1,6 +1,7 @@
 """Declares DescribeGroups (api 15): a broker gives state, protocol and members of classic groups.
 
-Version 3 can answer authorized operations (KIP-430), version 4 the names of static members (KIP-345).
+Version 3 can answer authorized operations (KIP-430), version 4 the names of static members (KIP-345). Version 6 answers
+GROUP_ID_NOT_FOUND, with a message, for an unknown group (KIP-1043).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -41,6 +42,7 @@ class DescribedGroupMember(Struct):
 @struct
 class DescribedGroup(Struct):
     error_code: Int16 = field()
+    error_message: NullableString = since(6, default=None)
     group_id: String = field()
     group_state: String = field()
     protocol_type: String = field()

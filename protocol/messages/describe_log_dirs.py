@@ -1,6 +1,7 @@
 """Declares DescribeLogDirs (api 35): a broker gives the sizes of replicas per log directory (KIP-113).
 
-Version 3 has an error code for the whole answer, version 4 total and usable bytes (KIP-827).
+Version 3 has an error code for the whole answer, version 4 total and usable bytes (KIP-827), version 5 whether
+the directory takes no new partitions (KIP-1066).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -54,6 +55,7 @@ class DescribeLogDirsResult(Struct):
     topics: Array[DescribeLogDirsTopic] = field()
     total_bytes: Int64 = since(4, default=-1, ignorable=True)
     usable_bytes: Int64 = since(4, default=-1, ignorable=True)
+    is_cordoned: Bool = since(5, ignorable=True)
 
 
 @response(ApiKey.DESCRIBE_LOG_DIRS)

@@ -13,6 +13,7 @@
 - 15 moves the replica id into `replica_state`, beside the replica's epoch (KIP-903).
 - 16 names new leaders (KIP-951).
 - 17 is for KRaft (KIP-853).
+- 18 tells the leader the high watermark of the follower (KIP-1166).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -55,6 +56,7 @@ class FetchPartition(Struct):
     log_start_offset: Int64 = since(5, default=-1, ignorable=True)
     partition_max_bytes: Int32 = field()
     replica_directory_id: Uuid = since(17, ignorable=True, tag=0)
+    high_watermark: Int64 = since(18, default=2**63 - 1, ignorable=True, tag=1)
 
 
 @struct

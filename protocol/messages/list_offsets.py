@@ -5,7 +5,8 @@ tiered offset. Version 0 answers a list of segment starts; later versions answer
 
 - 2 has the isolation level (KIP-98).
 - 4 has the leader epoch (KIP-320).
-- 7 allows -3 (KIP-734), 8 allows -4 (KIP-405), 9 allows -5 (KIP-1005).
+- 7 allows -3 (KIP-734), 8 allows -4 (KIP-405), 9 allows -5 (KIP-1005), 11 allows -6 (KIP-1023).
+- 10 has a time limit for offsets in tiered storage (KIP-1075).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -48,6 +49,7 @@ class ListOffsetsRequest(Message):
     replica_id: Int32 = field()
     isolation_level: Int8 = since(2)
     topics: Array[ListOffsetsTopic] = field()
+    timeout_ms: Int32 = since(10, ignorable=True)
 
 
 @struct

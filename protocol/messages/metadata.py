@@ -9,6 +9,7 @@ A request for all topics has an empty array in version 0, and null from version 
 - 7 adds leader epochs (KIP-320).
 - 8 adds authorized operations (KIP-430); 11 drops those of the cluster (KIP-700).
 - 10 adds topic ids, 12 asks by topic id (KIP-516).
+- 13 has an error code for the whole answer (KIP-1102).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -85,3 +86,4 @@ class MetadataResponse(Message):
     controller_id: Int32 = since(1, default=-1, ignorable=True)
     topics: Array[MetadataResponseTopic] = field()
     cluster_authorized_operations: Int32 = between(8, 10, default=-(2**31))
+    error_code: Int16 = since(13, ignorable=True)

@@ -6,6 +6,7 @@
 - 6 has the leader epoch (KIP-320).
 - 7 has the static member's name (KIP-345).
 - 9 serves members of the new protocol, whose epoch takes the place of the generation (KIP-848).
+- 10 has topic ids in place of names.
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -18,12 +19,14 @@ from ottla.protocol.schema.message import (
     NullableString,
     String,
     Struct,
+    Uuid,
     between,
     field,
     request,
     response,
     since,
     struct,
+    until,
 )
 
 
@@ -38,7 +41,8 @@ class OffsetCommitRequestPartition(Struct):
 
 @struct
 class OffsetCommitRequestTopic(Struct):
-    name: String = field()
+    name: String = until(9, ignorable=True)
+    topic_id: Uuid = since(10, ignorable=True)
     partitions: Array[OffsetCommitRequestPartition] = field()
 
 
@@ -62,7 +66,8 @@ class OffsetCommitResponsePartition(Struct):
 
 @struct
 class OffsetCommitResponseTopic(Struct):
-    name: String = field()
+    name: String = until(9, ignorable=True)
+    topic_id: Uuid = since(10, ignorable=True)
     partitions: Array[OffsetCommitResponsePartition] = field()
 
 

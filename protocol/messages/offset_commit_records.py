@@ -5,10 +5,10 @@ a retention time.
 
 - 1 is the only one with an expiry time (KIP-211 removed it).
 - 3 adds the leader epoch (KIP-320).
-- 4 is flexible.
+- 4 is flexible, and may have the id of the topic.
 """
 
-from ottla.protocol.schema.message import Int32, Int64, Message, String, between, data, field, since
+from ottla.protocol.schema.message import Int32, Int64, Message, String, Uuid, between, data, field, since
 
 
 @data(versions=(0, 1), flexible=None)
@@ -25,3 +25,4 @@ class OffsetCommitValue(Message):
     metadata: String = field()
     commit_timestamp: Int64 = field()
     expire_timestamp: Int64 = between(1, 1, default=-1, ignorable=True)
+    topic_id: Uuid = since(4, ignorable=True, tag=0)

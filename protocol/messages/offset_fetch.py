@@ -6,6 +6,7 @@
 - 7 can refuse offsets that an open transaction may still change (KIP-447).
 - 8 has many groups in one request (KIP-709).
 - 9 names the member of the new protocol (KIP-848).
+- 10 has topic ids in place of names.
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -20,6 +21,7 @@ from ottla.protocol.schema.message import (
     NullableString,
     String,
     Struct,
+    Uuid,
     between,
     field,
     request,
@@ -38,7 +40,8 @@ class OffsetFetchRequestTopic(Struct):
 
 @struct
 class OffsetFetchRequestTopics(Struct):
-    name: String = field()
+    name: String = between(8, 9, ignorable=True)
+    topic_id: Uuid = since(10, ignorable=True)
     partition_indexes: Array[Int32] = field()
 
 
@@ -84,7 +87,8 @@ class OffsetFetchResponsePartitions(Struct):
 
 @struct
 class OffsetFetchResponseTopics(Struct):
-    name: String = field()
+    name: String = between(8, 9, ignorable=True)
+    topic_id: Uuid = since(10, ignorable=True)
     partitions: Array[OffsetFetchResponsePartitions] = field()
 
 

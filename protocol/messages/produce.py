@@ -7,7 +7,8 @@ Versions up to 2 allow message sets of the old formats. Versions 1, 2, 4 and 6 o
 - 7 allows zstd (KIP-110).
 - 8 names the refused records and the reasons (KIP-467).
 - 10 names the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
-- 11 may answer TRANSACTION_ABORTABLE (KIP-890).
+- 11 may answer TRANSACTION_ABORTABLE, and 12 adds the partition to the transaction itself (KIP-890).
+- 13 has topic ids in place of names (KIP-516).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -21,11 +22,13 @@ from ottla.protocol.schema.message import (
     Records,
     String,
     Struct,
+    Uuid,
     field,
     request,
     response,
     since,
     struct,
+    until,
 )
 
 
@@ -37,7 +40,8 @@ class PartitionProduceData(Struct):
 
 @struct
 class TopicProduceData(Struct):
-    name: String = field()
+    name: String = until(12, ignorable=True)
+    topic_id: Uuid = since(13, ignorable=True)
     partition_data: Array[PartitionProduceData] = field()
 
 
@@ -77,7 +81,8 @@ class PartitionProduceResponse(Struct):
 
 @struct
 class TopicProduceResponse(Struct):
-    name: String = field()
+    name: String = until(12, ignorable=True)
+    topic_id: Uuid = since(13, ignorable=True)
     partition_responses: Array[PartitionProduceResponse] = field()
 
 

@@ -2,7 +2,8 @@
 
 - 2 carries the leader epoch (KIP-320).
 - 3 carries the group's generation and member, which fence (KIP-447).
-- 4 may answer TRANSACTION_ABORTABLE (KIP-890).
+- 4 may answer TRANSACTION_ABORTABLE, and 5 adds the group to the transaction itself (KIP-890).
+- 6 has topic ids in place of names.
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -15,11 +16,13 @@ from ottla.protocol.schema.message import (
     NullableString,
     String,
     Struct,
+    Uuid,
     field,
     request,
     response,
     since,
     struct,
+    until,
 )
 
 
@@ -33,7 +36,8 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @struct
 class TxnOffsetCommitRequestTopic(Struct):
-    name: String = field()
+    name: String = until(5, ignorable=True)
+    topic_id: Uuid = since(6, ignorable=True)
     partitions: Array[TxnOffsetCommitRequestPartition] = field()
 
 
@@ -43,7 +47,7 @@ class TxnOffsetCommitRequest(Message):
     group_id: String = field()
     producer_id: Int64 = field()
     producer_epoch: Int16 = field()
-    generation_id: Int32 = since(3, default=-1)
+    generation_id_or_member_epoch: Int32 = since(3, default=-1)
     member_id: String = since(3)
     group_instance_id: NullableString = since(3, default=None)
     topics: Array[TxnOffsetCommitRequestTopic] = field()
@@ -57,7 +61,8 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @struct
 class TxnOffsetCommitResponseTopic(Struct):
-    name: String = field()
+    name: String = until(5, ignorable=True)
+    topic_id: Uuid = since(6, ignorable=True)
     partitions: Array[TxnOffsetCommitResponsePartition] = field()
 
 

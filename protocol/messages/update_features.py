@@ -1,6 +1,7 @@
 """Declares UpdateFeatures (api 57, KIP-584): a client finalizes or deletes feature levels.
 
 Version 1 can validate without changing anything, and has the kind of downgrade that is allowed (KIP-778).
+Version 2 has one result for the whole request (KIP-1022).
 """
 
 from ottla.protocol.api_keys import ApiKey
@@ -52,4 +53,4 @@ class UpdateFeaturesResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field()
-    results: Array[UpdatableFeatureResult] = field()
+    results: Array[UpdatableFeatureResult] = until(1, ignorable=True)

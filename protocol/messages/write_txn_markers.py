@@ -1,7 +1,25 @@
-"""Declares WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of ended transactions (KIP-98)."""
+"""Declares WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of ended transactions (KIP-98).
+
+Version 2 has the version of the transaction, so that the leader can check its epoch (KIP-1228).
+"""
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
+from ottla.protocol.schema.message import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
@@ -19,6 +37,7 @@ class WritableTxnMarker(Struct):
     transaction_result: Bool = field()
     topics: Array[WritableTxnMarkerTopic] = field()
     coordinator_epoch: Int32 = field()
+    transaction_version: Int8 = since(2, ignorable=True)
 
 
 @request(ApiKey.WRITE_TXN_MARKERS)

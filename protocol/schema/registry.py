@@ -1,4 +1,4 @@
-"""Finds messages, versions and header versions by API key; the source of what ApiVersions advertises.
+"""Finds messages, versions and header versions by API key.
 
 The broker uses it for every request it decodes and for every request it sends. Modules of `ottla.protocol.messages` are imported on first
 use, so a process pays only for the APIs it uses. Their names follow from the names of the keys.
@@ -6,7 +6,6 @@ use, so a process pays only for the APIs it uses. Their names follow from the na
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple, cast
@@ -59,14 +58,6 @@ class Api(NamedTuple):
         return 1 if self.flexible.cover(version) and self.key != ApiKey.API_VERSIONS else 0
 
 
-class AdvertisedApi(NamedTuple):
-    """One line of an ApiVersions response."""
-
-    key: ApiKey
-    min_version: int
-    max_version: int
-
-
 @cache
 def api(key: ApiKey) -> Api:
     """The messages of an API. Raises ImportError for an API without declared messages."""
@@ -75,8 +66,3 @@ def api(key: ApiKey) -> Api:
     request = cast("type[Message]", getattr(module, f"{name}Request"))
     response = cast("type[Message]", getattr(module, f"{name}Response"))
     return Api(key, request, response, *versions_of(key))
-
-
-def advertised(handlers: Iterable[ApiKey]) -> list[AdvertisedApi]:
-    """The APIs that a broker with these handlers advertises, ordered by key, as in Apache Kafka."""
-    return [AdvertisedApi(key, *versions_of(key).valid) for key in sorted(handlers)]

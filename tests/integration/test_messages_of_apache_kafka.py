@@ -10,7 +10,7 @@ from ottla.protocol.schema.message import Message
 from tests.support.apache_kafka import ensure_jars
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.marks import needs_apache_kafka
-from tests.support.message_table import RandomMessages, SlowEncoder, tables, valid_versions
+from tests.support.message_table import RandomMessages, SlowEncoder, tables_of, valid_versions
 
 pytestmark = needs_apache_kafka
 
@@ -33,8 +33,9 @@ def message_classes() -> dict[str, type[Message]]:
 def test_apache_kafka_reads_what_we_write_and_writes_the_same(tmp_path: Path) -> None:
     classes = message_classes()
     lines = []
-    for name, declared in classes.items():
-        table = tables()[name]
+    tables = tables_of("3.9")
+    for name in sorted(name for name in tables.keys() & classes.keys() if "Share" not in name):  # in 3.9 a preview
+        table, declared = tables[name], classes[name]
         for version in valid_versions(table):
             made = RandomMessages(table, version, "java")
             for _ in range(VALUES_PER_VERSION):

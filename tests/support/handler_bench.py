@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
+from ottla.broker.handlers.table import SERVED
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
 from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.first_metadata import FirstMetadata
+from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Turns
@@ -44,6 +46,7 @@ class HandlerBench:
         services = self.services = Services()
         services.broker_id = 0
         services.cluster_id = "a cluster"
+        services.listed = ListedApis(SERVED)
         services.config = self.replicas.disks.broker
         services.clock = self.replicas.clock
         services.metadata = self.replicas.cluster

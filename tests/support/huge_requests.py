@@ -14,6 +14,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.header import RequestHeader
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.fields import ArrayOf, Fixed, StructOf, Variable, WireType
 from ottla.protocol.schema.framing import frame
 from ottla.protocol.schema.message import Message, Struct
@@ -52,7 +53,7 @@ def huge_requests(elements: int, only: frozenset[str] = frozenset(), *, in_first
     """(what it is, its frame) of every API that a client may ask, or of those that are named; in the last version, or in the first."""
     for key in sorted(SERVED if only else SERVED - INTER_BROKER_APIS):
         types = api(key)
-        version = types.versions.first if in_first_version else types.versions.last
+        version = getattr(versions_in_3_9(key), "first" if in_first_version else "last")
         if only and key.name not in only:
             continue
         if not any(isinstance(field.type, ArrayOf) and field.versions.cover(version) for field in types.request.SCHEMA.fields):

@@ -1,4 +1,4 @@
-"""Interprets Kafka's own table of messages (tests/golden/kafka-messages.json) with a slow codec: the oracle of the generated codecs.
+"""Interprets Kafka's own tables of messages (tests/golden/kafka-messages*.json) with a slow codec: the oracle of the generated codecs.
 
 Values have built-in types: a message is a dict by Kafka's field names, an array a list, an id 16 bytes. It shares no code with `protocol`.
 """
@@ -28,10 +28,77 @@ Table = dict[str, Any]
 
 
 @cache
+def tables_of(release: str) -> dict[str, Table]:
+    """All messages of a release of Apache Kafka by name, "3.9" or "4.4"."""
+    if release == "3.9":
+        found: dict[str, Table] = json.loads((GOLDEN / "kafka-messages.json").read_text())
+        for field in found["TxnOffsetCommitRequest"]["fields"]:
+            if field["name"] == "GenerationId":
+                field["name"] = "GenerationIdOrMemberEpoch"  # its name in 4.4
+        return found
+    return {name: _newer(table) for name, table in json.loads((GOLDEN / "kafka-messages-4.4.json").read_text()).items()}
+
+
+def _newer(table: Table) -> Table:
+    """A table of 4.4 in the terms of 3.9's: the kind of a record key is its version, and every field gives its versions."""
+    kind = {"coordinator-key": "data", "coordinator-value": "data"}.get(table["type"], table["type"])
+    if kind == "data":
+        number = table.pop("apiKey", None)
+        if table["type"] == "coordinator-key":
+            table |= {"validVersions": str(number), "fields": [field | {"versions": "0+"} for field in table["fields"]]}
+    for field in table["fields"]:
+        field.setdefault("versions", field.get("taggedVersions"))
+    return table | {"type": kind}
+
+
+@cache
 def tables() -> dict[str, Table]:
-    """All messages by name."""
-    loaded: dict[str, Table] = json.loads((GOLDEN / "kafka-messages.json").read_text())
-    return loaded
+    """All messages by name: those of 3.9 with the fields and versions of 4.4. A later release only adds fields or limits their versions."""
+    older, newer = tables_of("3.9"), tables_of("4.4")
+    renamed = {"ListClientMetricsResourcesRequest", "ListClientMetricsResourcesResponse"}  # ListConfigResources
+    return {name: _united(older.get(name), newer.get(name)) for name in sorted((older | newer).keys() - renamed)}
+
+
+def _united(older: Table | None, newer: Table | None) -> Table:
+    if newer is None or older is None or "Share" in newer["name"]:  # the messages of share groups in 3.9 were a preview
+        only = newer or older
+        assert only is not None
+        return only | {"fields": _reached(only["fields"], valid_versions(only))}
+    versions = [*valid_versions(older), *valid_versions(newer)]
+    valid = f"{min(versions)}-{max(versions)}"
+    structs = {each["name"]: each for each in older.get("commonStructs", [])}
+    common = [
+        each | {"fields": _all_fields(structs[each["name"]]["fields"], each["fields"]) if each["name"] in structs else each["fields"]}
+        for each in newer.get("commonStructs", [])
+    ]
+    return older | {"validVersions": valid, "fields": _all_fields(older["fields"], newer["fields"]), "commonStructs": common}
+
+
+def _all_fields(older: list[Table], newer: list[Table]) -> list[Table]:
+    """The fields of both releases, in the order of the newer. One that the newer lacks stands behind its predecessor in the older."""
+    before = {field["name"]: field for field in older}
+    found = [_both(before[field["name"]], field) if field["name"] in before else field for field in newer]
+    names = [field["name"] for field in found]
+    for position, field in enumerate(older):
+        if field["name"] not in names:
+            at = names.index(older[position - 1]["name"]) + 1 if position else 0
+            found.insert(at, field)
+            names.insert(at, field["name"])
+    return found
+
+
+def _both(older: Table, newer: Table) -> Table:
+    made = newer | {"ignorable": bool(older.get("ignorable") or newer.get("ignorable"))}
+    return made | {"fields": _all_fields(older["fields"], newer["fields"])} if "fields" in older else made
+
+
+def _reached(fields: list[Table], versions: range) -> list[Table]:
+    """The fields that some of the versions have."""
+    return [
+        field | ({"fields": _reached(field["fields"], versions)} if "fields" in field else {})
+        for field in fields
+        if any(covers(field["versions"], version) for version in versions)
+    ]
 
 
 def covers(versions: str | None, version: int) -> bool:
@@ -74,7 +141,7 @@ def attribute(name: str) -> str:
 def default_of(table: Table, field: Table) -> Any:
     """Kafka's default: what is declared, else zero or empty; records are null."""
     kind = field["type"]
-    declared = field.get("default")
+    declared = field.get("default")  # an unquoted null is none, as in Kafka's generator
     if declared == "null" or kind == "records":
         return None
     if kind.startswith("[]"):

@@ -18,6 +18,7 @@ from ottla.protocol.messages.describe_producers import DescribeProducersRequest,
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.fields import ArrayOf, Field, Fixed, StructOf
 from ottla.protocol.schema.message import Message, Struct
 from ottla.protocol.schema.registry import api
@@ -124,12 +125,12 @@ def _random_steps(random: Random, prefix: str, count: int) -> list[Step]:
 
 
 def _a_step(key: ApiKey, random: Random, prefix: str) -> Step:
-    types = api(key)
+    versions = versions_in_3_9(key)
     if random.random() < 0.01:
-        return Step(key, random.choice((types.versions.last + 1, -1, 32767)), None)
-    first = FIRST_VERSIONS.get(key, types.versions.first)
-    version = types.versions.last if random.random() < 0.4 else random.randint(first, types.versions.last)
-    request = _Maker(key, version, random, prefix).make(types.request)
+        return Step(key, random.choice((versions.last + 1, -1, 32767)), None)
+    first = FIRST_VERSIONS.get(key, versions.first)
+    version = versions.last if random.random() < 0.4 else random.randint(first, versions.last)
+    request = _Maker(key, version, random, prefix).make(api(key).request)
     assert isinstance(request, Message)
     _tame(key, version, request, random)
     return Step(key, version, request, random.choice(CLIENT_IDS))

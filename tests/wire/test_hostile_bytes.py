@@ -232,7 +232,7 @@ def test_each_kind_of_damage_has_its_error(cls: type[Message], version: int, dat
     ids=lambda request: type(request).__name__,
 )
 def test_what_is_not_utf_8_is_replaced_as_java_replaces_it(request_: Message) -> None:
-    version = request_.SCHEMA.versions.last
+    version = min(request_.SCHEMA.versions.last, 12)  # later ones have no names
     plain = request_.encode(version)
 
     decoded, end = type(request_).decode(plain.replace(b"?", b"\xfc"), version)

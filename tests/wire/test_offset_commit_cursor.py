@@ -16,13 +16,14 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, tagged
 from tests.wire.test_produce_cursor import BYTES
 
-VERSIONS = range(OffsetCommitRequest.SCHEMA.versions.last + 1)
+VERSIONS = range(versions_in_3_9(ApiKey.OFFSET_COMMIT).last + 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 

@@ -22,12 +22,13 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, advance_to, produce_requests, shown
 
-LAST_VERSION = ProduceRequest.SCHEMA.versions.last
+LAST_VERSION = versions_in_3_9(ApiKey.PRODUCE).last
 VERSIONS = range(LAST_VERSION + 1)
 
 

@@ -10,18 +10,20 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsResponse
 from ottla.protocol.messages.header import ResponseHeader
-from ottla.protocol.schema.api_versions import DECLARED_APIS
-from ottla.protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, advertised, api
+from ottla.protocol.schema.api_versions import DECLARED_APIS, versions_in_3_9
+from ottla.protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
 from ottla.protocol.uuid import ZERO_UUID, from_text, to_text
 from tests.support.golden_frames import WIRE
 from tests.support.message_table import tables
 
 RECORDED = json.loads((WIRE / "api-versions.json").read_text())
 
+IN_3_9 = [(key, *versions_in_3_9(key)) for key in sorted(ZOOKEEPER_MODE_APIS)]
 
-def test_a_broker_with_every_handler_advertises_what_apache_kafka_advertises() -> None:
+
+def test_the_versions_of_3_9_are_the_recorded_ones() -> None:
     lines = [(line["api_key"], line["min"], line["max"]) for line in RECORDED["table"]]
-    assert [tuple(line) for line in advertised(ZOOKEEPER_MODE_APIS)] == lines
+    assert lines == IN_3_9
 
 
 def test_the_recorded_answer_lists_the_same_in_the_same_order() -> None:
@@ -29,7 +31,7 @@ def test_the_recorded_answer_lists_the_same_in_the_same_order() -> None:
     _, offset = ResponseHeader.decode(data, api(ApiKey.API_VERSIONS).response_header_version(4))
     response, _ = ApiVersionsResponse.decode(data, 4, offset)
     listed = [(line.api_key, line.min_version, line.max_version) for line in response.api_keys]
-    assert listed == [tuple(line) for line in advertised(reversed(list(ZOOKEEPER_MODE_APIS)))]
+    assert listed == IN_3_9
 
 
 def test_what_is_served_in_zookeeper_mode_is_what_kafkas_table_says() -> None:
@@ -37,10 +39,6 @@ def test_what_is_served_in_zookeeper_mode_is_what_kafkas_table_says() -> None:
     assert listed == ZOOKEEPER_MODE_APIS
     assert INTER_BROKER_APIS < ZOOKEEPER_MODE_APIS
     assert ZOOKEEPER_MODE_APIS < DECLARED_APIS
-
-
-def test_only_what_has_a_handler_is_advertised() -> None:
-    assert advertised([ApiKey.FETCH, ApiKey.PRODUCE]) == [(ApiKey.PRODUCE, 0, 11), (ApiKey.FETCH, 0, 17)]
 
 
 def test_every_key_finds_the_request_and_the_response_of_its_api() -> None:
@@ -54,8 +52,9 @@ def test_every_key_finds_the_request_and_the_response_of_its_api() -> None:
 def test_what_is_advertised_is_known_without_importing_the_messages() -> None:
     code = """if True:
         import sys
-        from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
-        advertised(ZOOKEEPER_MODE_APIS)
+        from ottla.broker.handlers.table import SERVED
+        from ottla.broker.request.listed_apis import ListedApis
+        assert ListedApis(SERVED).versions
         print(*(name for name in sys.modules if name.startswith("ottla.protocol.messages.")))
     """
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split() == []
@@ -80,7 +79,7 @@ def test_header_versions(key: ApiKey, version: int, request_header: int, respons
 
 
 def test_error_codes_are_dense_and_complete() -> None:
-    assert [int(code) for code in ErrorCode] == list(range(-1, 128))
+    assert [int(code) for code in ErrorCode] == list(range(-1, 137))
     assert (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER) == (-1, 0, 6)
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
     assert not ErrorCode.MESSAGE_TOO_LARGE.retriable

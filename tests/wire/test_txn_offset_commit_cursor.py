@@ -16,6 +16,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import all_golden_frames
@@ -23,7 +24,7 @@ from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, ad
 from tests.wire.test_offset_commit_cursor import INT32, INT64, encoded
 from tests.wire.test_produce_cursor import BYTES
 
-VERSIONS = range(TxnOffsetCommitRequest.SCHEMA.versions.last + 1)
+VERSIONS = range(versions_in_3_9(ApiKey.TXN_OFFSET_COMMIT).last + 1)
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 
 
@@ -48,7 +49,7 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
         request.producer_epoch,
     )
     assert (reader.generation_id, reader.member_id, reader.group_instance_id, reader.retention_time_ms) == (
-        request.generation_id,
+        request.generation_id_or_member_epoch,
         request.member_id.encode(),
         encoded(request.group_instance_id),
         -1,
@@ -99,7 +100,7 @@ def requests(draw: st.DrawFn, version: int) -> TxnOffsetCommitRequest:
         group_id=draw(NAMES),
         producer_id=draw(INT64),
         producer_epoch=draw(INT16),
-        generation_id=draw(INT32) if version >= 3 else -1,
+        generation_id_or_member_epoch=draw(INT32) if version >= 3 else -1,
         member_id=draw(NAMES) if version >= 3 else "",
         group_instance_id=draw(st.none() | NAMES) if version >= 3 else None,
         topics=draw(st.lists(topic, max_size=4)),

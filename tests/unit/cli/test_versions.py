@@ -51,7 +51,7 @@ def test_an_old_broker_is_spoken_to_in_its_own_versions() -> None:
 def test_what_a_broker_does_not_speak_is_said() -> None:
     with pytest.raises(UnsupportedByBroker, match="at there does not support OffsetDelete"):
         choose_version(ApiKey.OFFSET_DELETE, {}, "there")
-    with pytest.raises(UnsupportedByBroker, match="supports Fetch 90 to 99, this client 0 to 17"):
+    with pytest.raises(UnsupportedByBroker, match="supports Fetch 90 to 99, this client 0 to 18"):
         choose_version(ApiKey.FETCH, {ApiKey.FETCH: Versions(90, 99)}, "there")
 
 

@@ -118,7 +118,7 @@ def test_generation_member_and_instance_fence() -> None:
             (member_id, "i", 1, ErrorCode.UNKNOWN_MEMBER_ID),
             ("zombie", None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
         ):
-            request = a_request(("t", 1), member_id=member, group_instance_id=instance, generation_id=generation)
+            request = a_request(("t", 1), member_id=member, group_instance_id=instance, generation_id_or_member_epoch=generation)
             assert answered(ask(services, 3, request), 3) == {"t": [(0, code)]}
 
     run(scenario)

@@ -1,0 +1,74 @@
+"""Determines the APIs and versions that a broker lists in ApiVersions, and accepts.
+
+The messages declare more versions than a broker may list. A cluster on ZooKeeper may have members of Apache Kafka 3.9, so a broker lists
+exactly what 3.9 lists, until a feature is finalized. A cluster with its own metadata file, or with a finalized feature, has no such member.
+There a broker also lists the versions of `WITHOUT_FEATURE`, and those of the finalized features.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.api_versions import versions_in_3_9, versions_of
+from ottla.protocol.schema.fields import Versions
+from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
+
+WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {}
+"""The newest versions that need no feature, where 3.9 has older ones or none."""
+
+OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {}
+"""By feature and level, the newest versions that are listed from this level on."""
+
+UNLISTED_IN_3_9: Final = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
+"""APIs that are accepted although they are not listed: Apache Kafka 3.9 in ZooKeeper mode does so."""
+
+
+def newest_accepted(key: ApiKey) -> int:
+    """The newest version of an API that some broker accepts, whatever its cluster and its features are."""
+    return max(versions_in_3_9(key).last, *(versions.get(key, 0) for versions in (WITHOUT_FEATURE, *OF_FEATURES.values())))
+
+
+def no_feature(name: str) -> int:
+    """The level of a feature in a cluster without features."""
+    return 0
+
+
+class ListedApis:
+    """The listed and the accepted versions, by API. They change with the levels of the features."""
+
+    __slots__ = ("_accepted", "_is_own_cluster", "_level", "_served", "on_change", "versions")
+
+    def __init__(self, served: Iterable[ApiKey], level: Callable[[str], int] = no_feature, *, is_own_cluster: bool = False) -> None:
+        """`served` are the APIs with a handler. `level` returns the finalized level of a feature."""
+        self._served = sorted(served)
+        self._level = level
+        self._is_own_cluster = is_own_cluster
+        self.on_change: Callable[[], None] | None = None
+        """Called after the versions have changed."""
+        self.versions: dict[ApiKey, Versions] = {}
+        """The listed versions, in the order of the keys, which is that of Apache Kafka."""
+        self._accepted: dict[int, Versions] = {}
+        self.update()
+
+    def accepts(self, key: int, version: int) -> bool:
+        """Whether a request is answered. Others close the connection."""
+        versions = self._accepted.get(key)
+        return versions is not None and versions.cover(version)
+
+    def update(self) -> None:
+        """Take over the levels of the features."""
+        before = self.versions
+        levels = {name: self._level(name) for name, _ in OF_FEATURES}
+        newest = dict(WITHOUT_FEATURE) if self._is_own_cluster or any(levels.values()) else {}
+        for (name, level), versions in OF_FEATURES.items():
+            if levels[name] >= level:
+                newest |= {key: max(last, newest.get(key, last)) for key, last in versions.items()}
+        self.versions = {
+            key: Versions(versions_of(key).valid.first, newest[key]) if key in newest else versions_in_3_9(key)
+            for key in self._served
+            if key in newest or key in ZOOKEEPER_MODE_APIS
+        }
+        unlisted = {key: versions_in_3_9(key) for key in UNLISTED_IN_3_9}
+        self._accepted = {int(key): versions for key, versions in (unlisted | self.versions).items()}
+        if self.versions != before and self.on_change is not None:
+            self.on_change()

@@ -1,0 +1,60 @@
+"""Which versions are listed and accepted, by the kind of the cluster and the levels of its features."""
+
+import pytest
+
+from ottla.broker.request import listed_apis
+from ottla.broker.request.listed_apis import ListedApis, newest_accepted
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.schema.fields import Versions
+
+SERVED = {ApiKey.FETCH, ApiKey.METADATA, ApiKey.END_TXN, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.LIST_CONFIG_RESOURCES}
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        listed_apis, "WITHOUT_FEATURE", {ApiKey.METADATA: 13, ApiKey.LIST_CONFIG_RESOURCES: 1, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0}
+    )
+    monkeypatch.setattr(listed_apis, "OF_FEATURES", {("made.up", 2): {ApiKey.END_TXN: 5, ApiKey.METADATA: 12}})
+
+
+def test_a_cluster_on_zookeeper_lists_the_versions_of_3_9_alone() -> None:
+    listed = ListedApis(SERVED)
+    assert listed.versions == {ApiKey.FETCH: Versions(0, 17), ApiKey.METADATA: Versions(0, 12), ApiKey.END_TXN: Versions(0, 4)}
+    assert listed.accepts(ApiKey.METADATA, 12)
+    assert not listed.accepts(ApiKey.METADATA, 13)
+    assert not listed.accepts(ApiKey.METADATA, -1 & 0xFFFF)
+    assert not listed.accepts(9999, 0)
+
+
+def test_what_3_9_accepts_without_listing_it_is_accepted() -> None:
+    assert ListedApis(SERVED).accepts(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
+    assert not ListedApis(SERVED).accepts(ApiKey.LIST_CONFIG_RESOURCES, 0)
+
+
+def test_a_cluster_of_its_own_lists_the_versions_that_need_no_feature() -> None:
+    listed = ListedApis(SERVED, is_own_cluster=True)
+    assert listed.versions[ApiKey.METADATA] == Versions(0, 13)
+    assert listed.versions[ApiKey.LIST_CONFIG_RESOURCES] == Versions(0, 1)
+    assert listed.versions[ApiKey.DESCRIBE_TOPIC_PARTITIONS] == Versions(0, 0)
+    assert listed.versions[ApiKey.END_TXN] == Versions(0, 4)
+
+
+def test_a_feature_adds_its_versions_from_its_level_on_and_takes_them_away_again() -> None:
+    levels = {"made.up": 1}
+    listed = ListedApis(SERVED, lambda name: levels.get(name, 0))
+    changes: list[bool] = []
+    listed.on_change = lambda: changes.append(listed.accepts(ApiKey.END_TXN, 5))
+    assert not listed.accepts(ApiKey.END_TXN, 5)
+    levels["made.up"] = 2
+    listed.update()
+    assert listed.versions[ApiKey.METADATA] == Versions(0, 13)
+    levels["made.up"] = 0
+    listed.update()
+    assert listed.versions == ListedApis(SERVED).versions
+    listed.update()
+    assert changes == [True, False]
+
+
+def test_the_newest_accepted_version_is_that_of_any_cluster() -> None:
+    assert [newest_accepted(key) for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.END_TXN)] == [17, 13, 5]
