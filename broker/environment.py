@@ -15,6 +15,7 @@ from random import Random, SystemRandom
 from typing import Any
 
 from ottla.broker.loop.clock import SystemClock
+from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.loop.worker_threads import WorkerThreads
 from ottla.broker.metadata_store import is_listening
 from ottla.broker.metrics.request_metrics import RequestMetrics
@@ -36,6 +37,8 @@ class Environment:
     """The real machine. A simulation overrides all of this."""
 
     clock: Clock
+    store_clock: Clock
+    """The clock of the metadata store, whose sessions are shared with other brokers."""
     clock_ns: Callable[[], int]
     """Nanoseconds since an arbitrary point, for work that is cut into slices; read after every step."""
     random: Random
@@ -46,11 +49,15 @@ class Environment:
     measures_requests = False
 
     def __init__(self) -> None:
-        self.clock = SystemClock()
+        self.clock = self.store_clock = SystemClock()
         self.clock_ns = time.monotonic_ns
         self.random = SystemRandom()
         self.random_bytes = os.urandom
         self.file_system = RealFileSystem()
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Cancellable:
+        """Calls back after `delay` seconds of `clock`: the timers of the broker's rules, such as sessions and retention."""
+        return asyncio.get_running_loop().call_later(delay, callback)
 
     def workers(self, config: BrokerConfig) -> Executor:
         """Threads for work that blocks or computes long."""

@@ -221,11 +221,10 @@ class Broker:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(200_000, 20, 100)
         await self._open_metrics()
-        loop = asyncio.get_running_loop()
         self._executor = services.workers = self._environment.workers(config)
         self._held.callback(self._executor.shutdown)
         services.expansion = Expansion(config, self._executor)
-        self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
+        self._timing_wheel = TimingWheel(self._clock.monotonic, self._environment.call_later)
         self._held.callback(self._timing_wheel.close)
         # Before anything is written: addresses and keys that cannot be had end the start.
         await self._environment.check_addresses(config)
@@ -270,7 +269,7 @@ class Broker:
             await self.metrics.start()
 
     async def _open_directories(self) -> None:
-        self._background = LoopBackground(self._executor)
+        self._background = LoopBackground(self._executor, self._environment.call_later)
         self.log_manager = self.services.data.log_manager = LogManager(
             self.config, self._topic_config_of, self._environment.file_system, self._clock, self._background, random=self._random
         )
@@ -285,7 +284,7 @@ class Broker:
         services = self.services
         administration = services.administration
         self.store = administration.store = self._environment.metadata_store(
-            lambda: open_metadata_store(self.config, self._clock, self.log_manager.directories.live)
+            lambda: open_metadata_store(self.config, self._environment.store_clock, self.log_manager.directories.live)
         )
         self._held.push_async_callback(self.store.close)
         await in_session(self.store, self._find_identity)

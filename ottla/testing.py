@@ -109,6 +109,24 @@ class Broker:
                 raise BrokerError(f"group {group} is {left} records behind in {topic} after {timeout:g} s")
             await asyncio.sleep(_POLL_SECONDS)
 
+    # ---- time at will
+
+    async def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+        """Let this time pass at once: sessions, transactions, retention, quotas and tokens end as if it had passed."""
+        await self._ask("advance", ms=(seconds + minutes * 60 + hours * 3600 + days * 86_400) * 1000)
+
+    async def roll(self, topic: str) -> None:
+        """Begin a new segment in each partition of a topic."""
+        await self._ask("roll", topic=topic)
+
+    async def compact(self, topic: str) -> None:
+        """Roll and compact the logs of a topic; they are clean on return."""
+        await self._ask("compact", topic=topic)
+
+    async def expire(self, group: str, member: str) -> None:
+        """End the session of a member of a group now; `member` is its id."""
+        await self._ask("expire", group=group, member=member)
+
     # ---- faults
 
     async def fail_next(self, api: str, error: str | None, times: int = 1) -> None:

@@ -137,6 +137,15 @@ class Runner:
                 del self._behind[subject]
                 return
 
+    def fire_early(self, subject: Any, key: Hashable) -> bool:
+        """Let a timer of the subject fire now. Returns whether it has one with this key."""
+        timer = subject.timers.get(key)
+        if timer is None:
+            return False
+        timer.cancel()
+        self._on_timer(subject, key)
+        return True
+
     def cancel_timers(self, subject: Any) -> None:
         """The subject is dead."""
         for timer in subject.timers.values():

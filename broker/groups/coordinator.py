@@ -165,6 +165,11 @@ class GroupCoordinator:
             self._expiring = asyncio.get_running_loop().create_task(self.offsets.expire(), name="expire-offsets")
         self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
 
+    def expire_member(self, group_id: str, member_id: str) -> bool:
+        """End a member's session now, as its timeout would. Returns whether this broker coordinates a group with the member."""
+        group = self.groups.get(group_id)
+        return group is not None and self._runner.fire_early(group, member_id)
+
     # -- members -----------------------------------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:

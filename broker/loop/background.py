@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
 
+from ottla.broker.loop.timing_wheel import Cancellable
+
 logger = logging.getLogger(__name__)
 
 
@@ -27,12 +29,14 @@ async def in_thread(executor: Executor, work: Callable[..., None], *arguments: o
 class LoopBackground:
     """Must be created on the loop that it serves. After `close` no callback is called."""
 
-    __slots__ = ("_closed", "_executor", "_in_progress", "_loop", "_timers", "_waiting")
+    __slots__ = ("_call_later", "_closed", "_executor", "_in_progress", "_loop", "_timers", "_waiting")
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, call_later: Callable[[float, Callable[[], None]], Cancellable] | None = None) -> None:
+        """`call_later` sets timers; by default those of the loop."""
         self._loop = asyncio.get_running_loop()
+        self._call_later = call_later or self._loop.call_later
         self._executor = executor
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: set[Cancellable] = set()
         self._waiting: dict[str, deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]]] = {}
         """Name of work in progress -> work that follows it."""
         self._in_progress: dict[str, Future[None]] = {}
@@ -42,7 +46,7 @@ class LoopBackground:
         """Call `callback` on the loop after `delay_ms`, and then every `period_ms`; only once if that is 0."""
         if self._closed:
             return
-        timer: asyncio.TimerHandle | None = None
+        timer: Cancellable | None = None
 
         def fire() -> None:
             nonlocal timer
@@ -56,7 +60,7 @@ class LoopBackground:
             if period_ms:
                 self.schedule(name, period_ms, period_ms, callback)
 
-        timer = self._loop.call_later(delay_ms / 1000, fire)
+        timer = self._call_later(delay_ms / 1000, fire)
         self._timers.add(timer)
 
     def schedule_once(self, name: str, action: Callable[[], None], delay_ms: int) -> None:

@@ -142,7 +142,7 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
             return 1
     manager.on_ready()
     if test_bench is not None:
-        test_bench.on_ready(addresses, lambda: sorted(broker.services.metadata.brokers))
+        test_bench.on_ready(addresses, broker)
     say(json.dumps(_described(broker, addresses)) if as_json else f"ottla is ready: {', '.join(addresses)}")
     if advice and not as_json:
         say(advice)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.broker.process import say
 from ottla.ephemeral.control import Control
 from ottla.ephemeral.faults import Faults, FaultyEnvironment
 from ottla.ephemeral.parent import Parent
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +31,9 @@ class Bench:
         self._parent = Parent(self._on_parent_gone, self._on_line)
         self._parent.watch()
 
-    def on_ready(self, addresses: list[str], live_brokers: Callable[[], list[int]]) -> None:
+    def on_ready(self, addresses: list[str], broker: Broker) -> None:
         """Clients are served: carry out commands from now on."""
-        self._control = Control(self._faults, addresses[0].partition("://")[2], live_brokers, say)
+        self._control = Control(self._faults, addresses[0].partition("://")[2], broker, say)
         asyncio.get_running_loop().call_soon(self._carry_out_early)
 
     def close(self) -> None:

@@ -12,6 +12,10 @@ A command is a line of JSON on standard input, an answer a line of JSON on stand
 | `cut` | `brokers`, the ids whose requests get no answer here | |
 | `disk` | `full`, `slow_ms` | |
 | `clock` | `shift_ms`, by which the time of day is ahead | |
+| `advance` | `ms` that pass at once: timeouts, retention and tokens end as if they had passed | |
+| `roll` | `topic`: each partition begins a segment | |
+| `compact` | `topic`: its logs are rolled and cleaned | |
+| `expire` | `group`, `member`, whose session ends | |
 | `heal` | ends all faults | |
 | `brokers` | | ids of the brokers that this one knows to be alive |
 | `create_topic` | `topic`, `partitions`, `replication_factor`, `config` | |
@@ -20,8 +24,8 @@ A command is a line of JSON on standard input, an answer a line of JSON on stand
 | `consume` | `topic`, `count`, `timeout` in seconds | records: lists of partition, offset, key, value |
 | `lag` | `group`, `topic` | records between the committed offsets and the ends |
 
-The answer to a command that fails has `error`, one line. Commands of a client (`ottla.ephemeral.client_commands`) run in threads, several
-at a time. The broker does not wait for them when it ends.
+The answer to a command that fails has `error`, one line. The answer to `compact` comes when the logs are clean. Commands of a client
+(`ottla.ephemeral.client_commands`) run in threads, several at a time. The broker does not wait for them when it ends.
 """
 
 from __future__ import annotations
@@ -31,12 +35,17 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.errors import ClientError
+from ottla.ephemeral.at_will import AtWill
 from ottla.ephemeral.faults import Faults
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.server import Broker
 
 ERRORS: Final = (ClientError, KeyError, TypeError, ValueError, OSError)
 """Errors of a command that cannot be carried out."""
@@ -45,11 +54,13 @@ ERRORS: Final = (ClientError, KeyError, TypeError, ValueError, OSError)
 class Control:
     """See the module. `answer` writes a line; it is called on the event loop."""
 
-    def __init__(self, faults: Faults, bootstrap: str, live_brokers: Callable[[], list[int]], answer: Callable[[str], None]) -> None:
+    def __init__(self, faults: Faults, bootstrap: str, broker: Broker, answer: Callable[[str], None]) -> None:
         self._bootstrap = bootstrap
         self._answer = answer
         self._loop = asyncio.get_running_loop()
-        self._on_loop = commands_on_loop(faults, live_brokers)
+        self._on_loop = commands_on_loop(faults, broker)
+        self._tasks: set[asyncio.Task[object]] = set()
+        """Commands that are being carried out."""
 
     def on_line(self, line: bytes) -> None:
         """Carry out one command."""
@@ -61,21 +72,44 @@ class Control:
             return
         work = self._on_loop.get(name)
         if work is not None:
-            self._answer(_outcome(number, lambda: work(**order)))
+            self._carry_out(number, work, order)
         else:
             # A daemon thread: a client may retry for half a minute to reach a stopped broker, and must not delay the exit.
             threading.Thread(target=self._as_client, args=(number, name, order), daemon=True).start()
 
+    def _carry_out(self, number: object, work: Callable[..., object], order: dict[str, Any]) -> None:
+        try:
+            result = work(**order)
+        except Exception as error:  # the test waits for an answer, whatever happened
+            self._answer(_failed(number, error))
+            return
+        if not asyncio.iscoroutine(result):
+            self._answer(_done(number, result))
+            return
+        task = self._loop.create_task(result)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._on_carried_out, number))
+
+    def _on_carried_out(self, number: object, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            error = task.exception()
+            self._answer(_failed(number, error) if isinstance(error, Exception) else _done(number, task.result()))
+
     def _as_client(self, number: object, name: str, order: dict[str, Any]) -> None:
         from ottla.ephemeral.client_commands import carry_out
 
-        answer = _outcome(number, lambda: carry_out(name, self._bootstrap, order))
+        try:
+            answer = _done(number, carry_out(name, self._bootstrap, order))
+        except Exception as error:  # the test waits for an answer, whatever happened
+            answer = _failed(number, error)
         with contextlib.suppress(RuntimeError):  # the loop has ended with the broker
             self._loop.call_soon_threadsafe(self._answer, answer)
 
 
-def commands_on_loop(faults: Faults, live_brokers: Callable[[], list[int]]) -> dict[str, Callable[..., object]]:
-    """The commands that are carried out at once, on the event loop of the broker. They raise what ERRORS lists."""
+def commands_on_loop(faults: Faults, broker: Broker) -> dict[str, Callable[..., object]]:
+    """The commands that are carried out on the event loop of the broker, some of them coroutines. They raise what ERRORS lists."""
+    at_will = AtWill(broker)
     return {
         "fail": lambda **order: _fail(faults, **order),
         "delay": lambda **order: _delay(faults, **order),
@@ -83,7 +117,11 @@ def commands_on_loop(faults: Faults, live_brokers: Callable[[], list[int]]) -> d
         "disk": lambda **order: _disk(faults, **order),
         "clock": lambda **order: _clock(faults, **order),
         "heal": faults.heal,
-        "brokers": live_brokers,
+        "advance": lambda ms: faults.time.advance(float(ms) / 1000),
+        "roll": at_will.roll,
+        "compact": at_will.compact,
+        "expire": at_will.expire,
+        "brokers": lambda: sorted(broker.services.metadata.brokers),
     }
 
 
@@ -92,12 +130,14 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _outcome(number: object, work: Callable[[], object]) -> str:
+def _done(number: object, result: object) -> str:
     """The line that answers a command."""
-    try:
-        return json.dumps({"id": number, "result": work()})
-    except Exception as error:  # the test waits for an answer, whatever happened
-        return json.dumps({"id": number, "error": one_line(error)})
+    return json.dumps({"id": number, "result": result})
+
+
+def _failed(number: object, error: Exception) -> str:
+    """The line that answers a command that failed."""
+    return json.dumps({"id": number, "error": one_line(error)})
 
 
 def _fail(faults: Faults, api: str, error: str | None, times: int = 1) -> None:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.environment import Environment
 from ottla.broker.loop.clock import SystemClock
+from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.metrics.request_metrics import RequestMetrics
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.broker.serving.message_requests import follow
 from ottla.broker.serving.route import Route
+from ottla.ephemeral.advanced_time import AdvancedTime
 from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem
 from ottla.ephemeral.error_answers import error_answer
 from ottla.protocol.api_keys import ApiKey
@@ -36,6 +39,8 @@ class Faults:
 
     def __init__(self) -> None:
         self.disk = DiskFaults()
+        self.time = AdvancedTime()
+        """Time that the test has advanced, which no `heal` takes back."""
         self.delay_seconds = 0.0
         """Time by which every request waits before it is handled."""
         self.clock_shift_ms = 0
@@ -110,7 +115,7 @@ class FaultyRequests(RequestMetrics):
 
 
 class ShiftedClock(SystemClock):
-    """The clocks of the machine. A fault shifts the time of day, but not durations."""
+    """The clocks of the machine, which a test may advance. A fault shifts the time of day, but not durations."""
 
     __slots__ = ("_faults",)
 
@@ -119,7 +124,15 @@ class ShiftedClock(SystemClock):
 
     def now_ms(self) -> int:
         """See SystemClock."""
-        return super().now_ms() + self._faults.clock_shift_ms
+        return super().now_ms() + self._faults.clock_shift_ms + int(self._faults.time.advanced_s * 1000)
+
+    def monotonic(self) -> float:
+        """See SystemClock."""
+        return super().monotonic() + self._faults.time.advanced_s
+
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds."""
+        return time.monotonic_ns() + int(self._faults.time.advanced_s * 1e9)
 
 
 class FaultyEnvironment(Environment):
@@ -130,8 +143,13 @@ class FaultyEnvironment(Environment):
     def __init__(self, faults: Faults) -> None:
         super().__init__()
         self._faults = faults
-        self.clock = ShiftedClock(faults)
+        self.clock = clock = ShiftedClock(faults)
+        self.clock_ns = clock.monotonic_ns
         self.file_system = FaultyFileSystem(RealFileSystem(), faults.disk)
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Cancellable:
+        """See Environment."""
+        return self._faults.time.call_later(delay, callback)
 
     def request_metrics(self, *arguments: Any) -> RequestMetrics:
         """See Environment."""

@@ -72,7 +72,8 @@ class InProcessBroker:
             raise self._has_ended()
         command = self._commands.get(do)
         try:
-            return await self._as_client(do, arguments) if command is None else command(**arguments)
+            found = self._as_client(do, arguments) if command is None else command(**arguments)
+            return await found if asyncio.iscoroutine(found) else found
         except ERRORS as error:
             raise Refused(one_line(error)) from None
 
@@ -113,7 +114,7 @@ class InProcessBroker:
         self._address = addresses[0].partition("://")[2]
         if "advertised.listeners" not in properties:  # those that are advertised may be a proxy's
             self._listeners = ",".join(addresses)
-        self._commands = commands_on_loop(self._faults, lambda: sorted(broker.services.metadata.brokers))
+        self._commands = commands_on_loop(self._faults, broker)
         return self._address
 
     def _on_fatal(self) -> None:

@@ -88,6 +88,24 @@ class Broker(Helpers):
         if self._cut_off:
             self._order_cut()
 
+    # ---- time at will
+
+    def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+        """Let this time pass at once: sessions, transactions, retention, quotas and tokens end as if it had passed."""
+        self.ask("advance", ms=(seconds + minutes * 60 + hours * 3600 + days * 86_400) * 1000)
+
+    def roll(self, topic: str) -> None:
+        """Begin a new segment in each partition of a topic."""
+        self.ask("roll", topic=topic)
+
+    def compact(self, topic: str) -> None:
+        """Roll and compact the logs of a topic; they are clean on return."""
+        self.ask("compact", topic=topic)
+
+    def expire(self, group: str, member: str) -> None:
+        """End the session of a member of a group now; `member` is its id."""
+        self.ask("expire", group=group, member=member)
+
     # ---- faults
 
     def fail_next(self, api: str, error: str | None, times: int = 1) -> None:

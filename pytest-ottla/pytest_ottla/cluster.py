@@ -85,6 +85,12 @@ class Cluster:
             if broker.is_running and not broker.is_paused:
                 broker.delay(ms)
 
+    def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+        """Let this time pass at once on every broker that runs; see `Broker.advance`."""
+        for broker in self.brokers:
+            if broker.is_running and not broker.is_paused:
+                broker.advance(seconds, minutes=minutes, hours=hours, days=days)
+
     def heal(self) -> None:
         """End all faults, start or resume brokers that do not run, and wait until all know each other."""
         self._cuts.clear()

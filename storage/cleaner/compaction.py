@@ -99,6 +99,8 @@ class LogCleaner:
         self._paused: dict[TopicPartition, int] = {}
         self._early_ends: dict[TopicPartition, int] = {}
         """Number of cleanings in a row that ended early for an unknown reason, by log."""
+        self._demanded: dict[TopicPartition, Callable[[], None]] = {}
+        """Logs to clean however clean they are, each with its caller's callback."""
         self._cold: set[TopicPartition] = set()
         """Logs whose timestamps a thread has read from the disk, or is about to read."""
         self._uncleanable: dict[str, set[TopicPartition]] = {}
@@ -138,6 +140,20 @@ class LogCleaner:
 
     # ---- events of other components
 
+    def demand(self, topic_partition: TopicPartition, then: Callable[[], None]) -> None:
+        """Clean this log soon, however clean it is, up to its active segment. `then` is called when nothing is left to clean, or at once
+        if the cleaner is off."""
+        if self._is_stopped:
+            then()
+            return
+        self._demanded[topic_partition] = then
+        self._wake_in(0)
+
+    def _satisfy(self, topic_partition: TopicPartition) -> None:
+        then = self._demanded.pop(topic_partition, None)
+        if then is not None:
+            then()
+
     def abort_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
         """Aborts the cleaning of this log, if one is in progress. The cleaning does not change the log after this
         returns."""
@@ -175,6 +191,7 @@ class LogCleaner:
             self.abort_cleaning(each.topic_partition, "it was deleted")
         self._uncleanable.get(each.log_dir, set()).discard(each.topic_partition)
         self._early_ends.pop(each.topic_partition, None)
+        self._satisfy(each.topic_partition)
         self.checkpoints.remove(each)
 
     def on_log_dir_failure(self, log_dir: str) -> None:
@@ -268,8 +285,10 @@ class LogCleaner:
             if found.clean_bytes + found.cleanable_bytes:
                 self._dirtiest = max(self._dirtiest, found.cleanable_ratio)
                 self._longest_delay_ms = max(self._longest_delay_ms, found.compaction_delay_ms)
-            if found.is_cleanable:
+            if found.is_cleanable or (each.topic_partition in self._demanded and found.cleanable_bytes):
                 self._candidates.append(found)
+            else:
+                self._satisfy(each.topic_partition)
         return work_of(each, deleted)
 
     def _may_clean(self, each: PartitionLog) -> bool:
@@ -280,7 +299,7 @@ class LogCleaner:
 
     def _take_filthiest(self) -> None:
         self.max_dirty_ratio, self.max_compaction_delay_ms = self._dirtiest, self._longest_delay_ms
-        candidates = sorted(self._candidates, key=lambda each: each.cleanable_ratio, reverse=True)
+        candidates = sorted(self._candidates, key=self._urgency, reverse=True)
         self._candidates = []
         for found in candidates:
             if len(self._tasks) >= self._config[LOG_CLEANER_THREADS]:
@@ -289,6 +308,9 @@ class LogCleaner:
                 self._clean(found)
         if len(self._tasks) < self._config[LOG_CLEANER_THREADS]:
             self._rest()
+
+    def _urgency(self, each: LogToClean) -> tuple[bool, float]:
+        return each.log.topic_partition in self._demanded, each.cleanable_ratio
 
     def _rest(self) -> None:
         backoff_ms = self._config[LOG_CLEANER_BACKOFF_MS]
@@ -365,6 +387,7 @@ class LogCleaner:
         self.io_bytes += message.map_bytes_read + message.bytes_read + message.bytes_written
         task.log_stats(message)
         self.checkpoints.update(task.log, message.end_offset)
+        self._satisfy(task.log.topic_partition)
         self._done_with(task, is_worker_fit=True)
         self._wake_in(0)
 
@@ -403,6 +426,7 @@ class LogCleaner:
 
     def _give_up(self, each: PartitionLog, reason: str) -> None:
         """Do not clean the log again until the next start."""
+        self._satisfy(each.topic_partition)
         self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
         log.warning(
             "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "
