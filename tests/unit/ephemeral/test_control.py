@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ def answers_to(*lines: bytes) -> list[dict[str, Any]]:
     """The answers of a broker at an address where nothing listens; it knows the brokers 0 and 2."""
 
     async def carry_out() -> list[dict[str, Any]]:
+        broker: Any = SimpleNamespace(services=SimpleNamespace(metadata=SimpleNamespace(brokers={2: None, 0: None})))
         answered: asyncio.Queue[str] = asyncio.Queue()
-        control = Control(Faults(), "127.0.0.1:1", lambda: [0, 2], answered.put_nowait)
+        control = Control(Faults(), "127.0.0.1:1", broker, answered.put_nowait)
         for line in lines:
             control.on_line(line)
         async with asyncio.timeout(30):
