@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_MOST_CONNECTIONS = 200
 _COLLECTED_AFTER = 2_000_000
 """Objects that are allocated between two runs of the garbage collector."""
 _LAST_SECONDS = 2
@@ -307,7 +306,7 @@ def _serve(app: Starlette, listener: Listener) -> None:
 
     import uvicorn
 
-    from ottla.console.connections import BoundedRequests
+    from ottla.console.connections import MOST_CONNECTIONS, BoundedRequests
 
     if listener.certificate is not None:
         _check_certificate(listener.certificate, listener.key)
@@ -320,7 +319,7 @@ def _serve(app: Starlette, listener: Listener) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # a client must not choose the address that limits its logins
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=MOST_CONNECTIONS + 1,
         timeout_graceful_shutdown=_LAST_SECONDS,
         ssl_certfile=listener.certificate,
         ssl_keyfile=listener.key,

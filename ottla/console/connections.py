@@ -1,4 +1,8 @@
-"""Bounds the time in which a client sends its request, and takes its answer, so that idle clients do not use up connections and streams."""
+"""Bounds the connections of clients, and the time in which a client sends its request, and takes its answer.
+
+At most MOST_CONNECTIONS are open. One more takes the place of the one whose request has been incomplete for the longest time.
+So clients that are slow on purpose do not lock out others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import asyncio
 from typing import Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS: Final = 200
 
 REQUEST_SECONDS: Final = 30.0
 """Time from the accept, or from the end of the last answer, until the next request is complete, seconds."""
@@ -24,6 +30,21 @@ class BoundedRequests(H11Protocol):
         """See asyncio.Protocol."""
         super().connection_made(transport)
         self._watch()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._take_a_place()
+
+    def _take_a_place(self) -> None:
+        """End the connection that has sent no complete request for the longest time. If all wait for answers, this client gets a 503."""
+        idle = [each for each in self.connections if isinstance(each, BoundedRequests) and each is not self and each.idle_until]
+        if idle:
+            oldest = min(idle, key=lambda each: each.idle_until)
+            self.connections.discard(oldest)  # now, because uvicorn counts them
+            oldest.transport.abort()
+
+    @property
+    def idle_until(self) -> float:
+        """The time at which the request has to be complete; 0 while it is answered."""
+        return 0.0 if self._deadline is None else self._deadline.when()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""

@@ -1,16 +1,17 @@
 """A client of the console that does not send its request, or does not take its answer, is disconnected; one that waits for it is not."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 import pytest
 import uvicorn
+import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from ottla.console import connections
-from ottla.console.connections import BoundedRequests
+from ottla.console.connections import MOST_CONNECTIONS, BoundedRequests
 
 SECONDS = 60.0
 REQUEST_SECONDS = 0.2
@@ -47,6 +48,25 @@ def with_a_server(session: Session, monkeypatch: pytest.MonkeyPatch, app: ASGIAp
         server.close()
 
     asyncio.run(run())
+
+
+async def with_many(sent: bytes) -> None:
+    """More clients than are served send a part of a request each. Then another one is answered, and the first ones are disconnected."""
+    config = uvicorn.Config(app, http=BoundedRequests, ws="none", lifespan="off", log_config=None, limit_concurrency=MOST_CONNECTIONS + 1)
+    state = ServerState()
+    server = await asyncio.get_running_loop().create_server(lambda: BoundedRequests(config, state, {}), "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
+    slow = [await asyncio.open_connection(*address) for _ in range(2 * MOST_CONNECTIONS)]
+    for _, writer in slow:
+        writer.write(sent)
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(GET + b"\r\n")
+    await answered(reader)
+    assert len(state.connections) <= MOST_CONNECTIONS
+    assert all([await is_disconnected(reader) for reader, _ in slow[:MOST_CONNECTIONS]])
+    for _, each in [*slow, (reader, writer)]:
+        each.transport.abort()
+    server.close()
 
 
 async def answered(reader: asyncio.StreamReader) -> None:
@@ -123,3 +143,9 @@ def test_a_client_that_does_not_take_its_answer_is_disconnected_and_the_answer_e
         await has_ended.wait()  # and nothing is read
 
     with_a_server(session, monkeypatch, endless)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("sent", [b"", GET], ids=["nothing", "headers"])
+def test_half_open_connections_lock_out_no_client(run: Callable[[Coroutine[None, None, None]], None], sent: bytes) -> None:
+    run(with_many(sent))
