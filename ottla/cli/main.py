@@ -16,7 +16,7 @@ gc.set_threshold(200_000, 20, 100)
 COMMANDS = {
     "serve": "Run a broker.",
     "cluster": "Run several brokers on this host.",
-    "brokers": "List the brokers of a cluster.",
+    "brokers": "List brokers, and move all replicas away from some.",
     "topics": "List, describe, create, alter and delete topics.",
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",

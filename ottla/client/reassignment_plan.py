@@ -1,14 +1,14 @@
 """Plans the replicas of partitions: spread over racks, even over brokers, with as few moves as that allows.
 
-Pure; called by `ottla topics reassign generate`. Kafka's own tool instead places every partition as if its topic were
-new.
+Pure; called by `ottla topics reassign generate` and `ottla brokers drain`. Kafka's own tool instead places every partition as if its
+topic were new.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ottla.client.cluster import TopicPartition
@@ -42,6 +42,38 @@ def balanced(current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int
     while _even_out(plan, current, rack_of, room):
         pass
     _spread_leaders(plan)
+    return plan
+
+
+def without(current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], leaving: Set[int]) -> Plan:
+    """The plan that moves each replica of the brokers `leaving` to another broker of `racks`; all other replicas stay.
+
+    `current` has all partitions of the cluster, whose replicas are counted. A new replica is in the rack that has fewest replicas of the
+    partition, there on the broker with fewest replicas of all. Raises ClientError if there are too few brokers, or if a partition would be
+    on fewer racks than now. Racks are ignored unless every broker has one.
+    """
+    stays = {broker: rack for broker, rack in racks.items() if broker not in leaving}
+    by_rack = all(rack is not None for rack in racks.values())
+    rack_of = {broker: rack if by_rack else str(broker) for broker, rack in racks.items()}
+    load = Counter(broker for replicas in current.values() for broker in replicas)
+    plan: Plan = {}
+    for partition, replicas in current.items():
+        if not leaving & set(replicas):
+            continue
+        if len(replicas) > len(stays):
+            raise ClientError(f"{partition} has {len(replicas)} replicas, and only {len(stays)} other brokers are alive")
+        new = list(replicas)
+        for place, broker in enumerate(replicas):
+            if broker not in leaving:
+                continue
+            used = Counter(rack_of.get(each, str(each)) for each in new if each not in leaving)
+            new[place] = chosen = min((each for each in stays if each not in new), key=lambda each: (used[rack_of[each]], load[each], each))
+            load[chosen] += 1
+            load[broker] -= 1
+        before, after = ({rack_of.get(each, str(each)) for each in listed} for listed in (replicas, new))
+        if len(after) < len(before):
+            raise ClientError(f"{partition} would be on {len(after)} racks instead of {len(before)}: {', '.join(sorted(map(str, after)))}")
+        plan[partition] = new
     return plan
 
 

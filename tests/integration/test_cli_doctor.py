@@ -54,7 +54,7 @@ def test_a_cluster_is_healthy_until_a_broker_stops(tmp_path: Path) -> None:
 def test_a_broker_that_says_nothing_is_named_and_the_others_are_examined(tmp_path: Path) -> None:
     with a_cluster(tmp_path, 2, min_insync_replicas=1, zookeeper_session_timeout_ms=60_000) as cluster:
         line = CommandLine(cluster.bootstrap)
-        (controller,) = [each["id"] for each in line("brokers", "--json").json["brokers"] if each["controller"]]
+        (controller,) = [each["id"] for each in line("brokers", "list", "--json").json["brokers"] if each["controller"]]
         silent = 1 - controller
         cluster.create_topic("here", replicas=[[controller]])
         cluster.create_topic("there", replicas=[[silent]])

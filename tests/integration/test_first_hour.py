@@ -128,7 +128,7 @@ def test_what_changes_something_prints_json(ottla: CommandLine) -> None:
 def test_brokers_and_their_log_directories(ottla: CommandLine, broker: BrokerProcess) -> None:
     ottla("topics", "create", "held", "-p", "2")
     ottla("produce", "-p", "1", "held", input="x\n")
-    (found,) = ottla("brokers", "--json").json["brokers"]
+    (found,) = ottla("brokers", "list", "--json").json["brokers"]
     assert (found["id"], found["port"], found["controller"], found["behind"]) == (1001, broker.port, True, 0)
     assert found["leads"] == found["replicas"] >= 2
     (directory,) = ottla("log-dirs", "held", "--json").json

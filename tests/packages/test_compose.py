@@ -116,8 +116,8 @@ def test_three_brokers_serve_the_host_and_the_network(services: dict[str, dict[s
 
         of_host = [(number, "localhost", 9091 + number) for number in (1, 2, 3)]
         of_network = [(number, f"broker-{number}", 19092) for number in (1, 2, 3)]
-        eventually(lambda: addresses(on_host(network, "brokers", "--json", "-b", "localhost:9093")) == of_host)
-        assert addresses(brokers["broker-1"].run("ottla", "brokers", "--json", "-b", "broker-3:19092")) == of_network
+        eventually(lambda: addresses(on_host(network, "brokers", "list", "--json", "-b", "localhost:9093")) == of_host)
+        assert addresses(brokers["broker-1"].run("ottla", "brokers", "list", "--json", "-b", "broker-3:19092")) == of_network
 
         on_host(network, "topics", "create", "orders", "-p", "3", "-b", "localhost:9092")
         on_host(network, "produce", "orders", "-b", "localhost:9092,localhost:9093", input="one\ntwo\nthree\n")

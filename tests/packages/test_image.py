@@ -34,7 +34,7 @@ def test_a_container_runs_as_a_user_and_is_configured_by_its_variables(image: Im
         assert broker.run("ottla", "consume", "-e", "orders") == "a record\n"
         (topic,) = broker.json("ottla", "topics", "describe", "orders", "--json")
         assert len(topic["partitions"]) == 3
-        (found,) = broker.json("ottla", "brokers", "--json")["brokers"]
+        (found,) = broker.json("ottla", "brokers", "list", "--json")["brokers"]
         assert (found["host"], found["port"]) == ("localhost", 9092)
         assert "Traceback" not in broker.said()
 

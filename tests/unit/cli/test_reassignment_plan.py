@@ -14,7 +14,7 @@ from ottla.client import reassignments
 from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.config_admin import ConfigResourceType
 from ottla.client.errors import ClientError, ConnectionLost, SomeRefused
-from ottla.client.reassignment_plan import Plan, balanced, from_json, to_json
+from ottla.client.reassignment_plan import Plan, balanced, from_json, to_json, without
 
 NO_RACKS = dict.fromkeys(range(4))
 
@@ -212,3 +212,52 @@ def test_a_finished_move_is_reported_although_its_throttles_are_left(
     assert (ended.value.code, printed.out) == (1, "t-0: moved\n")
     assert "ottla: broker 1: it does not answer\n" in printed.err
     assert "these replication throttles are left" in printed.err
+
+
+class TestWithout:
+    """The plan that drains brokers."""
+
+    def test_only_replicas_of_the_leaving_broker_move_and_keep_their_place(self) -> None:
+        current = {TopicPartition("t", 0): [0, 1], TopicPartition("t", 1): [1, 2], TopicPartition("t", 2): [2, 0]}
+
+        plan = without(current, dict.fromkeys(range(4)), {2})
+
+        assert plan == {TopicPartition("t", 1): [1, 3], TopicPartition("t", 2): [3, 0]}
+
+    def test_a_replica_stays_in_its_rack_if_another_broker_of_it_is_alive(self) -> None:
+        racks = {0: "a", 1: "b", 2: "b", 3: "a"}
+
+        plan = without({TopicPartition("t", number): [0, 1] for number in range(4)}, racks, {1})
+
+        assert set(map(tuple, plan.values())) == {(0, 2)}
+
+    def test_too_few_brokers_are_refused(self) -> None:
+        with pytest.raises(ClientError, match="t-0 has 3 replicas, and only 2 other brokers are alive"):
+            without({TopicPartition("t", 0): [0, 1, 2]}, dict.fromkeys(range(3)), {1})
+
+    def test_fewer_racks_are_refused_unless_racks_are_ignored(self) -> None:
+        racks: dict[int, str | None] = {0: "a", 1: "b", 2: "a"}
+        with pytest.raises(ClientError, match="t-0 would be on 1 racks instead of 2: a"):
+            without({TopicPartition("t", 0): [0, 1]}, racks, {1})
+        assert without({TopicPartition("t", 0): [0, 1]}, dict.fromkeys(racks), {1}) == {TopicPartition("t", 0): [0, 2]}
+
+    def test_a_dead_broker_can_be_drained(self) -> None:
+        assert without({TopicPartition("t", 0): [0, 7]}, {0: "a", 1: "b"}, {7}) == {TopicPartition("t", 0): [0, 1]}
+
+    @given(st.data())
+    def test_every_plan_keeps_the_number_of_replicas_and_racks(self, data: st.DataObject) -> None:
+        brokers = data.draw(st.integers(2, 7))
+        racks = {broker: data.draw(st.sampled_from("abc")) for broker in range(brokers)}
+        replicas = st.permutations(range(brokers)).flatmap(lambda order: st.integers(1, brokers).map(lambda count: list(order[:count])))
+        current = {TopicPartition("t", number): data.draw(replicas) for number in range(data.draw(st.integers(1, 8)))}
+        leaving = data.draw(st.sets(st.integers(0, brokers - 1), min_size=1, max_size=2))
+        try:
+            plan = without(current, racks, leaving)
+        except ClientError:
+            return
+        for name, new in plan.items():
+            assert len(new) == len(set(new)) == len(current[name])
+            assert not leaving & set(new)
+            assert len({racks[broker] for broker in new}) >= len({racks[broker] for broker in current[name]})
+            assert all(before == after for before, after in zip(current[name], new, strict=True) if before not in leaving)
+        assert all(not leaving & set(replicas) for name, replicas in current.items() if name not in plan)

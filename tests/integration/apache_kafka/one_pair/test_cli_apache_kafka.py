@@ -50,7 +50,7 @@ def test_acls_and_users(kafka: ApacheKafka, ottla: CommandLine) -> None:
 def test_brokers_and_log_directories(kafka: ApacheKafka, ottla: CommandLine) -> None:
     ottla("topics", "create", "held", "-p", "2")
     ottla("produce", "-p", "1", "held", input="x\n")
-    (broker,) = ottla("brokers", "--json").json["brokers"]
+    (broker,) = ottla("brokers", "list", "--json").json["brokers"]
     assert f"{broker['host']}:{broker['port']}" == kafka.bootstrap
     assert (broker["id"], broker["controller"], broker["behind"]) == (0, True, 0)
     (directory,) = ottla("log-dirs", "held", "--json").json

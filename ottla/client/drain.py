@@ -1,0 +1,100 @@
+"""Moves all replicas away from brokers, some partitions at a time.
+
+The cluster alone keeps the state of a drain: a drain that was interrupted begins again with the replicas that are left. New replicas are
+made before the old ones are removed, so a partition has all its replicas at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Set
+from typing import Final
+
+from ottla.client import reassignments
+from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs, describe_configs
+from ottla.client.errors import ClientError, SomeRefused
+from ottla.client.reassignment_plan import Plan, without
+
+_POLL_SECONDS: Final = 0.2
+_OWN: Final = 2
+"""DYNAMIC_BROKER_CONFIG: the source of a value that was set for one broker at run time."""
+
+Progress = Callable[[int, int], object]
+"""Called with the partitions that are done, and the partitions in all."""
+
+
+def left_on(cluster: Cluster, leaving: Set[int]) -> dict[TopicPartition, list[int]]:
+    """The partitions that have a replica on these brokers, with all their replicas."""
+    return {name: replicas for name, replicas in _replicas(cluster).items() if leaving & set(replicas)}
+
+
+def plan_of(cluster: Cluster, leaving: Set[int], *, ignore_racks: bool = False) -> Plan:
+    """The replicas that the partitions of these brokers will have. Raises ClientError if racks or the number of brokers do not allow it.
+
+    Where a partition is being moved, the replicas that it will have then are moved.
+    """
+    answer = cluster.refresh(None)
+    leaderless = [
+        f"{topic.name}-{partition.partition_index}"
+        for topic in answer.topics
+        for partition in topic.partitions
+        if partition.leader_id < 0 and leaving & set(partition.replica_nodes)
+    ]
+    if leaderless:
+        raise ClientError(f"{', '.join(leaderless)} cannot be moved without a leader: start a broker that has an in-sync replica")
+    racks = {broker.node_id: None if ignore_racks else broker.rack for broker in answer.brokers}
+    targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
+    current = {name: targets.get(name, replicas) for name, replicas in _replicas(cluster).items()}
+    return without(current, racks, leaving)
+
+
+def drain(
+    cluster: Cluster, leaving: Set[int], progress: Progress, *, at_once: int, rate: int | None = None, ignore_racks: bool = False
+) -> int:
+    """Move all replicas of these brokers away, `at_once` partitions at a time; returns the number of partitions that were moved.
+
+    `rate` limits the replication, in bytes per second and broker. Partitions that are created meanwhile are moved as well. Raises
+    ClientError if the cluster does not allow it or refuses a partition; what was moved by then stays moved.
+    """
+    moved: set[TopicPartition] = set()
+    while left := left_on(cluster, leaving):
+        plan = plan_of(cluster, leaving, ignore_racks=ignore_racks)
+        some = dict(list(plan.items())[:at_once])
+        if rate is not None and some:
+            reassignments.throttle(cluster, {name: left[name] for name in some if name in left}, some, rate)
+        outcomes = reassignments.reassign(cluster, some) if some else {}
+        refused = {str(name): error for name, error in outcomes.items() if error is not None}
+        waiting = set(some or left) - {name for name, error in outcomes.items() if error is not None}
+        _wait(cluster, waiting, progress, len(moved), len(moved) + len(left))
+        moved |= waiting
+        if rate is not None:
+            reassignments.clear_throttles(cluster, {name.topic for name in waiting})
+        if refused:
+            raise SomeRefused(refused)
+    return len(moved)
+
+
+def forget_settings(cluster: Cluster, broker: int) -> list[str]:
+    """Delete the dynamic configuration of a live broker, which nothing else would ever delete; returns the names of the keys."""
+    entries = describe_configs(cluster, ConfigResourceType.BROKER, str(broker))
+    names = [entry.name for entry in entries if entry.config_source == _OWN]
+    if names:
+        alter_configs(cluster, ConfigResourceType.BROKER, str(broker), [Change(name, ConfigOperation.DELETE, None) for name in names])
+    return names
+
+
+def _replicas(cluster: Cluster) -> dict[TopicPartition, list[int]]:
+    answer = cluster.refresh(None)
+    return {
+        TopicPartition(topic.name or "", partition.partition_index): list(partition.replica_nodes)
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def _wait(cluster: Cluster, partitions: set[TopicPartition], progress: Progress, before: int, total: int) -> None:
+    while left := len(reassignments.moves(cluster, partitions)) if partitions else 0:
+        progress(before + len(partitions) - left, total)
+        time.sleep(_POLL_SECONDS)
+    progress(before + len(partitions), total)

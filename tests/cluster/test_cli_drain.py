@@ -1,0 +1,113 @@
+"""`ottla brokers drain` and `decommission` on four brokers, while clients produce."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.broker_process import eventually
+from tests.support.cluster import Cluster, a_cluster
+from tests.support.command_line import CommandLine
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with a_cluster(tmp_path_factory.mktemp("drain"), 4, auto_leader_rebalance_enable="false") as running:
+        yield running
+
+
+@pytest.fixture
+def ottla(cluster: Cluster) -> CommandLine:
+    return CommandLine(cluster.bootstrap)
+
+
+def held(ottla: CommandLine, broker: int) -> int:
+    """The replicas on a broker."""
+    (found,) = [each for each in ottla("brokers", "list", "--json").json["brokers"] if each["id"] == broker]
+    return found["replicas"]
+
+
+class SteadyProducer:
+    """Writes with acks=all until it is stopped; counts what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged = 0
+        self.failed: list[str] = []
+        self._stopping = threading.Event()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        self._thread = threading.Thread(target=self._run, args=(topic,))
+        self._thread.start()
+
+    def _run(self, topic: str) -> None:
+        while not self._stopping.is_set():
+            self._producer.produce(topic, bytes(200), on_delivery=self._on_delivery)
+            self._producer.poll(0.002)
+        self._producer.flush(30)
+
+    def _on_delivery(self, error: object, _: object) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failed.append(str(error))
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def test_a_drained_broker_holds_nothing_and_no_record_is_lost(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("orders", replicas=[[number % 4, (number + 1) % 4, (number + 2) % 4] for number in range(12)])
+    producer = SteadyProducer(cluster.bootstrap, "orders")
+    try:
+        eventually(lambda: producer.acknowledged > 50)
+        planned = ottla("brokers", "drain", "3", "--plan", "--json").json
+        assert {each["topic"] for each in planned["partitions"]} >= {"orders"}
+        assert all(3 not in each["replicas"] for each in planned["partitions"])
+
+        done = ottla("brokers", "drain", "3", "--at-once", "4", "--throttle", "50000000", "--json").json
+    finally:
+        producer.stop()
+
+    assert done["moved_partitions"] >= 9
+    assert held(ottla, 3) == 0
+    assert producer.failed == []
+    assert sum(int(row[3]) for row in ottla("topics", "offsets", "orders").rows) == producer.acknowledged
+    throttled = [row[0] for row in ottla("configs", "describe", "topic", "orders").rows if "throttled" in row[0]]
+    assert throttled == []
+    assert ottla("brokers", "drain", "3").lines == ["broker 3 holds no replicas", "0 partitions were moved"]
+
+
+def test_a_decommissioned_broker_leaves_no_configuration(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("left", replicas=[[2, 0]])
+    ottla("configs", "alter", "broker", "2", "--set", "log.cleaner.threads=2")
+
+    done = ottla("brokers", "decommission", "2", "--json").json
+
+    assert done["deleted_configurations"] == {"2": ["log.cleaner.threads"]}
+    assert held(ottla, 2) == 0
+
+
+def test_what_cannot_be_is_refused_before_anything_moves(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("wide", replicas=[[0, 1, 2, 3]])
+    before = held(ottla, 1)
+
+    refused = ottla("brokers", "drain", "1", status=1)
+
+    assert "wide-0 has 4 replicas, and only 3 other brokers are alive" in refused.err
+    assert held(ottla, 1) == before
+    assert "there is no broker 9; alive are 0, 1, 2, 3" in ottla("brokers", "drain", "9", status=1).err
+    ottla("topics", "delete", "wide")
+
+
+def test_a_drain_that_is_killed_is_continued(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("many", replicas=[[1, 0]] * 20)
+    before = held(ottla, 0)
+    with ottla.start("brokers", "drain", "0", "--at-once", "1", "--ignore-racks") as command:
+        eventually(lambda: held(ottla, 0) < before)
+        command.kill()
+
+    assert 0 < held(ottla, 0) < before
+    ottla("brokers", "drain", "0", "--ignore-racks")
+
+    assert held(ottla, 0) == 0
