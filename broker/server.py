@@ -25,6 +25,7 @@ from uuid import UUID
 from ottla.broker.cluster.auto_topics import AutoTopics
 from ottla.broker.cluster.cluster_wiring import ClusterWiring
 from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.cluster.features import FinalizedFeatures, UnsupportedFeatures, raisable
 from ottla.broker.cluster.log_dir_failures import LogDirFailures
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configuration.certificate_renewal import CertificateRenewal
@@ -102,6 +103,7 @@ from ottla.config.sasl import offers_scram, sasl_listener
 from ottla.config.schema.metadata_version import is_at_least
 from ottla.config.topic import TopicConfig
 from ottla.controller.admin.config_admin import ConfigAdmin
+from ottla.controller.admin.features import finalize_in_new_cluster, supported_features
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.admin.partition_growth import PartitionGrowth
 from ottla.controller.admin.topic_admin import TopicAdmin
@@ -145,6 +147,19 @@ COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
 new objects, so passes are frequent and short, although all passes together may take longer. A pass over all older objects takes longest;
 it is as rare as with the thresholds of the start."""
+
+
+EXPECTED = (
+    Unsupported,
+    UnsupportedFeatures,
+    ConfigError,
+    StorageError,
+    ControllerError,
+    StoreError,
+    MalformedZNode,
+    BindFailed,
+)
+"""Exceptions of a start whose text is one line for the operator."""
 
 
 class CannotStart(Exception):
@@ -191,7 +206,10 @@ class Broker:
             await self._start()
         except BaseException as error:
             await self._held.aclose()
-            if isinstance(error, Unsupported | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed):
+            if isinstance(
+                error,
+                Unsupported | UnsupportedFeatures | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed,
+            ):
                 raise CannotStart(str(error)) from None
             raise
         self._stage = f"broker {self.services.broker_id} of cluster {self.services.cluster_id} is ready"
@@ -288,6 +306,9 @@ class Broker:
         )
         self._held.push_async_callback(self.store.close)
         await in_session(self.store, self._find_identity)
+        services.cluster.features = features = FinalizedFeatures(self.store, self._fail)
+        self._held.push_async_callback(features.close)
+        await in_session(self.store, features.load)
         passwords = encoder_of(self.config, self._environment.random_bytes)
         administration.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
         administration.dynamic_config = DynamicConfig(
@@ -308,6 +329,8 @@ class Broker:
         if self._problem is not None:
             await check_configuration_may_differ(self.store, self._known_broker_id(), self._problem)
         services.cluster_id = await prepare_store(self.store, self._environment.random_bytes)
+        if self.config.standalone:
+            await finalize_in_new_cluster(self.store, self.config)
         services.broker_id = await self._broker_id()
         await check_broker_id(services.broker_id, self.config, self.store, directories, self._environment.is_listening)
 
@@ -337,7 +360,9 @@ class Broker:
         store = self.store
         cluster = services.metadata = MetadataCache()
         resting, paused = (collector_resting, collector_paused) if self._environment.is_process else (nullcontext, nullcontext)
-        services.listed = ListedApis(SERVED)
+        features = services.cluster.features
+        services.listed = ListedApis(SERVED, features.level, is_own_cluster=config.standalone)
+        features.on_change(services.listed.update)
         services.turns = Turns(asyncio.get_running_loop().call_soon, self._environment.clock_ns, while_large=resting)
         data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
         data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
@@ -363,6 +388,7 @@ class Broker:
             services.turns.pause,
             paused,
         )
+        self.controller.on_new_session(features.reload)
         self.controller.on_new_session(self._cluster.on_new_session)
         self._access_control.follow(self.controller)
         administration.topic_admin = TopicAdmin(
@@ -495,8 +521,10 @@ class Broker:
         services.coordinators.transactions.start()
         self._held.push_async_callback(services.coordinators.transactions.stop)
         self._held.push_async_callback(services.data.producer_ids.stop)
+        self._report_raisable_features()
         services.cluster.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
+        await services.cluster.features.reload()  # the first controller of a cluster has created the node
         self.log_manager.start()
         interval_ms = self.config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._background.schedule(
@@ -504,6 +532,13 @@ class Broker:
         )
         check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
         self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
+
+    def _report_raisable_features(self) -> None:
+        """Log which features an operator could raise. On ZooKeeper that is a decision against Apache Kafka 3.9, which needs no reminder."""
+        behind = raisable(self.services.cluster.features.levels)
+        if self.config.standalone and behind:
+            levels = ", ".join(f"{name}={level}" for name, level in sorted(behind.items()))
+            logger.info("this release supports %s, which the cluster has not finalized: run `ottla features upgrade`", levels)
 
     def _send_clients_away(self) -> None:
         """Close all connections, so that clients look for the current leaders before they come back."""
@@ -556,6 +591,7 @@ class Broker:
             ),
             rack=self.config[BROKER_RACK],
             timestamp_ms=self._clock.now_ms(),
+            features=supported_features(),
             version=registration_version(self.config[INTER_BROKER_PROTOCOL_VERSION]),
         )
 

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import ottla.protocol.messages
-from ottla.broker.handlers.table import IMPLEMENTED, module_of
+from ottla.broker.handlers.table import IMPLEMENTED, SERVED, module_of
 from ottla.broker.handlers.unread_fields import UNREAD_FIELDS
-from ottla.broker.request.listed_apis import UNLISTED_IN_3_9
+from ottla.broker.request.listed_apis import OF_FEATURES, UNLISTED_IN_3_9, WITHOUT_FEATURE
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.api_versions import versions_in_3_9
-from ottla.protocol.schema.registry import INTER_BROKER_APIS, api
+from ottla.protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
 
 PAGE = Path("docs/protocol-support.md")
 
@@ -25,7 +25,10 @@ _HEAD = """\
 This page is written by `python -m ottla.broker.handlers.docs` from `broker/handlers/table.py`, `unread_fields.py` beside it, and the first
 paragraphs of the handlers; change those, not the page.
 
-In ApiVersions a broker lists exactly the APIs of the first two tables, with the version ranges of Apache Kafka 3.9 in ZooKeeper mode.
+In a cluster on ZooKeeper without a finalized feature, a broker lists in ApiVersions exactly the APIs of the first two tables, with the
+version ranges of Apache Kafka 3.9 in ZooKeeper mode. In a cluster of its own, or with a finalized feature, it also lists the newer versions
+of the column "Kafka 4". Where the column names a feature, this feature has to be finalized at that level or a higher one.
+
 A request of any other API or version closes the connection, as with Apache Kafka; ApiVersions in an unknown version is answered in
 version 0.
 """
@@ -34,13 +37,6 @@ _INTER_BROKER = """\
 ## Between brokers
 
 The controller and other brokers send these requests; clients have no use for them.
-"""
-
-_UNLISTED = """\
-## Served, but not listed
-
-Apache Kafka 3.9 lists these APIs only outside ZooKeeper mode. Clients rely on the list and do not use them; a request is answered all the
-same.
 """
 
 _UNREAD = """\
@@ -52,7 +48,7 @@ Handlers read all other fields of requests; a test checks this.
 
 def page() -> str:
     """The whole page."""
-    clients = sorted(IMPLEMENTED - INTER_BROKER_APIS)
+    clients = sorted((IMPLEMENTED | SERVED & {*WITHOUT_FEATURE, *(key for of in OF_FEATURES.values() for key in of)}) - INTER_BROKER_APIS)
     brokers = sorted(IMPLEMENTED & INTER_BROKER_APIS)
     return "\n".join(
         [
@@ -61,9 +57,6 @@ def page() -> str:
             "",
             _INTER_BROKER,
             *_table(brokers),
-            "",
-            _UNLISTED,
-            *_table(sorted(UNLISTED_IN_3_9)),
             "",
             _UNREAD,
             "| API | Fields | Why |",
@@ -75,8 +68,8 @@ def page() -> str:
 
 
 def _table(keys: list[ApiKey]) -> list[str]:
-    rows = [f"| {_name(key)} | {int(key)} | {_versions(key)} | {_purpose(key)} | {_notes(key)} |" for key in keys]
-    return ["| API | Key | Versions | What it is for | Here |", "|---|---|---|---|---|", *rows]
+    rows = [f"| {_name(key)} | {int(key)} | {_versions(key)} | {_later(key)} | {_purpose(key)} | {_notes(key)} |" for key in keys]
+    return ["| API | Key | Versions | Kafka 4 | What it is for | Here |", "|---|---|---|---|---|---|", *rows]
 
 
 def _fields(names: tuple[str, ...]) -> str:
@@ -88,8 +81,16 @@ def _name(key: ApiKey) -> str:
 
 
 def _versions(key: ApiKey) -> str:
+    if key not in ZOOKEEPER_MODE_APIS | UNLISTED_IN_3_9:
+        return ""
     first, last = versions_in_3_9(key)
     return str(first) if first == last else f"{first}-{last}"
+
+
+def _later(key: ApiKey) -> str:
+    """The newest versions that 3.9 does not list."""
+    without = [str(WITHOUT_FEATURE[key])] if key in WITHOUT_FEATURE else []
+    return ", ".join(without + [f"{last} ({name} {level})" for (name, level), of in OF_FEATURES.items() for last in [of.get(key)] if last])
 
 
 def _purpose(key: ApiKey) -> str:
@@ -102,7 +103,7 @@ def _purpose(key: ApiKey) -> str:
 def _notes(key: ApiKey) -> str:
     """The first paragraph of the handler's module, without the API's name and versions, which are in other columns."""
     title, *rest = _paragraphs(_ROOT / f"{module_of(key).replace('.', '/')}.py")
-    head = re.compile(rf"(?:[A-Z][a-z]+s )?{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
+    head = re.compile(rf"(?:[A-Z][a-z]+s )?{_name(key)} \(api {int(key)}\), versions? [0-9-]+[ :;,.]*")
     text = head.sub("", title)
     if not text and rest:
         text = rest[0]

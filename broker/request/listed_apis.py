@@ -13,7 +13,10 @@ from ottla.protocol.schema.api_versions import versions_in_3_9, versions_of
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 
-WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {}
+WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
+    ApiKey.API_VERSIONS: 5,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+}
 """The newest versions that need no feature, where 3.9 has older ones or none."""
 
 OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {}
@@ -28,6 +31,14 @@ def newest_accepted(key: ApiKey) -> int:
     return max(versions_in_3_9(key).last, *(versions.get(key, 0) for versions in (WITHOUT_FEATURE, *OF_FEATURES.values())))
 
 
+def needs_of(key: int, version: int) -> str | None:
+    """The condition, in words, on which brokers accept a version that 3.9 does not list. None if there is none."""
+    for (name, level), versions in OF_FEATURES.items():
+        if 0 <= version <= versions.get(key, -1):  # type: ignore[call-overload]  # an unknown key is in no table
+            return f"level {level} of the feature {name}"
+    return "a finalized feature" if 0 <= version <= WITHOUT_FEATURE.get(key, -1) else None  # type: ignore[call-overload]  # the same
+
+
 def no_feature(name: str) -> int:
     """The level of a feature in a cluster without features."""
     return 0
@@ -36,7 +47,7 @@ def no_feature(name: str) -> int:
 class ListedApis:
     """The listed and the accepted versions, by API. They change with the levels of the features."""
 
-    __slots__ = ("_accepted", "_is_own_cluster", "_level", "_served", "on_change", "versions")
+    __slots__ = ("_accepted", "_is_own_cluster", "_level", "_served", "is_beyond_3_9", "on_change", "versions")
 
     def __init__(self, served: Iterable[ApiKey], level: Callable[[str], int] = no_feature, *, is_own_cluster: bool = False) -> None:
         """`served` are the APIs with a handler. `level` returns the finalized level of a feature."""
@@ -45,6 +56,8 @@ class ListedApis:
         self._is_own_cluster = is_own_cluster
         self.on_change: Callable[[], None] | None = None
         """Called after the versions have changed."""
+        self.is_beyond_3_9 = is_own_cluster
+        """Whether no broker of Apache Kafka can be a member of the cluster."""
         self.versions: dict[ApiKey, Versions] = {}
         """The listed versions, in the order of the keys, which is that of Apache Kafka."""
         self._accepted: dict[int, Versions] = {}
@@ -59,7 +72,8 @@ class ListedApis:
         """Take over the levels of the features."""
         before = self.versions
         levels = {name: self._level(name) for name, _ in OF_FEATURES}
-        newest = dict(WITHOUT_FEATURE) if self._is_own_cluster or any(levels.values()) else {}
+        self.is_beyond_3_9 = self._is_own_cluster or any(levels.values())
+        newest = dict(WITHOUT_FEATURE) if self.is_beyond_3_9 else {}
         for (name, level), versions in OF_FEATURES.items():
             if levels[name] >= level:
                 newest |= {key: max(last, newest.get(key, last)) for key, last in versions.items()}

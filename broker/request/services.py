@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.cluster.auto_topics import AutoTopics
     from ottla.broker.cluster.control_requests import ControlRequests
+    from ottla.broker.cluster.features import FinalizedFeatures
     from ottla.broker.cluster.producer_ids import ProducerIds
     from ottla.broker.configuration.dynamic_config import DynamicConfig
     from ottla.broker.fetching.fetch_sessions import FetchSessionCache
@@ -111,11 +112,12 @@ class AdministrationServices:
 class ClusterServices:
     """Connects this broker to its cluster: its registration, the controller, the requests between brokers."""
 
-    __slots__ = ("broker_epoch", "control_requests", "controller", "fetcher_pool", "first_metadata")
+    __slots__ = ("broker_epoch", "control_requests", "controller", "features", "fetcher_pool", "first_metadata")
 
     broker_epoch: int
     controller: Controller
     control_requests: ControlRequests
+    features: FinalizedFeatures
     first_metadata: FirstMetadata
     fetcher_pool: FetcherPool | None
     """None where there can be no other broker to follow."""

@@ -9,7 +9,7 @@ cimport cython
 cdef class Dispatcher(RequestHandler):
     cdef readonly dict _routes
     cdef readonly object messages
-    cdef object _metrics, _services
+    cdef object _metrics, _refused_protocols, _services
 
     @cython.locals(data=View, route=Route, client=Client, kind=int64_t, correlation_id=int64_t, client_id_length=int64_t, offset=Py_ssize_t, count=int64_t)
     cpdef object handle(self, object frame, object connection)

@@ -18,9 +18,11 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion
 from ottla.broker.quotas.quota_type import REQUEST
+from ottla.broker.request.listed_apis import needs_of
 from ottla.broker.request.malformed import MALFORMED, name_of, refuse
 from ottla.broker.request.services import Services
 from ottla.broker.serving.message_requests import MessageRequests
+from ottla.broker.serving.refused_protocols import RefusedProtocols
 from ottla.broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors import fields
@@ -38,9 +40,10 @@ PRODUCE: Final = int(ApiKey.PRODUCE)
 class Dispatcher(RequestHandler):
     """The handler of connections whose clients are authenticated."""
 
-    __slots__ = ("_metrics", "_routes", "_services", "messages")
+    __slots__ = ("_metrics", "_refused_protocols", "_routes", "_services", "messages")
 
     def __init__(self, services: Services, metrics: RequestMetrics | None = None) -> None:
+        self._refused_protocols = RefusedProtocols(services.clock.monotonic)
         self._services = services
         self._metrics = metrics
         # (api key << 16 | version) -> Route, made for the first such request: start-up imports and compiles nothing unused.
@@ -115,10 +118,13 @@ class Dispatcher(RequestHandler):
     def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:
         if api_key == ApiKey.API_VERSIONS:
             connection.throttle(REQUEST, 0)  # version 0 has no field for the throttle time
-            return CORRELATION_ID.pack(correlation_id) + unsupported_version_response(
-                self._services.listed.versions[ApiKey.API_VERSIONS]
-            ).encode(0)
-        connection.offend(f"{name_of(frame)} is not supported here")
+            supported = self._services.listed.versions[ApiKey.API_VERSIONS]
+            return CORRELATION_ID.pack(correlation_id) + unsupported_version_response(supported).encode(0)
+        needs = needs_of(api_key, fields.int16(frame, 2))
+        if needs is None:
+            connection.offend(f"{name_of(frame)} is not supported here")
+        else:
+            self._refused_protocols.report(connection.client, name_of(frame), needs)
         return CLOSE
 
     def error_answer(self, frame: memoryview, code: ErrorCode) -> Completion:

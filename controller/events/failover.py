@@ -6,8 +6,7 @@ Kafka's onControllerFailover. The reads take no more round trips than the depend
 
 import logging
 
-from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from ottla.config.schema.metadata_version import is_at_least
+from ottla.controller.admin.features import are_versioned, feature_body
 from ottla.controller.errors import NodeExists, NoNode, StoreError
 from ottla.controller.events.broker_changes import BrokerChanges
 from ottla.controller.events.leader_elections import LeaderElections
@@ -25,7 +24,7 @@ from ottla.controller.znodes.layout import (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     TOPICS,
-    FinalizedFeatures,
+    FeatureNode,
     decode_feature,
     encode_feature,
 )
@@ -34,9 +33,6 @@ from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-FIRST_WITH_FEATURES = "2.7-IV0"
-FIRST_WITH_SECOND_FEATURE_BODY = "3.3-IV0"
 
 
 class Failover:
@@ -92,18 +88,16 @@ class Failover:
 
     async def _set_up_features(self, found: Result | StoreError) -> None:
         """Write /feature. inter.broker.protocol.version decides whether features are versioned."""
-        protocol = self._core.config[INTER_BROKER_PROTOCOL_VERSION]
-        is_enabled = is_at_least(protocol, FIRST_WITH_FEATURES)
-        version = 2 if is_at_least(protocol, FIRST_WITH_SECOND_FEATURE_BODY) else 1
+        is_enabled, version = are_versioned(self._core.config), feature_body(self._core.config)
         if isinstance(found, NoNode):
-            write: Create | SetData = Create(FEATURE, encode_feature(FinalizedFeatures({}, is_enabled, version)))
+            write: Create | SetData = Create(FEATURE, encode_feature(FeatureNode({}, is_enabled, version)))
         else:
             try:
                 before = decode_feature(data_and_stat(found)[0])
-            except MalformedZNode as error:  # left for the operator: only brokers of Apache Kafka read it
+            except MalformedZNode as error:  # left for the operator
                 logger.error("the features of the cluster cannot be read and stay as they are: %s", error)
                 return
-            wanted = FinalizedFeatures(before.features if is_enabled and before.is_enabled else {}, is_enabled, version)
+            wanted = FeatureNode(before.features if is_enabled and before.is_enabled else {}, is_enabled, version)
             if wanted == before:
                 return
             write = SetData(FEATURE, encode_feature(wanted))

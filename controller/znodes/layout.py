@@ -421,25 +421,48 @@ def decode_cluster_id(data: bytes | None) -> str:
     return cluster_id
 
 
-class FinalizedFeatures(NamedTuple):
+class FeatureNode(NamedTuple):
     """The body of /feature."""
 
     features: Mapping[str, int]
+    """The finalized levels, each at least 1."""
     is_enabled: bool = True
     """Whether features are versioned at all, as since 2.7."""
     version: int = 2
-    """Version of the body: 1 before 3.3."""
+    """Version of the body: 1 before 3.3. Version 1 also has the lowest finalized level, which is the same."""
 
 
-def encode_feature(finalized: FinalizedFeatures) -> bytes:
-    """See FinalizedFeatures."""
-    return encode_json({"features": dict(finalized.features), "version": finalized.version, "status": int(finalized.is_enabled)})
+_LOWEST_LEVEL, _HIGHEST_LEVEL = "min_version_level", "max_version_level"
+MAX_LEVEL: Final = 2**15 - 1
 
 
-def decode_feature(data: bytes | None) -> FinalizedFeatures:
+def encode_feature(node: FeatureNode) -> bytes:
+    """See FeatureNode."""
+    keys = (_HIGHEST_LEVEL, _LOWEST_LEVEL) if node.version == 1 else (_HIGHEST_LEVEL,)
+    levels = {name: dict.fromkeys(keys, level) for name, level in node.features.items()}
+    return encode_json({"features": levels, "version": node.version, "status": int(node.is_enabled)})
+
+
+def decode_feature(data: bytes | None) -> FeatureNode:
     """Versions 1 and 2."""
     body = decode_object(FEATURE, data)
     try:
-        return FinalizedFeatures(dict(body.get("features", {})), body.get("status") == 1, int(body.get("version", 1)))
-    except (TypeError, ValueError, OverflowError) as error:
+        version = int32(body["version"])
+        if version not in (1, 2):
+            raise ValueError(f"version {version}")
+        return FeatureNode({name: _level(levels) for name, levels in body["features"].items()}, _is_enabled(body["status"]), version)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MalformedZNode(FEATURE, f"not the finalized features: {error!r}") from error
+
+
+def _level(levels: Mapping[str, Any]) -> int:
+    level = int32(levels[_HIGHEST_LEVEL])
+    if not 1 <= level <= MAX_LEVEL:
+        raise ValueError(f"level {level}")
+    return level
+
+
+def _is_enabled(status: Any) -> bool:
+    if int32(status) not in (0, 1):
+        raise ValueError(f"status {status}")
+    return bool(status)

@@ -15,9 +15,9 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.header import RequestHeader, ResponseHeader
-from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.message import Struct as ProtocolStruct
 from ottla.protocol.schema.registry import api
@@ -140,7 +140,7 @@ def _answers(connection: socket.socket) -> bool:
 def decode(response: bytes, api_key: ApiKey, version: int) -> Message:
     """A response with its header."""
     known = api(api_key)
-    if api_key is ApiKey.API_VERSIONS and not versions_in_3_9(api_key).cover(version):
+    if api_key is ApiKey.API_VERSIONS and int.from_bytes(response[4:6]) == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
     _, offset = ResponseHeader.decode(response, known.response_header_version(version))
     message, end = known.response.decode(response, version, offset)

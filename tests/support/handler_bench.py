@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ottla.broker.cluster.features import FinalizedFeatures
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.loop.purgatory import Purgatory
@@ -21,6 +22,7 @@ from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
@@ -46,7 +48,8 @@ class HandlerBench:
         services = self.services = Services()
         services.broker_id = 0
         services.cluster_id = "a cluster"
-        services.listed = ListedApis(SERVED)
+        self.features = services.cluster.features = FinalizedFeatures(MemoryStore(MemoryEnsemble(self.replicas.clock)), lambda: None)
+        services.listed = ListedApis(SERVED, self.features.level)
         services.config = self.replicas.disks.broker
         services.clock = self.replicas.clock
         services.metadata = self.replicas.cluster

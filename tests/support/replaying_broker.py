@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ottla.broker.handlers.table import SERVED
+from ottla.broker.request.listed_apis import ListedApis
 from ottla.controller.store.embedded_store import EmbeddedStore
 from ottla.controller.store.metadata_store import Create, Delete
 from ottla.controller.znodes.layout import CONTROLLER, ControllerNode, encode_controller
@@ -51,6 +53,7 @@ class ReplayingBroker(InProcessBroker):
             transaction_state_log_replication_factor=1,
             transaction_state_log_min_isr=1,
         )
+        self.services.listed = ListedApis(SERVED)  # those of a cluster on ZooKeeper
         self._create("bad")
         self._create("bad-compact", {"cleanup.policy": "compact"})
         self._create("log-zstd")

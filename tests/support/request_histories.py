@@ -127,7 +127,7 @@ def _random_steps(random: Random, prefix: str, count: int) -> list[Step]:
 def _a_step(key: ApiKey, random: Random, prefix: str) -> Step:
     versions = versions_in_3_9(key)
     if random.random() < 0.01:
-        return Step(key, random.choice((versions.last + 1, -1, 32767)), None)
+        return Step(key, random.choice((api(key).versions.last + 1, -1, 32767)), None)
     first = FIRST_VERSIONS.get(key, versions.first)
     version = versions.last if random.random() < 0.4 else random.randint(first, versions.last)
     request = _Maker(key, version, random, prefix).make(api(key).request)

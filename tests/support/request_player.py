@@ -20,6 +20,7 @@ from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.header import RequestHeader, ResponseHeader
 from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.message import Message, Struct
 from ottla.protocol.schema.registry import api
 from ottla.protocol.uuid import ZERO_UUID
@@ -116,7 +117,10 @@ class RequestPlayer:
         if isinstance(response, InitProducerIdResponse):
             found["producer_id"] = min(response.producer_id, 0)
         if is_versions:
-            found["api_keys"] = [each for each in found["api_keys"] if ApiKey(each["api_key"]) in IMPLEMENTED]
+            listed = [each for each in found["api_keys"] if each["api_key"] in IMPLEMENTED]
+            found["api_keys"] = [
+                each | {"max_version": min(each["max_version"], versions_in_3_9(ApiKey(each["api_key"])).last)} for each in listed
+            ]
         return found
 
     def _play_unknown_version(self, step: Step) -> Answer:

@@ -2,9 +2,7 @@
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
-from ottla.config.schema.metadata_version import is_at_least
-from ottla.controller.events.failover import FIRST_WITH_FEATURES
+from ottla.controller.admin.features import are_versioned
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -20,7 +18,7 @@ def handle_update_features(request: UpdateFeaturesRequest, context: RequestConte
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not context.broker.cluster.controller.is_active:
         return _refused(ErrorCode.NOT_CONTROLLER)
-    if not is_at_least(context.broker.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_FEATURES):
+    if not are_versioned(context.broker.config):
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="Feature versioning system is disabled.")
     results = {}
     for update in request.feature_updates:

@@ -231,10 +231,39 @@ def test_a_partition_state_that_no_request_can_carry_is_malformed(field: str) ->
         znodes.decode_partition_state(znodes.partition_state_path(TopicPartition("t", 0)), body.encode())
 
 
-@pytest.mark.parametrize("body", ['{"features":7}', '{"features":[7]}', '{"version":1e999}', '{"version":[]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{}",
+        '{"features":7,"version":2,"status":1}',
+        '{"features":[7],"version":2,"status":1}',
+        '{"features":{"a":1},"version":2,"status":1}',
+        '{"features":{"a":{"max_version_level":0}},"version":2,"status":1}',
+        '{"features":{"a":{"max_version_level":32768}},"version":2,"status":1}',
+        '{"features":{"a":{"min_version_level":1}},"version":2,"status":1}',
+        '{"features":{},"version":3,"status":1}',
+        '{"features":{},"version":1e999,"status":1}',
+        '{"features":{},"version":[],"status":1}',
+        '{"features":{},"version":2,"status":2}',
+        '{"features":{},"version":2}',
+    ],
+)
 def test_malformed_features_are_named(body: str) -> None:
     with pytest.raises(MalformedZNode, match="/feature: "):
         znodes.decode_feature(body.encode())
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (1, b'{"features":{"a":{"max_version_level":3,"min_version_level":3}},"version":1,"status":1}'),
+        (2, b'{"features":{"a":{"max_version_level":3}},"version":2,"status":1}'),
+    ],
+)
+def test_finalized_features_are_written_as_apache_kafka_writes_them(version: int, body: bytes) -> None:
+    node = znodes.FeatureNode({"a": 3}, version=version)
+    assert znodes.encode_feature(node) == body
+    assert znodes.decode_feature(body) == node
 
 
 @pytest.mark.parametrize("data", [None, b"{}", b'{"leader":0}', b"\xff"])
