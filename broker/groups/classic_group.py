@@ -5,8 +5,9 @@ change a group. A group knows no clock, no timer and no connection: a member tha
 gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without members has no
-leader. A change of one member costs the same in a large group as in a small one; only a rebalance visits all members.
+order; `metadata_bytes` is the size of the protocols of all members; `join_waiters` and `newcomers` name members only; a member id is a
+member or pending, never both; a group without members has no leader. A change of one member costs the same in a large group as in a small
+one; only a rebalance visits all members.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class GroupSettings(NamedTuple):
     initial_rebalance_delay_ms: int = 3_000
     group_value_version: int = 3
     offset_value_version: int = 3
+    max_metadata_bytes: int = 2**63 - 1
 
     @property
     def knows_static_members(self) -> bool:
@@ -103,7 +105,7 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.sync_waiter: object | None = None
-        self.record_part: tuple[str | None, bytes] | None = None
+        self.record_part: tuple[str | None, bytes, bytes] | None = None
         """The member's part of the group's record, from `records.member_part`; None when it has to be built again. It is built when a
         member joins, because soon afterwards the record is written for all members at once.
         """
@@ -133,6 +135,7 @@ class ClassicGroup:
         "join_waiters",
         "leader_id",
         "members",
+        "metadata_bytes",
         "new_member_added",
         "newcomers",
         "offsets",
@@ -142,6 +145,7 @@ class ClassicGroup:
         "protocol_name",
         "protocol_type",
         "protocol_votes",
+        "refuses_metadata",
         "settings",
         "state",
         "state_timestamp_ms",
@@ -174,6 +178,10 @@ class ClassicGroup:
         self.preferences: dict[tuple[str, ...], int] = {}
         self.subscriptions: frozenset[bytes] | None = None
         """The distinct metadata of the members in the chosen protocol at the beginning of the generation; None before the first."""
+        self.metadata_bytes = 0
+        """The size of the members' protocols, bytes."""
+        self.refuses_metadata = False
+        """Whether a member was refused because of `metadata_bytes`, and no metadata was removed since then."""
         self.new_member_added = False
         self.initial_delay_ms: int | None = None
         """The current delay while the first rebalance of an empty group waits for more members."""
@@ -292,6 +300,9 @@ class ClassicGroup:
         return self.join_waiters.pop(member.member_id, None)
 
     def _vote(self, protocols: Protocols, change: int) -> None:
+        self.metadata_bytes += change * size_of(protocols)
+        if change < 0:
+            self.refuses_metadata = False
         names = tuple([name for name, _ in protocols])
         _add(self.preferences, names, change)
         for name in names:
@@ -419,6 +430,11 @@ class ClassicGroup:
         """The metadata of every member in the chosen protocol, which is usually its first: 0.06 µs each."""
         name = self.protocol_name
         return [member.protocols[0][1] if member.protocols[0][0] == name else member.metadata(name) for member in self.members.values()]
+
+
+def size_of(protocols: Protocols) -> int:
+    """The memory for the protocols of a member, bytes; names are counted by characters."""
+    return sum([len(name) + len(metadata) for name, metadata in protocols])
 
 
 def _add(counts: dict[_Key, int], key: _Key, change: int) -> None:

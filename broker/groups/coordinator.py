@@ -54,6 +54,7 @@ from ottla.config.keys.groups import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
+from ottla.config.keys.own import OTTLA_GROUP_MAX_METADATA_BYTES
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.control.replica_manager import ReplicaManager
@@ -97,6 +98,7 @@ class GroupCoordinator:
             config[GROUP_INITIAL_REBALANCE_DELAY_MS],
             group_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
             offset_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
+            config[OTTLA_GROUP_MAX_METADATA_BYTES],
         )
         self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
         self._log = TopicLog(

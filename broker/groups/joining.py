@@ -8,15 +8,18 @@ skip the assignment (KIP-814).
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
-from ottla.broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Protocols
+from ottla.broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Protocols, size_of
 from ottla.broker.groups.effects import AfterStaticRejoin, Effect, JoinResult, Store, SyncResult, arm_session, reply_to_join, reply_to_sync
 from ottla.broker.groups.group import GroupState
 from ottla.broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
 from ottla.broker.groups.records import group_value, is_too_long, member_part
 from ottla.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """Longest wait of a new member for its first rebalance; the client cannot send heartbeats meanwhile, and may have ended."""
@@ -53,6 +56,11 @@ def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
         _refuse(join, ErrorCode.COORDINATOR_NOT_AVAILABLE, out)
     elif not group.supports_protocols(join.protocol_type, join.protocols):
         _refuse(join, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
+    elif not _has_room_for_metadata(group, join):
+        if join.member_id not in group.members:
+            group.remove(join.member_id)
+            out.append(Disarm(join.member_id))
+        _refuse(join, ErrorCode.GROUP_MAX_SIZE_REACHED, out)
     elif join.member_id == NO_MEMBER_ID:
         _newcomer(group, join, now_ms, out)
     elif join.member_id in group.pending_members:
@@ -77,6 +85,27 @@ def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
     if state is GroupState.PREPARING_REBALANCE:
         return member_id in group.join_waiters or len(group.join_waiters) < group.settings.max_size
     return member is not None or len(group.members) < group.settings.max_size
+
+
+def _has_room_for_metadata(group: ClassicGroup, join: Join) -> bool:
+    """Whether the metadata of all members stay within the limit. A member whose metadata do not grow may always join again."""
+    member_id = join.member_id or group.static_members.get(join.group_instance_id or "", NO_MEMBER_ID)
+    member = group.members.get(member_id)
+    more = size_of(join.protocols) - (0 if member is None else size_of(member.protocols))
+    if more <= 0 or group.metadata_bytes + more <= group.settings.max_metadata_bytes:
+        return True
+    if not group.refuses_metadata:
+        group.refuses_metadata = True
+        logger.warning(
+            "group %s: client %s (%s) is refused: the metadata of its members would take %d bytes more than "
+            "ottla.group.max.metadata.bytes=%d; use fewer topics or members, or raise it",
+            group.group_id,
+            join.client_id,
+            join.client_host,
+            group.metadata_bytes + more - group.settings.max_metadata_bytes,
+            group.settings.max_metadata_bytes,
+        )
+    return False
 
 
 def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:

@@ -63,7 +63,7 @@ def group_value(group: ClassicGroup, assignment: Mapping[str, bytes]) -> bytes:
             part = member.record_part = member_part(member, protocol)
         assigned = assignment[member_id]
         length = len(assigned)
-        parts += (part[1], lengths.get(length) or lengths.setdefault(length, _INDEX(length)), assigned)
+        parts += (part[1], part[2], lengths.get(length) or lengths.setdefault(length, _INDEX(length)), assigned)
     return b"".join(parts)
 
 
@@ -92,8 +92,8 @@ def _older_value(group: ClassicGroup, assignment: Mapping[str, bytes], version: 
     return _VERSION.pack(version) + value.encode(version)
 
 
-def member_part(member: Member, protocol: str | None) -> tuple[str | None, bytes]:
-    """All that the record says of a member but its assignment, and for which protocol that is: `Member.record_part`."""
+def member_part(member: Member, protocol: str | None) -> tuple[str | None, bytes, bytes]:
+    """The content of `Member.record_part`: a protocol, the record's fields of the member before the subscription, and the subscription."""
     subscription = member.metadata(protocol)
     part = (
         _string(member.member_id),
@@ -101,9 +101,8 @@ def member_part(member: Member, protocol: str | None) -> tuple[str | None, bytes
         _string(member.client_id),
         _string(member.client_host),
         _TIMEOUTS(member.rebalance_timeout_ms, member.session_timeout_ms, len(subscription)),
-        subscription,
     )
-    return protocol, b"".join(part)
+    return protocol, b"".join(part), subscription
 
 
 def is_too_long(name: str) -> bool:

@@ -159,6 +159,16 @@ OTTLA_GROUP_LAG_MAX_SERIES = key(
     internal=True,
     doc="How many committed offsets, each of a group and a partition, appear in the metrics with their lag. 0 shows none.",
 )
+OTTLA_GROUP_MAX_METADATA_BYTES = key(
+    "ottla.group.max.metadata.bytes",
+    Long(1),
+    default=128 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many bytes the metadata of all members of a classic group may take together, for all protocols of each member. "
+    "`group.max.size` limits the members only. A member that joins with more, or again with larger metadata, gets GROUP_MAX_SIZE_REACHED.",
+)
 OTTLA_EXPANSION_MAX_BYTES = key(
     "ottla.expansion.max.bytes",
     Long(1),

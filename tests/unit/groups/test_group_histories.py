@@ -78,6 +78,7 @@ def check(driver: GroupDriver) -> None:
         for name, _ in member.protocols:
             votes[name] = votes.get(name, 0) + 1
     assert votes == group.protocol_votes
+    assert group.metadata_bytes == sum(len(name) + len(data) for member in members.values() for name, data in member.protocols)
     if members:
         assert len(members) in votes.values(), "there is a protocol that all members support"
     if group.state is GroupState.EMPTY:
