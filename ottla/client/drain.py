@@ -15,8 +15,10 @@ from ottla.client.cluster import Cluster, TopicPartition
 from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.errors import ClientError, SomeRefused
 from ottla.client.reassignment_plan import Plan, without
+from ottla.protocol.messages.metadata import MetadataResponse
 
 _POLL_SECONDS: Final = 0.2
+_SETTLE_SECONDS: Final = 0.5
 _OWN: Final = 2
 """DYNAMIC_BROKER_CONFIG: the source of a value that was set for one broker at run time."""
 
@@ -26,14 +28,17 @@ Progress = Callable[[int, int], object]
 
 def left_on(cluster: Cluster, leaving: Set[int]) -> dict[TopicPartition, list[int]]:
     """The partitions that have a replica on these brokers, with all their replicas."""
-    return {name: replicas for name, replicas in _replicas(cluster).items() if leaving & set(replicas)}
+    return {name: replicas for name, replicas in _replicas(cluster.refresh(None)).items() if leaving & set(replicas)}
 
 
 def plan_of(cluster: Cluster, leaving: Set[int], *, ignore_racks: bool = False) -> Plan:
     """The replicas that the partitions of these brokers will have. Raises ClientError if racks or the number of brokers do not allow it.
 
-    Where a partition is being moved, the replicas that it will have then are moved.
+    Where a partition is being moved, the replicas that it will have then are moved. After the end of a move brokers still list the removed
+    replica for a moment, so the replicas are read a moment later than the moves.
     """
+    targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
+    time.sleep(_SETTLE_SECONDS)
     answer = cluster.refresh(None)
     leaderless = [
         f"{topic.name}-{partition.partition_index}"
@@ -44,9 +49,7 @@ def plan_of(cluster: Cluster, leaving: Set[int], *, ignore_racks: bool = False) 
     if leaderless:
         raise ClientError(f"{', '.join(leaderless)} cannot be moved without a leader: start a broker that has an in-sync replica")
     racks = {broker.node_id: None if ignore_racks else broker.rack for broker in answer.brokers}
-    targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
-    current = {name: targets.get(name, replicas) for name, replicas in _replicas(cluster).items()}
-    return without(current, racks, leaving)
+    return without({name: targets.get(name, replicas) for name, replicas in _replicas(answer).items()}, racks, leaving)
 
 
 def drain(
@@ -67,6 +70,7 @@ def drain(
         refused = {str(name): error for name, error in outcomes.items() if error is not None}
         waiting = set(some or left) - {name for name, error in outcomes.items() if error is not None}
         _wait(cluster, waiting, progress, len(moved), len(moved) + len(left))
+        _until_known(cluster, {name: some[name] for name in waiting if name in some})
         moved |= waiting
         if rate is not None:
             reassignments.clear_throttles(cluster, {name.topic for name in waiting})
@@ -84,13 +88,22 @@ def forget_settings(cluster: Cluster, broker: int) -> list[str]:
     return names
 
 
-def _replicas(cluster: Cluster) -> dict[TopicPartition, list[int]]:
-    answer = cluster.refresh(None)
+def _replicas(answer: MetadataResponse) -> dict[TopicPartition, list[int]]:
     return {
         TopicPartition(topic.name or "", partition.partition_index): list(partition.replica_nodes)
         for topic in answer.topics
         for partition in topic.partitions
     }
+
+
+def _until_known(cluster: Cluster, plan: Plan) -> None:
+    """Wait until the brokers list the planned replicas alone, or until the limit of time."""
+    deadline = time.monotonic() + cluster.timeout_seconds
+    while time.monotonic() < deadline:
+        listed = _replicas(cluster.refresh(dict.fromkeys(name.topic for name in plan)))
+        if all(set(listed.get(name, replicas)) == set(replicas) for name, replicas in plan.items()):
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 def _wait(cluster: Cluster, partitions: set[TopicPartition], progress: Progress, before: int, total: int) -> None:
