@@ -112,6 +112,7 @@ from ottla.controller.errors import ControllerError, NoNode, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.features import GROUP_VERSION
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
@@ -436,6 +437,8 @@ class Broker:
             data.transaction_verifier,
             lambda: UUID(bytes=self._environment.random_bytes(16), version=4),
             while_loading=while_loading,
+            pause=services.turns.pause,
+            level=partial(services.cluster.features.level, GROUP_VERSION),
         )
         data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted

@@ -18,7 +18,7 @@ from collections.abc import Hashable
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.coordination.effects import Arm
-from ottla.broker.groups.group import Expiry, GroupState
+from ottla.broker.groups.group import Committer, Expiry, GroupState
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
 from ottla.broker.groups.subscriptions import topics_of
@@ -190,6 +190,10 @@ class ClassicGroup:
         self.timers: dict[Hashable, Cancellable] = {}
 
     # -- state -----------------------------------------------------------------------------------------------------------
+
+    def session_key(self, member_id: str) -> Hashable:
+        """The key of the timer of a member's session."""
+        return member_id
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
         """Enter `state`, which must be allowed from the current one."""
@@ -381,12 +385,15 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def on_commit(
-        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
-    ) -> tuple[ErrorCode, list[Arm]]:
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Any sender may fetch offsets: classic members do not say who they are."""
+        return ErrorCode.NONE
+
+    def on_commit(self, committer: Committer) -> tuple[ErrorCode, list[Arm]]:
         """Whether the sender may commit offsets now, and the effect on the member's session. A commit in a transaction comes from the
         producer: it does not extend the member's session, and is allowed during a rebalance.
         """
+        member_id, group_instance_id, generation_id, is_transactional, _, _ = committer
         error = self.check_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
         if error or is_transactional:
             return error, []

@@ -41,6 +41,19 @@ class CoordinatedGroups(OwnedStates[Group]):
             self.add(group_id, group)
         return group
 
+    def topic_id(self, name: str) -> bytes:
+        """The id of a topic of the cluster; ZERO_UUID if it is unknown."""
+        return self._cluster.topic_id(name)
+
+    def replace(self, old: Group, new: Group) -> None:
+        """A group continues as one of another type, with its offsets."""
+        assert old.group_id == new.group_id
+        new.offsets = old.offsets
+        for producer_id in old.offsets.transactional:
+            self.enter_transaction(producer_id, new)
+            self._leave(producer_id, old)
+        self.add(new.group_id, new)
+
     def enter_transaction(self, producer_id: int, group: Group) -> None:
         """Remember that the group has offsets in the open transaction of a producer."""
         self._in_transactions.setdefault(producer_id, set()).add(group)

@@ -24,8 +24,13 @@ from uuid import uuid4
 
 from ottla.broker.coordination.elections import Elections
 from ottla.broker.coordination.topic_log import TopicLog
-from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.broker.groups.classic_group import CLASSIC, ClassicGroup, GroupSettings
+from ottla.broker.groups.classic_machine import ClassicMachine
 from ottla.broker.groups.commits import Verifier
+from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_settings, no_group_config
+from ottla.broker.groups.consumer.coordinator import ConsumerGroups
+from ottla.broker.groups.consumer.group import CONSUMER
+from ottla.broker.groups.consumer.machine import Pause, no_pause
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Group, GroupState
@@ -82,8 +87,12 @@ class GroupCoordinator:
         verifier: Verifier,
         new_uuid: Callable[[], object] = uuid4,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
+        group_configs: GroupConfigs = no_group_config,
+        pause: Pause = no_pause,
+        level: Callable[[], int] = int,
     ) -> None:
-        """Groups are loaded within a context of `while_loading`."""
+        """Groups are loaded within a context of `while_loading`. `group_configs` returns the configuration of a single group, `level` the
+        level of the feature `group.version`."""
         self._config = config
         self._clock = clock
         self._timing_wheel = timing_wheel
@@ -110,8 +119,21 @@ class GroupCoordinator:
             required_acks=config[OFFSETS_COMMIT_REQUIRED_ACKS],
             codec=config[OFFSETS_TOPIC_COMPRESSION_CODEC],
         )
-        machines = GroupMachines(self.groups, self._log, timing_wheel, clock)
+        machines = GroupMachines(self.groups, timing_wheel)
         self._runner = machines.runner
+        self.consumer = ConsumerGroups(
+            self.groups,
+            self._log,
+            self._runner,
+            replica_manager.cluster,
+            clock,
+            workers,
+            consumer_settings(config, group_configs),
+            new_uuid,
+            pause,
+            level,
+        )
+        machines.of_type = {CLASSIC: ClassicMachine(self.groups, self._log, self._runner, clock), CONSUMER: self.consumer.machine}
         self._elections: Elections[Group] = Elections(
             self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading
         )
@@ -142,6 +164,7 @@ class GroupCoordinator:
             await asyncio.gather(self._expiring, return_exceptions=True)
         await self._elections.stop()
         self._elections.unload_all()
+        await self.consumer.machine.stop()
         self._runner.finish()
 
     def on_leadership_change(self, partition: Partition) -> None:
@@ -170,7 +193,7 @@ class GroupCoordinator:
     def expire_member(self, group_id: str, member_id: str) -> bool:
         """End a member's session now, as its timeout would. Returns whether this broker coordinates a group with the member."""
         group = self.groups.get(group_id)
-        return group is not None and self._runner.fire_early(group, member_id)
+        return group is not None and self._runner.fire_early(group, group.session_key(member_id))
 
     # -- members -----------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ A group of any type is kept in a partition of `__consumer_offsets`, has committe
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -22,8 +22,26 @@ class GroupState(Enum):
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    """The broker has to compute a new target; only groups of the new protocol."""
+    RECONCILING = "Reconciling"
+    """Members do not have their parts of the target yet; only groups of the new protocol."""
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+class Committer(NamedTuple):
+    """The sender of an OffsetCommit or a TxnOffsetCommit."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    """Also the epoch of a member of the new protocol."""
+    is_transactional: bool
+    version: int
+    """The version of the request."""
+    partitions: Callable[[], Iterable[tuple[bytes, Iterable[int]]]] = tuple
+    """The partitions that it commits, by topic id."""
 
 
 class Expiry(NamedTuple):
@@ -37,11 +55,20 @@ class Group(Protocol):
     """See the module. Attributes are read freely; `timers` is the runner's."""
 
     group_id: str
-    generation_id: int
-    protocol_type: str | None
-    state: GroupState
     offsets: GroupOffsets
     timers: dict[Hashable, Cancellable]
+
+    @property
+    def generation_id(self) -> int:
+        """The generation, or the epoch."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """The type of the protocol of the members, which they chose."""
+
+    @property
+    def state(self) -> GroupState:
+        """The state, as ListGroups shows it."""
 
     @property
     def group_type(self) -> str:
@@ -51,16 +78,20 @@ class Group(Protocol):
     def is_dead(self) -> bool:
         """Whether nothing happens to the group any more: it was deleted, or went to another coordinator."""
 
+    def session_key(self, member_id: str) -> Hashable:
+        """The key of the timer of a member's session."""
+
     def end(self, now_ms: int) -> None:
         """The group is dead from now on."""
 
     def tombstones(self) -> list[bytes]:
         """The keys of the group's own records in the log; not those of its offsets."""
 
-    def on_commit(
-        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
-    ) -> tuple[ErrorCode, list[Arm]]:
+    def on_commit(self, committer: Committer) -> tuple[ErrorCode, list[Arm]]:
         """Whether the sender may commit offsets now, and the effects of hearing of a member."""
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether the sender may fetch offsets as a member in its epoch."""
 
     def check_offset_deletion(self) -> ErrorCode:
         """Whether offsets may be deleted of topics that no member subscribes to."""

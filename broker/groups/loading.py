@@ -12,7 +12,7 @@ safe: the last record of a key wins. Of groups only the latest record is decoded
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, MutableMapping
+from collections.abc import Generator, Iterable, Iterator, MutableMapping
 from struct import Struct
 from sys import intern
 from typing import TypeAlias
@@ -20,8 +20,10 @@ from typing import TypeAlias
 from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings, Member
 from ottla.broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffsets, Stored, checked, is_plain, record_offset_of
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.records import KEYS_IN_ORDER, read
 from ottla.broker.groups.group import Group, GroupState
-from ottla.broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key
+from ottla.broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
 from ottla.broker.groups.records import GroupKey, read_group_value, read_key
 from ottla.broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
 from ottla.protocol.conversion.old_logs import readable
@@ -246,6 +248,7 @@ class GroupLoader:
         """Put the groups into `into`, by their ids."""
         settings = self._settings
         yield from self._repeated.flush()
+        newer: dict[int, list[tuple[bytes, Stored]]] = {version: [] for version in KEYS_IN_ORDER}
         for key, stored in self._others.items():
             try:
                 found = read_key(key)
@@ -253,9 +256,13 @@ class GroupLoader:
                     into[found.group_id] = _group(found.group_id, stored[RECORD_OFFSET_SIZE:], settings, now_ms)
                 elif found is not None:
                     self._offsets_in(found).setdefault(found.partition.partition, stored)
+                elif (version := version_of(key)) in newer:
+                    newer[version].append((key, stored))
             except ProtocolError as error:
                 self._skip("a record", error)
             yield
+        for version, some in newer.items():
+            yield from self._consumer_groups(version, some, into)
         for (group_id, topic), offsets in self._names.items():
             yield from self._check(group_id, offsets)
             if offsets:
@@ -273,6 +280,22 @@ class GroupLoader:
                 except ProtocolError as error:
                     self._skip("an offset in a transaction", error)
                 yield
+
+    def _consumer_groups(self, version: int, some: Iterable[tuple[bytes, Stored]], into: MutableMapping[str, Group]) -> Iterator[None]:
+        """Apply the records of one kind to the groups of the new protocol."""
+        for key, stored in some:
+            try:
+                group_id, record = read(version, key, stored[RECORD_OFFSET_SIZE:])
+                group = into.get(group_id)
+                if version == KEYS_IN_ORDER[0] and group is None:
+                    group = into[group_id] = ConsumerGroup(group_id)
+                if isinstance(group, ConsumerGroup):
+                    group.apply(record)
+                else:
+                    self._skip(f"a record of group {group_id}", "there is no group of the new protocol of this name")
+            except ProtocolError as error:
+                self._skip("a record", error)
+            yield
 
     def found(self, states: int) -> str:
         """The number of groups and offsets, for the log."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD
 from ottla.broker.coordination.runner import EffectRunner
@@ -18,8 +18,7 @@ from ottla.broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, Topic
 from ottla.broker.groups.commits import Commit, Transaction, Verifier
 from ottla.broker.groups.committed import read_stored
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.effects import Store
-from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.groups.group import Committer, Group, GroupState
 from ottla.broker.groups.offset_records import VALUE_VERSION, offset_keys
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.record_encoding import encode_commits
@@ -77,7 +76,7 @@ class OffsetCommits:
     def __init__(
         self,
         groups: CoordinatedGroups,
-        runner: EffectRunner[Group, Store],
+        runner: EffectRunner[Group, Any],
         log: TopicLog,
         clock: Clock,
         max_metadata_size: int,
@@ -97,9 +96,7 @@ class OffsetCommits:
     def commit(
         self,
         group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        generation_id: int,
+        committer: Committer,
         transaction: Transaction | None,
         commit: Commit,
         reply: CommitReply,
@@ -109,10 +106,10 @@ class OffsetCommits:
         (KIP-890). As in Apache Kafka the member is checked after that.
         """
         if transaction is None:
-            if self._groups.refuses(group_instance_id):
+            if self._groups.refuses(committer.group_instance_id):
                 reply(ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_VERSION)
                 return
-            self._commit(group_id, member_id, group_instance_id, generation_id, None, None, commit, reply)
+            self._commit(group_id, committer, None, None, commit, reply)
             return
 
         def on_verified(error: ErrorCode, guard: object) -> None:
@@ -120,7 +117,7 @@ class OffsetCommits:
                 code = COMMIT_ERRORS.get(error, error)
                 reply(code, code)
             else:
-                self._commit(group_id, member_id, group_instance_id, generation_id, transaction, guard, commit, reply)
+                self._commit(group_id, committer, transaction, guard, commit, reply)
 
         self._verify(group_id, transaction, on_verified)
 
@@ -151,9 +148,7 @@ class OffsetCommits:
     def _commit(
         self,
         group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        generation_id: int,
+        committer: Committer,
         transaction: Transaction | None,
         guard: object,
         commit: Commit,
@@ -164,7 +159,7 @@ class OffsetCommits:
         if not error and group is None:
             if is_too_long(group_id):
                 error = ErrorCode.INVALID_GROUP_ID
-            elif generation_id < 0:
+            elif committer.generation_id < 0:
                 group = self._groups.get_or_create(group_id, self._clock.now_ms())
             elif is_transactional:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -172,7 +167,7 @@ class OffsetCommits:
                 error = ErrorCode.ILLEGAL_GENERATION  # the group has been removed, and its members have not noticed yet
         if not error:
             assert group is not None
-            error, effects = group.on_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
+            error, effects = group.on_commit(committer._replace(partitions=lambda: self._by_topic_id(commit)))
             self._runner.run(group, effects)
         if error:
             reply(error, error)
@@ -189,6 +184,11 @@ class OffsetCommits:
             self._store_in_transaction(group, records, count, transaction, guard, commit, reply)
         if group.offsets.is_mixed:
             logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group_id)
+
+    def _by_topic_id(self, commit: Commit) -> Iterator[tuple[bytes, Iterable[int]]]:
+        """The partitions of a commit."""
+        for topic in commit.topics:
+            yield self._groups.topic_id(topic.name), topic.values
 
     def _store(self, group: Group, records: bytes, count: int, commit: Commit, reply: CommitReply) -> None:
         """Write the records. Offsets are pending until they are replicated, which may be at once."""
@@ -263,6 +263,11 @@ class OffsetCommits:
         if error or group is None or group.is_dead:
             return {}
         return {topic: list(known) for topic, known in group.offsets.committed.by_topic.items()}
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether a member may fetch the offsets of its group."""
+        error, group = self._groups.find(group_id, may_be_empty=True)
+        return error if error or group is None or group.is_dead else group.check_fetch(member_id, member_epoch)
 
     def fetch(
         self, group_id: str, partitions: Mapping[str, Iterable[int]], *, require_stable: bool

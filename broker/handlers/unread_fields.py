@@ -38,6 +38,4 @@ UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),
     ApiKey.UPDATE_FEATURES: (Unread(("timeout_ms", "validate_only"), "no feature is supported"),),
     ApiKey.ENVELOPE: (Unread((), _REFUSED),),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: (Unread((), _REFUSED),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (Unread((), _REFUSED),),
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.features import GROUP_VERSION
 from ottla.protocol.schema.api_versions import versions_in_3_9, versions_of
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
@@ -19,7 +20,9 @@ WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
 }
 """The newest versions that need no feature, where 3.9 has older ones or none."""
 
-OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {}
+OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {
+    (GROUP_VERSION, 1): {ApiKey.CONSUMER_GROUP_HEARTBEAT: 1, ApiKey.CONSUMER_GROUP_DESCRIBE: 1},
+}
 """By feature and level, the newest versions that are listed from this level on."""
 
 UNLISTED_IN_3_9: Final = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})

@@ -8,6 +8,7 @@ GROUP_CONSUMER_ASSIGNORS = key(
     List(),
     default=("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"),
     importance=MEDIUM,
+    effective=True,
     doc="The assignors that the broker offers to consumer groups, the first being the default.",
 )
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = key(
@@ -15,6 +16,7 @@ GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = key(
     Int(1),
     default=5 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="How often the members of a consumer group send heartbeats.",
 )
 GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = key(
@@ -22,6 +24,7 @@ GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = key(
     Int(1),
     default=15 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The longest heartbeat interval that a consumer group may be given.",
 )
 GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = key(
@@ -29,16 +32,19 @@ GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = key(
     Int(1),
     default=MINUTE,
     importance=MEDIUM,
+    effective=True,
     doc="The longest session timeout that a consumer group may be given.",
 )
 GROUP_CONSUMER_MAX_SIZE = key(
-    "group.consumer.max.size", Int(1), default=INT_MAX, importance=MEDIUM, doc="How many members a consumer group may have."
+    "group.consumer.max.size", Int(1), default=INT_MAX, importance=MEDIUM, effective=True, doc="How many members a consumer group may have."
 )
 GROUP_CONSUMER_MIGRATION_POLICY = key(
     "group.consumer.migration.policy",
     String(choices=("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True),
     default="disabled",
+    standalone="bidirectional",
     importance=MEDIUM,
+    effective=True,
     internal=True,
     doc="Whether groups may turn from the classic to the consumer protocol and back.",
 )
@@ -47,6 +53,7 @@ GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = key(
     Int(1),
     default=5 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The shortest heartbeat interval that a consumer group may be given.",
 )
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = key(
@@ -54,6 +61,7 @@ GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = key(
     Int(1),
     default=45 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The shortest session timeout that a consumer group may be given.",
 )
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = key(
@@ -61,6 +69,7 @@ GROUP_CONSUMER_SESSION_TIMEOUT_MS = key(
     Int(1),
     default=45 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="A member of a consumer group that has been silent for this long is removed.",
 )
 GROUP_COORDINATOR_APPEND_LINGER_MS = key(

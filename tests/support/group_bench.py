@@ -17,6 +17,7 @@ from ottla.broker.groups.classic_group import Protocols
 from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.effects import JoinResult, SyncResult
+from ottla.broker.groups.group import Committer
 from ottla.broker.groups.joining import Join
 from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
 from ottla.broker.groups.records import read_key
@@ -248,7 +249,8 @@ class GroupBench:
         def reply(code: ErrorCode, too_large: ErrorCode) -> None:
             codes.extend(too_large if value is None else code for topic in commit.topics for value in topic.values.values())
 
-        self.groups.offsets.commit(group, member_id, instance_id, generation, transaction, commit, reply)
+        committer = Committer(member_id, instance_id, generation, transaction is not None, 9)
+        self.groups.offsets.commit(group, committer, transaction, commit, reply)
         return codes
 
     def commit_in_transaction(

@@ -1,18 +1,109 @@
-"""Refuses ConsumerGroupDescribe (api 69), version 0.
+"""Serves ConsumerGroupDescribe (api 69), versions 0-1: the types of members from 1 (KIP-1099).
 
-Listed and refused (KIP-848), as by Apache Kafka 3.9 in ZooKeeper mode.
+Refused while the feature `group.version` is not finalized, as by Apache Kafka 3.9 (KIP-848).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.broker.groups.consumer.assignors import Assignment as Assigned
+from ottla.broker.groups.consumer.members import Member as GroupMember
+from ottla.broker.groups.consumer.members import indexes_of
 from ottla.broker.request.context import RequestContext
+from ottla.broker.request.repeats import Repeats
 from ottla.broker.request.turns import Steps
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
+from ottla.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
 
 
 def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Steps[ConsumerGroupDescribeResponse]:
-    """Refuse."""
-    response = ConsumerGroupDescribeResponse()
+    """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
+    refused = []
+    described = []
+    repeats = Repeats()
+    is_served = context.broker.coordinators.groups.consumer.is_served
     for group_id in request.group_ids:
-        response.groups.append(DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id))
+        if not is_served:
+            refused.append(DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id))
+        elif not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+        elif repeats.are_too_many(group_id):
+            described.append(DescribedGroup(error_code=ErrorCode.INVALID_REQUEST, group_id=group_id))
+        else:
+            described.append((yield from _describe(group_id, request, context)))
         yield
-    return response
+    return ConsumerGroupDescribeResponse(groups=refused + described)
+
+
+def _describe(group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext) -> Steps[DescribedGroup]:
+    consumer = context.broker.coordinators.groups.consumer
+    error, message, group = consumer.describe(group_id)
+    if group is None:
+        return DescribedGroup(error_code=error, error_message=message, group_id=group_id)
+    described = DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=consumer.assignor_of(group),
+    )
+    names = context.broker.metadata.names_by_id
+    seen: dict[str, bool] = {}
+    target = dict(group.target)
+    for member in list(group.members.values()):  # all of it at once: the group may change between two steps
+        described.members.append(_member(member, target.get(member.member_id, {}), names))
+        yield
+    for shown in described.members:
+        for name in (*shown.subscribed_topic_names, *[each.topic_name for each in shown.assignment.topic_partitions]):
+            if name not in seen:
+                seen[name] = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name, log_if_denied=False)
+            if not seen[name]:
+                message = "The group has described topic(s) that the client is not authorized to describe."
+                return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=message, group_id=group_id)
+        yield
+    if request.include_authorized_operations:
+        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
+    return described
+
+
+def _member(member: GroupMember, target: Assigned, names: Mapping[bytes, str]) -> Member:
+    has = indexes_of(member.assigned)
+    for topic, partitions in member.revoking.items():
+        has[topic] = has.get(topic, frozenset()) | partitions.keys()
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex or "",
+        assignment=_assignment(has, names),
+        target_assignment=_assignment(target, names),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(assigned: Assigned, names: Mapping[bytes, str]) -> Assignment:
+    """The partitions of topics that still exist."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic, topic_name=names[topic], partitions=sorted(indexes))
+            for topic, indexes in assigned.items()
+            if topic in names
+        ]
+    )

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
+from ottla.broker.groups.group import Committer
 from ottla.broker.groups.offset_records import NO_EXPIRY, encode_value
 from ottla.broker.handlers.groups.group_topics import partitions_of
 from ottla.broker.handlers.groups.offsets_in_store import commit_to_store
@@ -242,9 +243,13 @@ class OffsetCommit:
             instance_id = reader.group_instance_id
             self._services.coordinators.groups.offsets.commit(
                 reader.group_id.decode(),
-                reader.member_id.decode(),
-                None if instance_id is None else instance_id.decode(),
-                reader.generation_id,
+                Committer(
+                    reader.member_id.decode(),
+                    None if instance_id is None else instance_id.decode(),
+                    reader.generation_id,
+                    reader.transactional_id is not None,
+                    reader.version,
+                ),
                 _transaction(reader),
                 Commit(self._commits.values()),
                 self._on_committed,

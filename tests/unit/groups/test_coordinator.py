@@ -8,7 +8,7 @@ import pytest
 
 from ottla.broker.coordination.effects import Arm
 from ottla.broker.coordination.owned import absolute_hash
-from ottla.broker.groups.group import Expiry, GroupState
+from ottla.broker.groups.group import Committer, Expiry, GroupState
 from ottla.broker.groups.joining import Join
 from ottla.broker.groups.membership import Leaving
 from ottla.broker.groups.offsets import GroupOffsets
@@ -432,10 +432,14 @@ class AGroupOfAnotherType:
     def tombstones(self) -> list[bytes]:
         return [b"key"]
 
-    def on_commit(
-        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
-    ) -> tuple[ErrorCode, list[Arm]]:
-        return (ErrorCode.NONE, []) if member_id == "m" else (ErrorCode.UNKNOWN_MEMBER_ID, [])
+    def session_key(self, member_id: str) -> Hashable:
+        return member_id
+
+    def on_commit(self, committer: Committer) -> tuple[ErrorCode, list[Arm]]:
+        return (ErrorCode.NONE, []) if committer.member_id == "m" else (ErrorCode.UNKNOWN_MEMBER_ID, [])
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
 
     def check_offset_deletion(self) -> ErrorCode:
         return ErrorCode.NONE

@@ -205,7 +205,7 @@ def test_a_marker_of_very_many_headers_takes_little_memory() -> None:
 
 
 def test_records_of_later_brokers_are_passed_over() -> None:
-    groups, loader = load(bytes(build_batch([Record(0, 0, b"\x00\x03later", b"\x00\x00"), Record(1, 0, b"\x7f\xff", None)])))
+    groups, loader = load(bytes(build_batch([Record(0, 0, b"\x00\x09later", b"\x00\x00"), Record(1, 0, b"\x7f\xff", None)])))
     assert (groups, loader.skipped) == ({}, 0)
 
 

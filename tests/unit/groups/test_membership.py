@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.group import Committer, GroupState
 from ottla.broker.groups.membership import Leaving
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group, deadlines
@@ -120,13 +120,13 @@ def test_members_commit_in_their_generation_and_others_while_there_are_no_member
         if state is GroupState.COMPLETING_REBALANCE:
             driver.join(follower)
     assert driver.state is state
-    assert driver.group.on_commit(leader if member == "leader" else member, None, generation, is_transactional=False)[0] == error
+    assert driver.group.on_commit(Committer(leader if member == "leader" else member, None, generation, False, 9))[0] == error
 
 
 def test_a_commit_keeps_a_session_alive() -> None:
     driver, (leader,) = a_stable_group()
     driver.pass_time(9_000)
-    driver.run(driver.group.on_commit(leader, None, 1, is_transactional=False)[1])
+    driver.run(driver.group.on_commit(Committer(leader, None, 1, False, 9))[1])
     driver.pass_time(9_000)
     assert driver.heartbeat(leader) == ErrorCode.NONE
 

@@ -1,0 +1,83 @@
+"""Reads the configuration of consumer groups: the keys of the broker, and those of single groups, within the bounds of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from ottla.broker.groups.consumer.assignors import ASSIGNORS
+from ottla.broker.groups.consumer.settings import ConsumerSettings, GroupTimes
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.groups import GROUP_MAX_SIZE
+from ottla.config.keys.groups_next import (
+    GROUP_CONSUMER_ASSIGNORS,
+    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_MAX_SIZE,
+    GROUP_CONSUMER_MIGRATION_POLICY,
+    GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+)
+
+GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
+"""The configuration of a group, as text by key."""
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+
+DEFAULT_ASSIGNMENT_INTERVAL_MS: Final = 1_000
+MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
+
+_CLASS_OF: Final = "org.apache.kafka.coordinator.group.assignor."
+ASSIGNORS_OF_CLASSES: Final = {f"{_CLASS_OF}UniformAssignor": "uniform", f"{_CLASS_OF}RangeAssignor": "range"}
+"""The names of Kafka's classes, which may stand in group.consumer.assignors."""
+
+
+def no_group_config(group_id: str) -> Mapping[str, str]:
+    """The configuration of a group where no group has one of its own."""
+    return {}
+
+
+def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerSettings:
+    """The settings of all groups. Raises ConfigError for an assignor that this broker does not have."""
+    assignors = tuple([ASSIGNORS_OF_CLASSES.get(name, name) for name in config[GROUP_CONSUMER_ASSIGNORS]])
+    unknown = [name for name in assignors if name not in ASSIGNORS]
+    if unknown or not assignors:
+        raise ConfigError(f"{GROUP_CONSUMER_ASSIGNORS.name}: {', '.join(unknown) or 'empty'}; the assignors are {', '.join(ASSIGNORS)}")
+    policy = config[GROUP_CONSUMER_MIGRATION_POLICY].lower()
+
+    def times_of(group_id: str) -> GroupTimes:
+        of = of_group(group_id)
+        return GroupTimes(
+            _within(
+                of.get(SESSION_TIMEOUT),
+                config[GROUP_CONSUMER_SESSION_TIMEOUT_MS],
+                config[GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS],
+                config[GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS],
+            ),
+            _within(
+                of.get(HEARTBEAT_INTERVAL),
+                config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
+                config[GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS],
+                config[GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS],
+            ),
+            _within(of.get(ASSIGNMENT_INTERVAL), DEFAULT_ASSIGNMENT_INTERVAL_MS, 0, MAX_ASSIGNMENT_INTERVAL_MS),
+        )
+
+    return ConsumerSettings(
+        times_of,
+        assignors,
+        config[GROUP_CONSUMER_MAX_SIZE],
+        config[GROUP_MAX_SIZE],
+        may_upgrade=policy in ("upgrade", "bidirectional"),
+        may_downgrade=policy in ("downgrade", "bidirectional"),
+    )
+
+
+def _within(text: str | None, default: int, least: int, most: int) -> int:
+    """The value of a group, within the bounds of the broker, which may have changed since; the broker's own where there is none."""
+    return default if text is None else min(max(int(text), least), most)

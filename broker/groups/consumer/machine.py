@@ -1,0 +1,268 @@
+"""Runs the state machines of consumer groups: one event of a group after the other, and each to its end.
+
+An event is complete when its records are in the log and applied to the group. Some events need work that takes long: a target, or the check
+of a regular expression. A thread does it; the next events of the same group wait meanwhile, and those of other groups do not. The answer is
+sent when all in-sync replicas have the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.broker.coordination.effects import Arm
+from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.runner import EffectRunner
+from ottla.broker.coordination.topic_log import NOT_APPENDED, TopicLog
+from ottla.broker.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Decision, ResolveRegexes, Write
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.members import MemberState
+from ottla.broker.groups.consumer.records import pairs_of
+from ottla.broker.groups.consumer.regexes import matches_of, reason_against
+from ottla.broker.groups.consumer.removal import on_timer
+from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
+from ottla.broker.groups.consumer.subscriptions import on_resolved
+from ottla.broker.groups.consumer.targets import compute
+from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
+from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.group import Group
+from ottla.broker.groups.store_errors import STORE_ERRORS
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.ports.cluster import MetadataCache
+from ottla.storage.disk.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+Pause: TypeAlias = Callable[[], Awaitable[None]]
+"""Lets other work of the event loop run, if a slice of time is over."""
+
+
+async def no_pause() -> None:
+    """Goes on at once."""
+
+
+class Event(NamedTuple):
+    """An event of a group."""
+
+    decide: Callable[[Context], Decision | list[ConsumerEffect]]
+    refuse: Callable[[ErrorCode], object] = lambda error: None
+    """Answers with an error, when the group is gone or its records cannot be written."""
+
+
+class ConsumerMachine:
+    """See the module. Implements `machines.StateMachine`."""
+
+    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_pause", "_queues", "_runner", "_tasks", "_workers", "settings")
+
+    def __init__(
+        self,
+        groups: CoordinatedGroups,
+        log: TopicLog,
+        runner: EffectRunner[Group, Any],
+        cluster: MetadataCache,
+        clock: Clock,
+        workers: Executor,
+        settings: ConsumerSettings,
+        pause: Pause,
+    ) -> None:
+        self._groups = groups
+        self._log = log
+        self._runner = runner
+        self._cluster = cluster
+        self._clock = clock
+        self._workers = workers
+        self._pause = pause
+        self.settings = settings
+        self._queues: dict[ConsumerGroup, deque[Event]] = {}
+        """The events that wait, by group with an event in progress."""
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def submit(self, group: ConsumerGroup, event: Event) -> None:
+        """Decide about an event, now or after the earlier ones."""
+        queue = self._queues.get(group)
+        if queue is not None:
+            queue.append(event)
+            return
+        self._queues[group] = queue = deque((event,))
+        self._go_on(group, queue)
+
+    def _go_on(self, group: ConsumerGroup, queue: deque[Event]) -> None:
+        """Decide about the events that wait, up to one that needs a thread."""
+        while queue:
+            event = queue.popleft()
+            if group.is_dead:
+                event.refuse(ErrorCode.NOT_COORDINATOR)
+                continue
+            try:
+                decision = event.decide(self._context(group))
+            except Exception:
+                self._failed(group, event)
+                continue
+            if not isinstance(decision, Generator):
+                self._carry_out(group, event, decision)
+            elif not self._advance(group, event, decision, None):
+                return
+        del self._queues[group]
+        if group.replaced is not None:
+            self._give_up(group, group.replaced)
+        elif group.is_unwritten and not group.offsets and not group.is_dead and self._groups.forget(group.group_id, group):
+            group.end(self._clock.now_ms())
+
+    def _give_up(self, group: ConsumerGroup, old: Group) -> None:
+        """Nothing of the group is in the log, so it continues as the group that it was to replace."""
+        group.replaced = None
+        if not group.is_dead:
+            self._groups.replace(group, old)
+            group.end(self._clock.now_ms())
+            self._runner.cancel_timers(group)
+
+    def _advance(self, group: ConsumerGroup, event: Event, decision: Decision, result: object) -> bool:
+        """Continue a decision; False if it needs a thread."""
+        try:
+            work = decision.send(result)
+        except StopIteration as end:
+            self._carry_out(group, event, end.value)
+            return True
+        except Exception:
+            self._failed(group, event)
+            return True
+        task = asyncio.ensure_future(self._work(group, event, decision, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return False
+
+    async def _work(self, group: ConsumerGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
+        is_done = True
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(self._workers, WORK[type(work)], work)
+            if group.is_dead:
+                decision.close()
+                event.refuse(ErrorCode.NOT_COORDINATOR)
+            else:
+                is_done = self._advance(group, event, decision, result)
+        except Exception:
+            self._failed(group, event)
+        if is_done:
+            self._go_on(group, self._queues[group])
+
+    def _failed(self, group: ConsumerGroup, event: Event) -> None:
+        logger.exception("group %s: an event could not be decided", group.group_id)
+        event.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _context(self, group: ConsumerGroup) -> Context:
+        return Context(self._clock.now_ms(), self._cluster.topics, self.settings, self.settings.times_of(group.group_id))
+
+    # -- effects -----------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, group: ConsumerGroup, event: Event, effects: list[ConsumerEffect]) -> None:
+        """Write first: if that fails, nothing else happens."""
+        for effect in effects:
+            if isinstance(effect, Write) and not self._write(group, event, effect):
+                return
+        others: list[Any] = []
+        for effect in effects:
+            if isinstance(effect, ResolveRegexes):
+                self._resolve(group, effect)
+            elif not isinstance(effect, Write):
+                others.append(effect)
+        self._runner.run(group, others)
+
+    def _write(self, group: ConsumerGroup, event: Event, write: Write) -> bool:
+        """Append the records and apply them; False if they cannot be appended."""
+        group_id = group.group_id
+
+        def stored(error: ErrorCode, _: int) -> None:
+            if error:
+                event.refuse(STORE_ERRORS.get(error, error))
+            else:
+                self._runner.run(group, write.replies)
+
+        old = group.replaced
+        pairs = pairs_of(group_id, write.records)
+        if old is not None:
+            pairs[:0] = [(key, None) for key in old.tombstones()]
+        index = self._groups.partition_for(group_id)
+        if self._log.append(index, encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
+            self._runner.run(group, write.otherwise)
+            return False
+        for record in write.records:
+            group.apply(record)
+        if old is not None:
+            group.replaced = None
+            old.end(self._clock.now_ms())
+            self._runner.cancel_timers(old)
+        return True
+
+    def _resolve(self, group: ConsumerGroup, work: ResolveRegexes) -> None:
+        group.is_resolving = True
+        task = asyncio.ensure_future(self._resolve_in_thread(group, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _resolve_in_thread(self, group: ConsumerGroup, work: ResolveRegexes) -> None:
+        topics = self._cluster.topics
+        try:
+            matches = await asyncio.get_running_loop().run_in_executor(self._workers, matches_of, work.regexes, topics)
+            found: dict[str, frozenset[str]] = {}
+            seen: dict[str, bool] = {}
+            for regex, names in matches.items():
+                for name in names:
+                    if name not in seen:
+                        seen[name] = work.may_describe(name)
+                        await self._pause()
+                found[regex] = frozenset([name for name in names if seen[name]])
+        except Exception:
+            logger.exception("group %s: its regular expressions could not be evaluated", group.group_id)
+            return
+        finally:
+            group.is_resolving = False
+        self.submit(group, Event(partial(_on_resolved, group, found, topics)))
+
+    # -- kept in partitions --------------------------------------------------------------------------------------------------
+
+    def on_loaded(self, group: ConsumerGroup) -> None:
+        """The group was loaded: its members have a session timeout to send a heartbeat."""
+        effects: list[Any] = []
+        session_ms = self.settings.times_of(group.group_id).session_timeout_ms
+        for member in group.members.values():
+            timeout_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
+            effects.append(Arm(MemberTimer(TimerKind.SESSION, member.member_id), timeout_ms))
+            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                effects.append(Arm(MemberTimer(TimerKind.REBALANCE, member.member_id), max(0, member.rebalance_timeout_ms)))
+        self._runner.run(group, effects)
+
+    def on_unloaded(self, group: ConsumerGroup) -> None:
+        """This broker no longer coordinates the group. Events that wait are refused when the thread is done with the one before."""
+        group.end(self._clock.now_ms())
+
+    def on_timer(self, group: ConsumerGroup, key: MemberTimer) -> list[Any]:
+        """A timer of the group is due."""
+        self.submit(group, Event(partial(_on_timer, group, key)))
+        return []
+
+    def carry_out(self, group: ConsumerGroup, effect: object) -> None:
+        """All effects of these groups that the runner does not know are carried out above."""
+        raise AssertionError(f"group {group.group_id}: {type(effect).__name__}")
+
+    async def stop(self) -> None:
+        """Wait for the threads; the groups are unloaded."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+WORK: Mapping[type[Any], Callable[[Any], object]] = {ComputeTarget: compute, CheckRegex: lambda work: reason_against(work.regex)}
+"""The functions of threads, by the work that a decision yields."""
+
+
+def _on_timer(group: ConsumerGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
+    if key in group.timers:
+        return []  # an earlier event, which the timer had to wait for, has armed it again
+    return on_timer(group, key, context)
+
+
+def _on_resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]], topics: Any, context: Context) -> list[ConsumerEffect]:
+    return on_resolved(group, found, context._replace(topics=topics))
