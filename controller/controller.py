@@ -28,7 +28,7 @@ from ottla.controller.errors import (
 from ottla.controller.events.broker_changes import BrokerChanges
 from ottla.controller.events.broker_responses import BrokerResponses
 from ottla.controller.events.failover import Failover
-from ottla.controller.events.isr_changes import IsrChange, IsrChanges, IsrResult
+from ottla.controller.events.isr_changes import AlterPartitionEvents, IsrChange, IsrResult
 from ottla.controller.events.leader_elections import ElectionResult, LeaderElections
 from ottla.controller.events.leader_rebalance import LeaderRebalance
 from ottla.controller.events.reassignment import Reassignments, Targets
@@ -103,7 +103,7 @@ class Controller:
         self._rebalance = LeaderRebalance(self._core, self._elections)
         self._refused_writes = RefusedWrites(self._core, self._brokers, self._reassignments)
         self._core.states.on_refused = self._refused_writes.on_refused
-        self._isr_changes = IsrChanges(self._core, self._reassignments)
+        self._isr_changes = AlterPartitionEvents(self._core, self._reassignments)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
         self._registered_session = 0

@@ -40,7 +40,7 @@ class IsrChange(NamedTuple):
 IsrResult: TypeAlias = Leadership | ControllerError
 
 
-class IsrChanges:
+class AlterPartitionEvents:
     """The controller's part of AlterPartition."""
 
     def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:

@@ -15,7 +15,7 @@ cdef class Found:
     cdef readonly object records
     cdef readonly int64_t high_watermark, log_start_offset
 
-cdef class FetchSession:
+cdef class FetchSessionHandler:
     cdef readonly object request
     cdef public int64_t epoch, session_id
     cdef public bint is_full, uses_topic_ids

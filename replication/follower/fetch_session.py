@@ -92,7 +92,7 @@ Key = str | bytes
 """A topic as in the request: by id where ids are used, else by name."""
 
 
-class FetchSession:
+class FetchSessionHandler:
     """A fetch session with one leader. `prepare` fills `request`, which belongs to the session."""
 
     __slots__ = (

@@ -21,7 +21,7 @@ from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
 from ottla.replication.follower import fetcher_failures, truncation
-from ottla.replication.follower.fetch_session import NO_EPOCH, FetchSession, FollowedPartition, Found
+from ottla.replication.follower.fetch_session import NO_EPOCH, FetchSessionHandler, FollowedPartition, Found
 from ottla.replication.follower.fetcher_settings import FetcherSettings
 from ottla.replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from ottla.replication.leader.partition import Partition
@@ -98,7 +98,7 @@ class Fetcher:
         self.bytes_in = 0
         version = settings.versions.fetch
         request = FetchRequest(max_wait_ms=settings.max_wait_ms, min_bytes=settings.min_bytes, max_bytes=settings.response_max_bytes)
-        self.session = FetchSession(request, version)
+        self.session = FetchSessionHandler(request, version)
         self._replica_state = ReplicaState(replica_id=settings.broker_id)
         self._broker_epoch = broker_epoch
         self.on_failed = on_failed

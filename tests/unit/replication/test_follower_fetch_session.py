@@ -7,7 +7,7 @@ import pytest
 
 from ottla.protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.follower.fetch_session import FetchSession, FollowedPartition
+from ottla.replication.follower.fetch_session import FetchSessionHandler, FollowedPartition
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.golden_frames import golden_frames
 
@@ -27,11 +27,11 @@ def a_partition(
     return FollowedPartition(partition, offset, last_epoch, MAX_BYTES)
 
 
-def a_session(version: int = 17) -> FetchSession:
-    return FetchSession(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10 << 20), version)
+def a_session(version: int = 17) -> FetchSessionHandler:
+    return FetchSessionHandler(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10 << 20), version)
 
 
-def an_established_session(*partitions: FollowedPartition, version: int = 17) -> FetchSession:
+def an_established_session(*partitions: FollowedPartition, version: int = 17) -> FetchSessionHandler:
     session = a_session(version)
     for each in partitions:
         session.add(each)
