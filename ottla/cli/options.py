@@ -33,6 +33,8 @@ _PARAMETERS = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds", "c
 
 _MOST_SECONDS = 1_000_000.0  # fits the requests when in milliseconds
 _MOST_NUMBERS = 1_000_000
+_WILDCARDS = "*?["
+"""They are in no name of a topic."""
 _MOST_DIGITS = 19  # of a number of 64 bits
 
 
@@ -305,15 +307,43 @@ def is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
+def topic_names(cluster: Cluster, texts: Iterable[str]) -> list[str]:
+    """The topics of names and patterns with `*`, `?` and `[...]`, each once.
+
+    A pattern matches internal topics only if it begins with `__`. A name without wildcards need not exist. Raises ClientError when no topic
+    matches a pattern.
+    """
+    from fnmatch import fnmatchcase
+
+    from ottla.client.topic_admin import all_topics
+
+    found: list[str] = []
+    existing: list[tuple[str, bool]] | None = None
+    for text in texts:
+        if not any(each in text for each in _WILDCARDS):
+            found.append(text)
+            continue
+        if existing is None:
+            existing = [(topic.name or "", topic.is_internal) for topic in all_topics(cluster)]
+        matches = [name for name, is_internal in existing if fnmatchcase(name, text) and (not is_internal or text.startswith("__"))]
+        if not matches:
+            raise ClientError(f"no topic matches {text!r}")
+        found += matches
+    return list(dict.fromkeys(found))
+
+
 def topic_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """`topic` (all its partitions) or `topic:0,2-4`. Raises UsageError, ClientError when there is no such topic."""
+    """`topic` (all its partitions) or `topic:0,2-4`, where the topic may be a pattern of `topic_names`.
+
+    Raises UsageError, ClientError when there is no such topic.
+    """
     from ottla.client.cluster import TopicPartition
 
     found: list[TopicPartition] = []
     for text in texts:
-        topic, colon, listed = text.partition(":")
-        wanted = numbers(listed) if colon else cluster.partitions(topic)
-        found += [TopicPartition(topic, number) for number in wanted]
+        pattern, colon, listed = text.partition(":")
+        for topic in topic_names(cluster, [pattern]):
+            found += [TopicPartition(topic, number) for number in (numbers(listed) if colon else cluster.partitions(topic))]
     return list(dict.fromkeys(found))
 
 

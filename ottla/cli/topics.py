@@ -21,6 +21,7 @@ from ottla.cli.options import (
     key_values,
     replica_assignment,
     report_outcomes,
+    topic_names,
     topic_partitions,
 )
 from ottla.cli.output import print_json, print_table
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ottla.protocol.messages.metadata import MetadataResponseTopic
 
 
+names_argument = click.argument("names", nargs=-1)
+
+
 @command_group
 def topics() -> None:
     """List, describe, create, alter and delete topics."""
@@ -43,23 +47,29 @@ topics.add_command(elect)
 
 
 @topics.command("list")
+@names_argument
 @click.option("--internal", is_flag=True, help="Internal topics, too.")
 @json_option
 @cluster_command
-def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
-    """List topics with their partitions and replication factor."""
+def list_topics(cluster: Cluster, names: tuple[str, ...], internal: bool, as_json: bool) -> None:
+    """List topics (all without NAMES) with their partitions and replication factor. NAMES may be patterns like 'app-*'."""
     from ottla.client.topic_admin import all_topics
 
-    found = [topic for topic in all_topics(cluster) if internal or not topic.is_internal]
+    wanted = set(topic_names(cluster, names))
+    found = [topic for topic in all_topics(cluster) if (topic.name in wanted if names else internal or not topic.is_internal)]
+    missing = wanted - {topic.name for topic in found}
     if as_json:
         print_json([_topic_json(topic) for topic in found])
-        return
-    rows = [[topic.name, len(topic.partitions), max((len(part.replica_nodes) for part in topic.partitions), default=0)] for topic in found]
-    print_table(("topic", "partitions", "replicas"), rows)
+    else:
+        rows = [
+            [topic.name, len(topic.partitions), max((len(part.replica_nodes) for part in topic.partitions), default=0)] for topic in found
+        ]
+        print_table(("topic", "partitions", "replicas"), rows)
+    fail(f"there is no topic {name}" for name in sorted(missing))
 
 
 @topics.command()
-@click.argument("names", nargs=-1)
+@names_argument
 @click.option("--under-replicated", is_flag=True, help="Only partitions with fewer in-sync replicas than replicas.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @json_option
@@ -72,7 +82,7 @@ def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, u
     from ottla.client.topic_admin import all_topics
     from ottla.protocol.uuid import ZERO_UUID, to_text
 
-    found = [cluster.topic(name) for name in names] if names else all_topics(cluster)
+    found = [cluster.topic(name) for name in topic_names(cluster, names)] if names else all_topics(cluster)
     shown = []
     errors: list[str] = []
     for topic in found:
@@ -170,6 +180,7 @@ def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool, force: boo
     from ottla.client.topic_admin import all_topics, delete_topics
     from ottla.protocol.errors import ErrorCode
 
+    names = tuple(topic_names(cluster, names))
     internal = [] if force else [topic.name or "" for topic in all_topics(cluster) if topic.is_internal and topic.name in names]
     if internal:
         raise ClientError(
@@ -197,7 +208,7 @@ def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment:
     replicas = replica_assignment(assignment) if assignment else None
     check_brokers(cluster, replicas or ())
     outcomes: list[tuple[str, ClientError | None]] = []
-    for name in names:
+    for name in topic_names(cluster, names):
         try:
             grow_topic(cluster, name, partitions, replicas)
         except ClientError as error:

@@ -36,6 +36,19 @@ def test_the_life_of_a_topic(ottla: CommandLine) -> None:
     assert "there is no such topic" in ottla("topics", "describe", "life", status=1).err
 
 
+def test_topics_are_named_by_patterns(ottla: CommandLine) -> None:
+    ottla("topics", "create", "app-a", "app-b", "other")
+    assert [row[0] for row in ottla("topics", "list", "app-*").rows] == ["app-a", "app-b"]
+    assert [row[0] for row in ottla("topics", "list", "app-[b-z]", "other").rows] == ["app-b", "other"]
+    assert [row[:2] for row in ottla("topics", "offsets", "app-?:0").rows] == [["app-a", "0"], ["app-b", "0"]]
+    missing = ottla("topics", "list", "app-a", "missing", status=1)
+    assert ([row[0] for row in missing.rows], missing.err) == (["app-a"], "ottla: there is no topic missing\n")
+    assert ottla("topics", "list", "x*", status=1).err == "ottla: no topic matches 'x*'\n"
+    assert all(not name.startswith("__") for (name, *_) in ottla("topics", "list", "*").rows)
+    assert ottla("topics", "delete", "app-*").lines == ["app-a: deleted", "app-b: deleted"]
+    assert "Did you mean 'list'?" in ottla("topics", "lst", status=2).err
+
+
 @pytest.mark.parametrize(
     "arguments", [("create", "huge", "-p", "2147483648"), ("create", "huge", "-r", "32768"), ("alter", "huge", "-p", "99999999999")]
 )
