@@ -60,6 +60,7 @@ from ottla.broker.security.sasl.key_sets import KeySets
 from ottla.broker.serving.access_control import AccessControl
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.broker.serving.listener_security import ListenerSecurity
+from ottla.broker.shares.state.coordinator import ShareCoordinator
 from ottla.broker.start_checks import (
     Unsupported,
     check_belongings,
@@ -440,7 +441,18 @@ class Broker:
             pause=services.turns.pause,
             level=partial(services.cluster.features.level, GROUP_VERSION),
         )
-        data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
+        shares = services.coordinators.shares = ShareCoordinator(
+            self.config,
+            self._clock,
+            self._timing_wheel,
+            data.replica_manager,
+            data.produce_purgatory,
+            services.workers,
+            while_loading=while_loading,
+        )
+        data.replica_manager.leadership_listeners += (
+            groups.on_leadership_change, transactions.on_leadership_change, shares.on_leadership_change,
+        )  # fmt: skip
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
 
     async def _bind(self) -> None:
@@ -515,14 +527,14 @@ class Broker:
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
         self._cluster.begin(self._background, self._send_clients_away)
-        for owned in (services.coordinators.groups.groups, services.coordinators.transactions.transactions):
+        coordinators = services.coordinators
+        for owned in (coordinators.groups.groups, coordinators.transactions.transactions, coordinators.shares.states):
             stored = StoredPartitions(owned, self._partitions_of)
             self._held.push_async_callback(stored.close)
             await in_session(self.store, stored.read)
-        services.coordinators.groups.start()  # before the broker registers: from then on it may become a coordinator
-        self._held.push_async_callback(services.coordinators.groups.stop)
-        services.coordinators.transactions.start()
-        self._held.push_async_callback(services.coordinators.transactions.stop)
+        for coordinator in (coordinators.groups, coordinators.transactions, coordinators.shares):
+            coordinator.start()  # before the broker registers: from then on it may become a coordinator
+            self._held.push_async_callback(coordinator.stop)
         self._held.push_async_callback(services.data.producer_ids.stop)
         self._report_raisable_features()
         services.cluster.broker_epoch = await self.controller.startup()

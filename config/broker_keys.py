@@ -21,6 +21,7 @@ from ottla.config.keys import own as broker_own
 from ottla.config.keys import quotas as broker_quotas
 from ottla.config.keys import replication as broker_replication
 from ottla.config.keys import security as broker_security
+from ottla.config.keys import shares as broker_shares
 from ottla.config.keys import tiered as broker_tiered
 from ottla.config.keys import tls as broker_tls
 from ottla.config.keys import transactions as broker_transactions
@@ -35,6 +36,7 @@ SUBJECTS = (
     broker_replication,
     broker_groups,
     broker_groups_next,
+    broker_shares,
     broker_transactions,
     broker_security,
     broker_tls,

@@ -10,17 +10,30 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.request.error_map import error_code
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.general import AUTO_CREATE_TOPICS_ENABLE
 from ottla.config.keys.groups import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR, OFFSETS_TOPIC_SEGMENT_BYTES
+from ottla.config.keys.shares import (
+    SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
+    SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
+    SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+    SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
+)
 from ottla.config.keys.transactions import (
     TRANSACTION_STATE_LOG_MIN_ISR,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     TRANSACTION_STATE_LOG_SEGMENT_BYTES,
 )
-from ottla.config.topic import CLEANUP_POLICY, COMPRESSION_TYPE, MIN_INSYNC_REPLICAS, SEGMENT_BYTES, UNCLEAN_LEADER_ELECTION_ENABLE
+from ottla.config.topic import (
+    CLEANUP_POLICY,
+    COMPRESSION_TYPE,
+    MIN_INSYNC_REPLICAS,
+    RETENTION_MS,
+    SEGMENT_BYTES,
+    UNCLEAN_LEADER_ELECTION_ENABLE,
+)
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
 from ottla.controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
 from ottla.controller.znodes.pauses import Pause, no_pause
@@ -32,6 +45,7 @@ logger = logging.getLogger(__name__)
 REPLICATION_KEYS = {
     GROUP_METADATA_TOPIC: OFFSETS_TOPIC_REPLICATION_FACTOR.name,
     TRANSACTION_STATE_TOPIC: TRANSACTION_STATE_LOG_REPLICATION_FACTOR.name,
+    SHARE_STATE_TOPIC: SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR.name,
 }
 """The key with the replication factor of each internal topic."""
 
@@ -63,6 +77,17 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicSet
         }
         return InternalTopicSettings(
             config[TRANSACTION_STATE_LOG_NUM_PARTITIONS], config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR], configs
+        )
+    if name == SHARE_STATE_TOPIC:
+        configs = {
+            CLEANUP_POLICY.name: "delete",
+            COMPRESSION_TYPE.name: "producer",
+            SEGMENT_BYTES.name: str(config[SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES]),
+            RETENTION_MS.name: "-1",
+            MIN_INSYNC_REPLICAS.name: str(config[SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR]),
+        }
+        return InternalTopicSettings(
+            config[SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS], config[SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR], configs
         )
     return None
 

@@ -51,6 +51,14 @@ UNAVAILABLE = {
 }
 """The error code for clients of the coordinator, by the error of an append."""
 
+STORE_ERRORS = {
+    **UNAVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error code for clients whose request has to be stored, by the error of the append."""
+
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
 
@@ -149,6 +157,17 @@ class TopicLog:
             self._failed(index, error)
             return False
         return True
+
+    def delete_below(self, index: int, offset: int) -> None:
+        """Delete the records below an offset, as far as all in-sync replicas have them. Raises StorageError, ReplicationError."""
+        partition = self._replica_manager.partition_or_raise(self._topic, index)
+        offset = min(offset, partition.log.high_watermark)
+        if offset > partition.log.log_start_offset:
+            partition.delete_records(offset)
+
+    def end_offset(self, index: int) -> int:
+        """The end of the log of a partition. Raises StorageError, ReplicationError."""
+        return self._replica_manager.partition_or_raise(self._topic, index).log.log_end_offset
 
     def room_for_records(self, index: int, most: int) -> int:
         """The number of bytes of records, at most `most`, that one batch in a partition may have. `max.message.bytes` and `segment.bytes`

@@ -48,8 +48,9 @@ Handlers read all other fields of requests; a test checks this.
 
 def page() -> str:
     """The whole page."""
-    clients = sorted((IMPLEMENTED | SERVED & {*WITHOUT_FEATURE, *(key for of in OF_FEATURES.values() for key in of)}) - INTER_BROKER_APIS)
-    brokers = sorted(IMPLEMENTED & INTER_BROKER_APIS)
+    listed = IMPLEMENTED | SERVED & {*WITHOUT_FEATURE, *(key for of in OF_FEATURES.values() for key in of)}
+    clients = sorted(listed - INTER_BROKER_APIS)
+    brokers = sorted(listed & INTER_BROKER_APIS)
     return "\n".join(
         [
             _HEAD,

@@ -95,6 +95,15 @@ APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
         }
     ),
+    "shares": frozenset(
+        {
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        }
+    ),
     "topics": frozenset(
         {
             ApiKey.METADATA,

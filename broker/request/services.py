@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.acl_admin import AclAdmin
     from ottla.broker.security.authorizer import Authorizer
     from ottla.broker.security.delegation_tokens import DelegationTokens
+    from ottla.broker.shares.state.coordinator import ShareCoordinator
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
     from ottla.config.broker import BrokerConfig
@@ -73,11 +74,12 @@ class DataServices:
 
 
 class CoordinatorServices:
-    """Coordinates clients: consumer groups, and transactions of producers."""
+    """Coordinates clients: consumer groups, transactions of producers, and the state of share groups."""
 
-    __slots__ = ("groups", "transactions")
+    __slots__ = ("groups", "shares", "transactions")
 
     groups: GroupCoordinator
+    shares: ShareCoordinator
     transactions: TransactionCoordinator
 
 

@@ -11,7 +11,7 @@ from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.owned import OwnedStates
 from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import EffectRunner
-from ottla.broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from ottla.broker.coordination.topic_log import STORE_ERRORS, TopicLog
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.between import Between
@@ -26,14 +26,6 @@ from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-STORE_ERRORS: Final = {
-    **UNAVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""Errors of appends, as clients get them."""
 
 STORE_RETRY_MS: Final = 100
 """Pause before the end of a transaction is appended again, ms."""

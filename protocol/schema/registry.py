@@ -34,6 +34,11 @@ INTER_BROKER_APIS: Final = frozenset(
         ApiKey.ALTER_PARTITION,
         ApiKey.ENVELOPE,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     }
 )
 

@@ -38,7 +38,7 @@ NOT_OF_A_BROKER = (
     "LeaderChange",
     "LegacyOffsetCommit",
     "QuorumState",
-    "Share",
+    "ShareGroup",
     "Snapshot",
     "Streams",
     "Voters",

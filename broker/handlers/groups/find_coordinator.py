@@ -3,7 +3,8 @@
 Transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
 
 The coordinator is the broker that leads the key's partition of the internal topic. A missing topic is created first. While the partition
-has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and the client retries. Share groups have no coordinator here.
+has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and the client retries. The coordinator of a share partition is for brokers, and
+there is none before the cluster has finalized the feature `share.version`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.broker.request.turns import Steps
+from ottla.broker.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.features import SHARE_VERSION
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
@@ -34,10 +37,14 @@ class CoordinatorType(IntEnum):
 TOPICS: Final[Mapping[int, str]] = {
     CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
     CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
+    CoordinatorType.SHARE: SHARE_STATE_TOPIC,
 }
-RESOURCES: Final[Mapping[int, ResourceType]] = {
-    CoordinatorType.GROUP: ResourceType.GROUP,
-    CoordinatorType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+
+
+REFUSALS: Final[Mapping[int, ErrorCode]] = {
+    CoordinatorType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CoordinatorType.TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    CoordinatorType.SHARE: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 
 
@@ -57,8 +64,8 @@ def handle_find_coordinator(
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
         return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
-    topic = TOPICS.get(request.key_type)
-    if topic is not None and topic not in context.broker.metadata.topics:
+    topic = TOPICS[request.key_type]
+    if topic not in context.broker.metadata.topics and (request.key_type != CoordinatorType.SHARE or _has_shares(context)):
         return _create_topic(request.key_type, topic, keys, context)
     return _find_all(request.key_type, keys, context)
 
@@ -67,7 +74,7 @@ async def _create_topic(key_type: int, topic: str, keys: list[str], context: Req
     """Create the internal topic for its first key. The topic may have leaders by then, or the client asks again."""
     for key in keys:
         await context.broker.turns.pause()
-        if context.is_authorized(Operation.DESCRIBE, RESOURCES[key_type], key, log_if_denied=False):
+        if _may_find(key_type, key, context, log_if_denied=False):
             quota = context.connection.mutation_quota(is_strict=False)
             await context.broker.administration.auto_topics.create([topic], quota.take)
             break
@@ -82,20 +89,34 @@ def _find_all(key_type: int, keys: list[str], context: RequestContext) -> Steps[
     return (yield from _response(keys, found, context))
 
 
-def _find(key_type: int, key: str, context: RequestContext) -> Found:
+def _may_find(key_type: int, key: str, context: RequestContext, *, log_if_denied: bool = True) -> bool:
     if key_type == CoordinatorType.GROUP:
-        if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key):
-            return Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return _leader(GROUP_METADATA_TOPIC, context.broker.coordinators.groups.partition_for(key), context)
+        return context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key, log_if_denied=log_if_denied)
     if key_type == CoordinatorType.TRANSACTION:
-        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
-            return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _leader(TRANSACTION_STATE_TOPIC, context.broker.coordinators.transactions.partition_for(key), context)
-    if context.api_version < FIRST_VERSION_WITH_SHARE_GROUPS:
+        return context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key, log_if_denied=log_if_denied)
+    return context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, log_if_denied=log_if_denied)
+
+
+def _has_shares(context: RequestContext) -> bool:
+    return context.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS and context.broker.cluster.features.level(SHARE_VERSION) > 0
+
+
+def _find(key_type: int, key: str, context: RequestContext) -> Found:
+    if key_type == CoordinatorType.SHARE and context.api_version < FIRST_VERSION_WITH_SHARE_GROUPS:
         return Found(ErrorCode.INVALID_REQUEST)
-    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not _may_find(key_type, key, context):
+        return Found(REFUSALS[key_type])
+    coordinators = context.broker.coordinators
+    if key_type == CoordinatorType.GROUP:
+        return _leader(GROUP_METADATA_TOPIC, coordinators.groups.partition_for(key), context)
+    if key_type == CoordinatorType.TRANSACTION:
+        return _leader(TRANSACTION_STATE_TOPIC, coordinators.transactions.partition_for(key), context)
+    if not _has_shares(context):
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        return _leader(SHARE_STATE_TOPIC, coordinators.shares.partition_for(SharePartitionKey.parse(key)), context)
+    except ValueError:
+        return Found(ErrorCode.INVALID_REQUEST)
 
 
 def _leader(topic: str, partition: int, context: RequestContext) -> Found:

@@ -26,7 +26,12 @@ CONTROL_REQUESTS = (
     "replication/leader/partition.py",
     "replication/control/replica_manager.py",
 )
-READ_ELSEWHERE = {
+SHARE_STATE_REQUESTS = {
+    key: ("broker/handlers/shares/state_requests.py",)
+    for key in ApiKey
+    if ApiKey.INITIALIZE_SHARE_GROUP_STATE <= key <= ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
+}
+READ_ELSEWHERE = SHARE_STATE_REQUESTS | {
     ApiKey.FETCH: (
         "broker/fetching/fetch_session.py",
         "broker/handlers/data/fetch_reading.py",

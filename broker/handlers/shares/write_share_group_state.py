@@ -1,0 +1,51 @@
+"""Handles WriteShareGroupState (api 85), versions 0-1: store the changes of share partitions (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.handlers.shares.state_requests import Results, answer_states
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.shares.record_states import StateBatch
+from ottla.broker.shares.state.coordinator import Reply, StateResult, StateWrite
+from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.protocol.messages.write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+from ottla.protocol.schema.message import Message
+
+
+def handle_write_share_group_state(request: WriteShareGroupStateRequest, context: RequestContext) -> Steps[Message | Answer]:
+    """Ask the coordinator for each share partition."""
+    coordinator = context.broker.coordinators.shares
+
+    def ask(key: SharePartitionKey, asked: PartitionData, reply: Reply) -> None:
+        batches = [
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in asked.state_batches
+        ]
+        write = StateWrite(asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches)
+        coordinator.write(key, write, reply)
+
+    return answer_states(request.group_id, request.topics, context, ask, _response)
+
+
+def _response(results: Results) -> WriteShareGroupStateResponse:
+    return WriteShareGroupStateResponse(
+        results=[
+            WriteStateResult(topic_id=topic_id, partitions=[_result(*each) for each in partitions]) for topic_id, partitions in results
+        ]
+    )
+
+
+def _result(asked: Any, result: StateResult) -> PartitionResult:
+    return PartitionResult(
+        partition=asked.partition,
+        error_code=result.error,
+        error_message=result.message,
+    )

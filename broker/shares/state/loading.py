@@ -1,0 +1,89 @@
+"""Loads the states of share partitions from the records of `__share_group_state`. Implements `coordination.elections.Loader`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, MutableMapping
+from typing import Final
+
+from ottla.broker.coordination.large_table import LargeTable
+from ottla.broker.coordination.skipped import report_skipped
+from ottla.broker.shares.state.stored_state import SNAPSHOT, StoredState, read_key, read_snapshot, read_update
+from ottla.protocol.conversion.old_logs import readable
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.reader import iter_keys_and_values, record_data
+from ottla.protocol.schema.wire import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+RECORDS_PER_STEP: Final = 20
+"""Records of one batch that are read before others may have the event loop. A snapshot may have thousands of batches of states."""
+
+
+class ShareStateLoader:
+    """See the module. `skipped` counts records that cannot be read, and updates without a snapshot before them."""
+
+    __slots__ = ("_states", "name", "skipped")
+
+    def __init__(self, name: str) -> None:
+        """`name` is the partition's."""
+        self.name = name
+        self.skipped = 0
+        self._states: LargeTable[str, StoredState] = LargeTable()
+
+    def feed(self, data: bytes) -> Iterator[None]:
+        """Take in whole batches, the next in the log."""
+        for at, found in iter_batches(data):
+            header = found
+            try:
+                if not header.is_control:
+                    batch, position, header = readable(data, at, found)
+                    records = iter_keys_and_values(record_data(batch, position, header), header)
+                    for number, (key, value) in enumerate(records, 1):
+                        if number % RECORDS_PER_STEP == 0:
+                            yield
+                        self._take(key, value, header.base_offset, header.max_timestamp)
+            except RecordFormatError as error:
+                self._skip(f"the batch at offset {header.base_offset}", error)
+            yield
+
+    def states(self, now_ms: int, into: MutableMapping[str, StoredState]) -> Iterator[None]:
+        """Put the states that were found into `into`, by the text of their keys."""
+        for key, state in self._states.drain():
+            into[key] = state
+            yield
+
+    def found(self, states: int) -> str:
+        """The number of states that were found, for the log."""
+        return f"{states} share partitions"
+
+    def _take(self, key: bytes | None, value: bytes | None, offset: int, timestamp: int) -> None:
+        if key is None:
+            self._skip("a record", "it has no key")
+            return
+        try:
+            found = read_key(key)
+            if found is None:
+                self._skip("a record", f"its key has version {int.from_bytes(key[:2], 'big')}")
+                return
+            kind, share_partition = found
+            name = str(share_partition)
+            if value is None:
+                self._states.pop(name, None)
+            elif kind == SNAPSHOT:
+                snapshot = read_snapshot(value)
+                state = self._states.get(name)
+                if state is None:
+                    state = self._states[name] = StoredState(share_partition)
+                state.apply_snapshot(snapshot, offset)
+            elif (state := self._states.get(name)) is not None:
+                state.apply_update(read_update(value), timestamp)
+            else:
+                self._skip(f"an update of share partition {name}", "there is no snapshot before it")
+        except ProtocolError as error:
+            self._skip(f"a record with key {key!r}", error)
+
+    def _skip(self, what: str, why: object) -> None:
+        self.skipped += 1
+        report_skipped(logger, self.name, self.skipped, what, why)

@@ -1,0 +1,123 @@
+"""Deletes the records of `__share_group_state` that are no longer needed, by moving the log start: up to the oldest last snapshot.
+
+A share partition that is not written for a long time would keep all later records of the others. So it gets a new snapshot from time to
+time, as long as others of the same log are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
+from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.shares.state.stored_state import StoredState
+from ottla.replication.errors import ReplicationError
+from ottla.storage.disk.clock import Clock
+from ottla.storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+STATES_PER_TURN: Final = 2_000
+"""States that are visited in one turn: 0.5 ms."""
+
+
+class ShareStateUpkeep:
+    """See the module. Owned by the coordinator."""
+
+    def __init__(
+        self,
+        owned: OwnedStates[StoredState],
+        log: TopicLog,
+        timing_wheel: TimingWheel,
+        clock: Clock,
+        write_snapshot: Callable[[StoredState], None],
+        *,
+        prune_interval_ms: int,
+        cold_interval_ms: int,
+    ) -> None:
+        self._owned = owned
+        self._log = log
+        self._timing_wheel = timing_wheel
+        self._clock = clock
+        self._write_snapshot = write_snapshot
+        self._cold_interval_ms = cold_interval_ms
+        self._rounds = (_Round(self.prune, prune_interval_ms), _Round(self.snapshot_cold, cold_interval_ms))
+
+    def start(self) -> None:
+        """Start both rounds."""
+        for each in self._rounds:
+            self._arm(each)
+
+    async def stop(self) -> None:
+        """Stop both rounds."""
+        for each in self._rounds:
+            if each.timer is not None:
+                each.timer.cancel()
+            if each.task is not None:
+                each.task.cancel()
+                await asyncio.gather(each.task, return_exceptions=True)
+
+    def _arm(self, each: _Round) -> None:
+        each.timer = self._timing_wheel.add(each.interval_ms, partial(self._begin, each))
+
+    def _begin(self, each: _Round) -> None:
+        if each.task is None or each.task.done():
+            each.task = asyncio.get_running_loop().create_task(each.work(), name="share-state-upkeep")
+        self._arm(each)
+
+    async def prune(self) -> None:
+        """Delete what is older than all last snapshots of a partition."""
+        for owned in list(self._owned.partitions.values()):
+            if owned.is_loading:
+                continue
+            try:
+                oldest = self._log.end_offset(owned.index)  # no snapshot is older than the round, if none is left
+                async for state in self._states_of(owned):
+                    oldest = min(oldest, state.snapshot_offset)
+                if self._owned.partitions.get(owned.index) is owned:
+                    self._log.delete_below(owned.index, oldest)
+            except (StorageError, ReplicationError) as error:
+                logger.warning("%s-%d: old records stay: %s", self._owned.topic, owned.index, error)
+
+    async def snapshot_cold(self) -> None:
+        """Write snapshots of the states that were not written in the last interval, where others were."""
+        last_ms = self._clock.now_ms() - self._cold_interval_ms
+        for owned in list(self._owned.partitions.values()):
+            if owned.is_loading:
+                continue
+            cold: list[StoredState] = []
+            total = 0
+            async for state in self._states_of(owned):
+                total += 1
+                if state.written_ms <= last_ms:
+                    cold.append(state)
+            if len(cold) == total:
+                continue
+            for state in cold:
+                await asyncio.sleep(0)
+                if self._owned.partitions.get(owned.index) is owned and owned.states.get(str(state.key)) is state:
+                    self._write_snapshot(state)
+
+    async def _states_of(self, owned: OwnedPartition) -> AsyncIterator[StoredState]:
+        """The states of a partition, some in each turn of the event loop."""
+        for number, state in enumerate(owned.states.each(), 1):
+            yield state
+            if number % STATES_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+
+class _Round:
+    """Work that is done every `interval_ms`."""
+
+    __slots__ = ("interval_ms", "task", "timer", "work")
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], interval_ms: int) -> None:
+        self.work = work
+        self.interval_ms = interval_ms
+        self.timer: TimerTask | None = None
+        self.task: asyncio.Task[None] | None = None

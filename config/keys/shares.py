@@ -1,0 +1,100 @@
+"""Declares the keys of share groups (KIP-932): the coordinator of their state.
+
+Apache Kafka 3.9 has no such keys, so DescribeConfigs does not list them.
+"""
+
+from ottla.config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, MiB, key
+from ottla.config.schema.types import Int, Short
+
+SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS = key(
+    "share.coordinator.cold.partition.snapshot.interval.ms",
+    Int(1),
+    default=5 * MINUTE,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="A share partition whose state was not written for this long gets a new snapshot, so that older records can be deleted.",
+)
+SHARE_COORDINATOR_LOAD_BUFFER_SIZE = key(
+    "share.coordinator.load.buffer.size",
+    Int(1),
+    default=5 * MiB,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="Bytes of one read while the coordinator loads the state of share partitions.",
+)
+SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = key(
+    "share.coordinator.snapshot.update.records.per.snapshot",
+    Int(0, 500),
+    default=500,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="How many updates of a share partition's state may follow its last snapshot.",
+)
+SHARE_COORDINATOR_STATE_TOPIC_COMPRESSION_CODEC = key(
+    "share.coordinator.state.topic.compression.codec",
+    Int(0, 4),
+    default=0,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The compression of the batches in __share_group_state, by its number.",
+)
+SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR = key(
+    "share.coordinator.state.topic.min.isr",
+    Short(1),
+    default=2,
+    importance=MEDIUM,
+    standalone=1,
+    internal=True,
+    effective=True,
+    doc="The min.insync.replicas of __share_group_state.",
+)
+SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS = key(
+    "share.coordinator.state.topic.num.partitions",
+    Int(1),
+    default=50,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The partitions of __share_group_state when it is created.",
+)
+SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS = key(
+    "share.coordinator.state.topic.prune.interval.ms",
+    Int(1),
+    default=5 * MINUTE,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="How often records of __share_group_state that are no longer needed are deleted.",
+)
+SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR = key(
+    "share.coordinator.state.topic.replication.factor",
+    Short(1),
+    default=3,
+    importance=MEDIUM,
+    standalone=1,
+    internal=True,
+    effective=True,
+    doc="The replicas of each partition of __share_group_state.",
+)
+SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES = key(
+    "share.coordinator.state.topic.segment.bytes",
+    Int(1),
+    default=100 * MiB,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The segment.bytes of __share_group_state.",
+)
+SHARE_COORDINATOR_WRITE_TIMEOUT_MS = key(
+    "share.coordinator.write.timeout.ms",
+    Int(1, INT_MAX),
+    default=5 * SECOND,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="How long a write of a share partition's state may wait for the replicas.",
+)

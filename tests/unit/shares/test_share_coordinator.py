@@ -1,0 +1,285 @@
+"""The share coordinator answers, and writes its records, as Apache Kafka 4.4 does; what was replicated survives a change of coordinator."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.shares.state.coordinator import StateResult
+from ottla.broker.shares.state.loading import ShareStateLoader
+from ottla.broker.shares.state.stored_state import (
+    SNAPSHOT,
+    SharePartitionKey,
+    StoredState,
+    encode_value,
+    read_key,
+    read_snapshot,
+    read_update,
+    snapshot_key,
+    update_key,
+)
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.share_state_records import StateBatch as BatchRecord
+from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record, iter_records
+from ottla.storage.disk.clock import elapsed_ms
+from tests.support.share_bench import KEY, TOPIC_ID, ShareBench, run_shares
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "state-4.4.json").read_text())
+IDS = {"T": TOPIC_ID, "O": bytes(range(1, 17)), "Z": bytes(16)}
+
+
+def without_times(kind: int, value: bytes | None) -> bytes | None:
+    """The value of a record, with the time 0."""
+    if value is None or kind != SNAPSHOT:
+        return value
+    snapshot = read_snapshot(value)
+    snapshot.create_timestamp = snapshot.write_timestamp = 0
+    return encode_value(snapshot)
+
+
+def comparable(records: Iterator[Record] | list[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    found = []
+    for record in records:
+        assert record.key is not None
+        key = read_key(record.key)
+        assert key is not None
+        found.append((record.key, without_times(key[0], record.value)))
+    return found
+
+
+def recorded_log() -> Iterator[Record]:
+    data = bytes.fromhex(GOLDEN["log"])
+    for position, header in iter_batches(data):
+        yield from iter_records(data, position, header)
+
+
+def play(bench: ShareBench, api: str, asked: dict[str, Any]) -> StateResult:
+    """One recorded request."""
+    key = SharePartitionKey("g", IDS[asked.get("topic", "T")], asked["partition"])
+    if api == "initialize":
+        results = bench.initialize(asked["state_epoch"], asked["start_offset"], key=key)
+    elif api == "read":
+        results = bench.read(asked["leader_epoch"], key=key)
+    elif api == "delete":
+        results = bench.delete(key=key)
+    elif api == "summarize":
+        results = bench.summarize(key=key)
+    else:
+        results = bench.write(
+            *map(tuple, asked["state_batches"]),
+            start=asked["start_offset"],
+            complete=-1 if asked.get("version") == 0 else asked["delivery_complete_count"],
+            state_epoch=asked["state_epoch"],
+            leader_epoch=asked["leader_epoch"],
+            key=key,
+        )
+    (result,) = results
+    return result
+
+
+def test_answers_and_records_are_those_of_apache_kafka() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        for api, asked, expected in GOLDEN["steps"]:
+            if expected is None:
+                continue  # a request without a group id, which the handler answers
+            result = play(bench, api, asked)
+            assert result.error == expected["error_code"], asked
+            if result.error == ErrorCode.UNKNOWN_SERVER_ERROR:
+                continue  # the text is that of a Java exception
+            assert result.message == expected["error_message"], asked
+            if result.error:
+                continue
+            for name, found in (
+                ("state_epoch", result.state_epoch),
+                ("start_offset", result.start_offset),
+                ("state_batches", [list(batch) for batch in result.batches]),
+                ("leader_epoch", result.leader_epoch),
+            ):
+                assert expected.get(name, found) == found, asked
+            if asked.get("version") != 0:
+                assert expected.get("delivery_complete_count", result.complete_count) == result.complete_count, asked
+        assert comparable(bench.state_records()) == comparable(recorded_log())
+
+    run_shares(scenario, share_coordinator_snapshot_update_records_per_snapshot=3)
+
+
+def test_a_loaded_state_is_the_one_that_was_in_memory() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        bench.initialize(3, 10)
+        bench.read(4)
+        for offset in range(10, 40, 2):
+            bench.write((offset, offset, 2, 1), start=10, complete=(offset - 8) // 2, state_epoch=3, leader_epoch=4)
+        bench.write((11, 11, 0, 2), start=11, complete=14, state_epoch=3, leader_epoch=4)
+        other = SharePartitionKey("h", TOPIC_ID, 2)
+        bench.initialize(key=other)
+        bench.delete(key=other)
+        before = bench.read(4)
+        await bench.coordinate(epoch=1, leader=1)
+        assert bench.read(4)[0].error == ErrorCode.NOT_COORDINATOR
+        await bench.coordinate(epoch=2)
+        assert bench.read(4) == before
+        assert bench.read(3)[0].error == ErrorCode.FENCED_LEADER_EPOCH
+        assert bench.write(state_epoch=2, leader_epoch=4)[0].error == ErrorCode.FENCED_STATE_EPOCH
+        assert bench.read(0, key=other)[0].error == ErrorCode.INVALID_REQUEST
+
+    run_shares(scenario, share_coordinator_snapshot_update_records_per_snapshot=4)
+
+
+def test_a_write_is_answered_when_all_replicas_have_it_and_a_read_waits_for_it() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        initialized = bench.initialize()
+        assert initialized == []
+        fetch(bench)
+        assert initialized[0].error == ErrorCode.NONE
+        written = bench.write((0, 4, 2, 1), start=0, complete=5)
+        read = bench.read(0)
+        assert (written, read) == ([], [])
+        fetch(bench)
+        assert written == [StateResult()]
+        assert read[0].batches == ((0, 4, 2, 1),)
+
+    run_shares(scenario)
+
+
+def test_a_write_that_is_not_replicated_in_time_is_refused() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.initialize()
+        fetch(bench)
+        written = bench.write((0, 4, 2, 1))
+        bench.pass_time(6_000)
+        assert written[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run_shares(scenario)
+
+
+def test_a_coordinator_that_loses_its_partition_answers_its_writers() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.initialize()
+        fetch(bench)
+        written = bench.write((0, 4, 2, 1))
+        read = bench.read(0)
+        await bench.coordinate(epoch=1, leader=1, isr=(0, 1))
+        assert written[0].error == ErrorCode.NOT_COORDINATOR
+        assert read[0].error == ErrorCode.NOT_COORDINATOR
+
+    run_shares(scenario)
+
+
+def fetch(bench: ShareBench) -> None:
+    """Broker 1 has everything in the partition."""
+    partition = bench.state_partition
+    partition.on_follower_fetch(1, partition.log.log_end_offset, 0, elapsed_ms(bench.clock))
+
+
+def test_records_below_all_last_snapshots_are_deleted() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        cold = SharePartitionKey("g", TOPIC_ID, 1)
+        bench.initialize(key=cold)
+        bench.initialize()
+        for offset in range(9):
+            bench.write((offset, offset, 2, 1))
+        log = bench.state_partition.log
+        assert log.log_end_offset == 11
+        await pass_rounds(bench)
+        assert log.log_start_offset == 0, "the snapshot of the cold share partition is the first record"
+        bench.pass_time(150_000)
+        bench.write((9, 9, 2, 1))
+        await pass_rounds(bench, 150_000)
+        await pass_rounds(bench)
+        assert log.log_start_offset > 0
+        before = bench.read(0), bench.read(0, key=cold)
+        await bench.coordinate(epoch=1, leader=1)
+        await bench.coordinate(epoch=2)
+        assert (bench.read(0), bench.read(0, key=cold)) == before
+
+    run_shares(scenario, share_coordinator_snapshot_update_records_per_snapshot=3)
+
+
+async def pass_rounds(bench: ShareBench, ms: int = 300_000) -> None:
+    """A round of deletions, and one of snapshots, are done after so long."""
+    bench.pass_time(ms)
+    await bench.until(lambda: all(round_.task is None or round_.task.done() for round_ in bench.shares._upkeep._rounds))
+
+
+def test_a_log_without_states_keeps_no_records() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        bench.initialize()
+        bench.delete()
+        await pass_rounds(bench)
+        assert bench.state_partition.log.log_start_offset == 2
+
+    run_shares(scenario)
+
+
+def test_records_that_cannot_be_read_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    name = str(KEY)
+    value = StoredState(KEY).initialized(1, 5, 0)
+    snapshot = snapshot_key(KEY), encode_value(value)
+    other = SharePartitionKey("h", TOPIC_ID, 1)
+    odd = [
+        (None, snapshot[1]),
+        (b"\0", snapshot[1]),
+        (b"\0\7" + snapshot[0][2:], snapshot[1]),
+        (snapshot[0][:-1], snapshot[1]),
+        (snapshot[0], b"\0\5" + snapshot[1][2:]),
+        (snapshot[0], snapshot[1][:-3]),
+        (snapshot[0], b""),
+        (update_key(other), encode_value(StoredState(other).led(3))),
+    ]
+    backwards = StoredState(KEY).written(5, 0, ())
+    backwards.state_batches = [BatchRecord(first_offset=9, last_offset=8)]
+    odd.append((update_key(KEY), encode_value(backwards)))
+    loader = ShareStateLoader("__share_group_state-0")
+    with caplog.at_level(logging.ERROR):
+        for _ in loader.feed(build_batch([Record(0, 0, *pair) for pair in [snapshot, *odd]])):
+            pass
+    states: dict[str, StoredState] = {}
+    for _ in loader.states(0, states):
+        pass
+    assert list(states) == [name]
+    assert (states[name].start_offset, states[name].state_epoch) == (5, 1)
+    assert loader.skipped == len(odd)
+    assert len(caplog.records) == len(odd)
+
+
+def test_requests_during_the_load_are_refused() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        assert bench.read()[0].error == ErrorCode.NOT_COORDINATOR
+        bench.shares.states.is_active = False
+        assert bench.write()[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run_shares(scenario)
+
+
+def test_updates_after_a_snapshot_carry_its_epoch() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        bench.initialize()
+        for offset in range(6):
+            bench.write((offset, offset, 2, 1))
+        kinds = []
+        for record in bench.state_records():
+            assert record.key is not None
+            assert record.value is not None
+            key = read_key(record.key)
+            assert key is not None
+            value = read_snapshot(record.value) if key[0] == SNAPSHOT else read_update(record.value)
+            kinds.append((key[0], value.snapshot_epoch))
+        assert kinds == [(0, 0), (1, 0), (1, 0), (0, 1), (1, 1), (1, 1), (0, 2)]
+        assert bench.read(0, key=KEY)[0].batches == ((0, 5, 2, 1),)
+
+    run_shares(scenario, share_coordinator_snapshot_update_records_per_snapshot=2)
