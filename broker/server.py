@@ -113,7 +113,7 @@ from ottla.controller.errors import ControllerError, NoNode, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.protocol.features import GROUP_VERSION
+from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
@@ -407,8 +407,8 @@ class Broker:
         services.error_counts = {}
         services.quotas = self._client_quotas()
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
-        self._make_coordinators(paused)
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
+        self._make_coordinators(paused)
         administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
 
     def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
@@ -423,11 +423,13 @@ class Broker:
             services.workers,
             self._cluster.write_markers(),
             self._partitions_of,
+            data.producer_ids.next_now,
+            partial(services.cluster.features.level, TRANSACTION_VERSION),
             while_loading=while_loading,
         )
         transactions.markers.here = services.broker_id, MarkerWriter(services).write
         data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
-        data.transaction_verifier.verify_here = transactions.verify_partitions
+        data.transaction_verifier.here = services.broker_id, transactions
         groups = services.coordinators.groups = GroupCoordinator(
             self.config,
             self._clock,

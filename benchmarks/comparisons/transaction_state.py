@@ -31,7 +31,7 @@ from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.loop.collector import collector_paused
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.log_records import transaction_key, transaction_value
-from ottla.broker.transactions.metadata import TransactionState, TransitMetadata
+from ottla.broker.transactions.metadata import VERSION_0, TransactionState, TransitMetadata
 from ottla.broker.transactions.partitions import Partitions
 from ottla.protocol.compiled import describe
 from ottla.protocol.errors import ErrorCode
@@ -54,7 +54,7 @@ def a_record(number: int) -> tuple[bytes, bytes]:
     """A transactional id as long as those of Kafka Streams, whose last transaction was committed."""
     transit = TransitMetadata(
         producer_id=FIRST_PRODUCER_ID + number,
-        last_producer_id=-1,
+        previous_producer_id=-1,
         producer_epoch=7,
         last_producer_epoch=-1,
         timeout_ms=TIMEOUT_MS,
@@ -63,7 +63,7 @@ def a_record(number: int) -> tuple[bytes, bytes]:
         start_ms=1_700_000_000_000 + number,
         last_update_ms=1_700_000_000_500 + number,
     )
-    return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), at_once(transaction_value(transit))
+    return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), at_once(transaction_value(transit, 0))
 
 
 async def load(ids: int) -> Numbers:
@@ -136,7 +136,7 @@ async def large(partitions: int) -> Numbers:
         bench.init()
         turns = Turns(where=False)
         added_ms = await _in_one_turn(bench, "AddPartitionsToTxn", lambda reply: _add(bench, named, reply), turns)
-        ended_ms = await _in_one_turn(bench, "EndTxn", lambda reply: bench.transactions.end("id", bench.producer(), True, reply), turns)
+        ended_ms = await _in_one_turn(bench, "EndTxn", lambda reply: _end(bench, reply), turns)
         await bench.until(lambda: bench.state() == "CompleteCommit")
         marked_ms = turns.longest_ms()
         turns.report("markers")
@@ -144,7 +144,11 @@ async def large(partitions: int) -> Numbers:
 
 
 def _add(bench: TransactionBench, named: Partitions, reply: Callable[[ErrorCode], None]) -> None:
-    bench.transactions.add_partitions("id", bench.producer(), named, reply)
+    bench.transactions.add_partitions("id", bench.producer(), named, VERSION_0, reply)
+
+
+def _end(bench: TransactionBench, reply: Callable[[ErrorCode], None]) -> None:
+    bench.transactions.end("id", bench.producer(), True, VERSION_0, lambda result: reply(result.error))
 
 
 async def many_topics(topics: int) -> Numbers:

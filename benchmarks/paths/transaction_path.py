@@ -21,7 +21,7 @@ from benchmarks.loads.batches import batch_of_values, values_like_text
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.server import Broker
-from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.stats import TransactionStats
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
@@ -57,8 +57,8 @@ async def _transaction(broker: Broker, partitions: int) -> list[Step]:
     coordinator = broker.services.coordinators.transactions
     await _until(lambda: len(coordinator.transactions.partitions) == STATE_PARTITIONS, 0.01)
     producer_ids = broker.services.data.producer_ids
-    given: asyncio.Future[InitProducerIdResult] = asyncio.get_running_loop().create_future()
-    producer_ids.when_next(lambda: coordinator.init_producer_id(_ID, 60_000, None, producer_ids.next_now, given.set_result))
+    given: asyncio.Future[ProducerResult] = asyncio.get_running_loop().create_future()
+    producer_ids.when_next(lambda: coordinator.init_producer_id(_ID, 60_000, None, given.set_result))
     producer = await given
     who = transaction_frames.Identity(_ID, producer.producer_id, producer.producer_epoch, 0)
     batch = batch_of_values(values_like_text(RECORDS, 100), int(time.time() * 1000))

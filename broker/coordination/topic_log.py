@@ -138,13 +138,13 @@ class TopicLog:
         waiting.begin(self._purgatory, self._timeout_ms if timeout_ms is None else timeout_ms)
         return base_offset
 
-    def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, object]:
-        """Begin the verification that a partition is part of the producer's transaction. Returns (error, guard of the append). The guard is
-        None if no verification is necessary.
+    def begin_verification(self, index: int, producer_id: int, producer_epoch: int, raises_epochs: bool) -> tuple[ErrorCode, object]:
+        """Begin the verification that a partition is part of the producer's transaction, or, with `raises_epochs`, its addition to the
+        transaction. Returns (error, guard of the append). The guard is None if no verification is necessary.
         """
         try:
             partition = self._replica_manager.partition_or_raise(self._topic, index)
-            return ErrorCode.NONE, partition.begin_verification(producer_id, NO_SEQUENCE, producer_epoch)
+            return ErrorCode.NONE, partition.begin_verification(producer_id, NO_SEQUENCE, producer_epoch, raises_epochs)
         except (StorageError, ReplicationError) as error:
             return self._failed(index, error), None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.broker.groups.offset_records import in_version
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.topic_partition import TopicPartition
 
@@ -20,8 +21,8 @@ class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    knows_abortable: bool
-    """Whether the client knows TRANSACTION_ABORTABLE."""
+    operation: SupportedOperation
+    """How the client's request takes part in it."""
 
 
 class Verifier(Protocol):
@@ -34,10 +35,9 @@ class Verifier(Protocol):
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         then: Callable[[dict[TopicPartition, ErrorCode]], None],
-        *,
-        knows_abortable: bool,
+        operation: SupportedOperation,
     ) -> None:
-        """Call `then` with the partitions that are not part of the producer's open transaction, now or later."""
+        """Call `then` with the partitions that are not part of the producer's open transaction, and were not added to it, now or later."""
 
 
 class TopicCommit:

@@ -24,6 +24,7 @@ from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.record_encoding import encode_commits
 from ottla.broker.groups.records import is_too_long
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.broker.request.turns import Steps
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
@@ -102,8 +103,8 @@ class OffsetCommits:
         reply: CommitReply,
     ) -> None:
         """OffsetCommit and TxnOffsetCommit: append the offsets, and reply when they are replicated. Offsets in a transaction are committed
-        by its marker (`on_transaction_completed`). They are appended when the group's partition is verified as a part of the transaction
-        (KIP-890). As in Apache Kafka the member is checked after that.
+        by its marker (`on_transaction_completed`). They are appended when the group's partition is verified as a part of the transaction,
+        or was added to it (KIP-890). As in Apache Kafka the member is checked after that.
         """
         if transaction is None:
             if self._groups.refuses(committer.group_instance_id):
@@ -126,9 +127,9 @@ class OffsetCommits:
         error = self._groups.check(group_id)
         guard: object = None
         index = self._groups.partition_for(group_id)
-        transactional_id, producer_id, producer_epoch, knows_abortable = transaction
+        transactional_id, producer_id, producer_epoch, operation = transaction
         if not error:
-            error, guard = self._log.begin_verification(index, producer_id, producer_epoch)
+            error, guard = self._log.begin_verification(index, producer_id, producer_epoch, operation is SupportedOperation.ADD_PARTITION)
         if error or guard is None:
             then(error, guard)
             return
@@ -143,7 +144,7 @@ class OffsetCommits:
                 )  # fmt: skip
             then(code, guard)
 
-        self._verifier.verify(transactional_id, producer_id, producer_epoch, [partition], on_answer, knows_abortable=knows_abortable)
+        self._verifier.verify(transactional_id, producer_id, producer_epoch, [partition], on_answer, operation)
 
     def _commit(
         self,

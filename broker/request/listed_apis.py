@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.features import GROUP_VERSION
+from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
 from ottla.protocol.schema.api_versions import versions_in_3_9, versions_of
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
@@ -22,6 +22,12 @@ WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
 
 OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {
     (GROUP_VERSION, 1): {ApiKey.CONSUMER_GROUP_HEARTBEAT: 1, ApiKey.CONSUMER_GROUP_DESCRIBE: 1},
+    (TRANSACTION_VERSION, 2): {
+        ApiKey.PRODUCE: 12,
+        ApiKey.END_TXN: 5,
+        ApiKey.WRITE_TXN_MARKERS: 2,
+        ApiKey.TXN_OFFSET_COMMIT: 5,
+    },
 }
 """By feature and level, the newest versions that are listed from this level on."""
 

@@ -28,13 +28,13 @@ from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.expiration import TransactionExpiration
 from ottla.broker.transactions.machines import TransactionMachines
 from ottla.broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteMarkers
-from ottla.broker.transactions.metadata import PREPARED, ProducerIdAndEpoch, TransactionMetadata
+from ottla.broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
 from ottla.broker.transactions.partitions import Partitions
-from ottla.broker.transactions.state import NewProducerId, on_add_partitions, on_end, on_init_producer_id, verify
+from ottla.broker.transactions.state import NewProducerId, must_wait, on_add_partitions, on_end, on_init_producer_id, verify
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
 from ottla.config.keys.transactions import (
@@ -53,14 +53,15 @@ from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-InitReply = Callable[[InitProducerIdResult], None]
+ProducerReply = Callable[[ProducerResult], None]
 ErrorReply = Callable[[ErrorCode], None]
 
 
 class TransactionCoordinator:
     """See the module."""
 
-    __slots__ = ("_clock", "_config", "_elections", "_expiration", "_log", "machines", "markers", "transactions")
+    __slots__ = ("_clock", "_config", "_elections", "_expiration", "_level", "_log", "_new_producer_id", "machines", "markers",
+                 "transactions")  # fmt: skip
 
     def __init__(
         self,
@@ -72,17 +73,21 @@ class TransactionCoordinator:
         workers: Executor,
         write_markers: WriteMarkers,
         partitions_of: PartitionsOf,
+        new_producer_id: NewProducerId,
+        level: Callable[[], int],
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Transactional ids are loaded within a context of `while_loading`."""
+        """`level` is that of transaction.version. Transactional ids are loaded within a context of `while_loading`."""
         self._config = config
         self._clock = clock
+        self._new_producer_id = new_producer_id
+        self._level = level
         cluster = replica_manager.cluster
         self.transactions: OwnedStates[TransactionMetadata] = OwnedStates(
             TRANSACTION_STATE_TOPIC, cluster, config[TRANSACTION_STATE_LOG_NUM_PARTITIONS]
         )
         self._log = TopicLog(TRANSACTION_STATE_TOPIC, replica_manager, produce_purgatory, clock, timeout_ms=config[REQUEST_TIMEOUT_MS])
-        self.machines = machines = TransactionMachines(self.transactions, self._log, timing_wheel, clock)
+        self.machines = machines = TransactionMachines(self.transactions, self._log, timing_wheel, clock, level)
         self.markers = machines.markers = TransactionMarkers(
             cluster,
             config.listeners.inter_broker_listener_name,
@@ -103,6 +108,8 @@ class TransactionCoordinator:
             self._log,
             timing_wheel,
             clock,
+            level,
+            new_producer_id,
             abort_interval_ms=config[TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS],
             remove_interval_ms=config[TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS],
             expiration_ms=config[TRANSACTIONAL_ID_EXPIRATION_MS],
@@ -135,7 +142,7 @@ class TransactionCoordinator:
         return self.transactions.partition_for(transactional_id)
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether InitProducerId of the id takes a new producer id: the id is new here, or has used up its epochs."""
+        """Whether InitProducerId or EndTxn may take a new producer id: the id is new here, or has used up its epochs."""
         error, txn = self.transactions.find(transactional_id)
         return not error and (txn is None or txn.is_epoch_exhausted)
 
@@ -144,8 +151,7 @@ class TransactionCoordinator:
         transactional_id: str,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
-        new_producer_id: NewProducerId,
-        reply: InitReply,
+        reply: ProducerReply,
     ) -> None:
         """InitProducerId with a transactional id. `expected` is the id and epoch of a producer that continues after an error (KIP-360)."""
         error = ErrorCode.NONE
@@ -156,43 +162,55 @@ class TransactionCoordinator:
         else:
             error, txn = self.transactions.find(transactional_id)
             if not error and txn is None:
-                error, txn = self._create(transactional_id, timeout_ms, new_producer_id)
+                error, txn = self._create(transactional_id, timeout_ms)
         if error:
-            reply(InitProducerIdResult(error))
+            reply(ProducerResult(error))
             return
         assert txn is not None
         now_ms = self._clock.now_ms()
-        self.machines.runner.run(txn, on_init_producer_id(txn, reply, timeout_ms, expected, new_producer_id, now_ms))
+        effects = on_init_producer_id(txn, reply, timeout_ms, expected, self._level(), self._new_producer_id, now_ms)
+        self.machines.runner.run(txn, effects)
 
-    def _create(
-        self, transactional_id: str, timeout_ms: int, new_producer_id: NewProducerId
-    ) -> tuple[ErrorCode, TransactionMetadata | None]:
-        producer_id = new_producer_id()
+    def _create(self, transactional_id: str, timeout_ms: int) -> tuple[ErrorCode, TransactionMetadata | None]:
+        producer_id = self._new_producer_id()
         if producer_id is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
         txn = TransactionMetadata(transactional_id, producer_id, NO_PRODUCER_EPOCH, timeout_ms, self._clock.now_ms())
         self.transactions.add(transactional_id, txn)
         return ErrorCode.NONE, txn
 
-    def add_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Partitions,
+        client_version: int,
+        reply: ErrorReply,
+        *,
+        may_wait: bool = True,
+    ) -> None:
         """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group. May wait for the end of the previous transaction."""
         error, txn = self._find(transactional_id)
         if txn is None:
             reply(error)
-        elif txn.state in PREPARED and verify(txn, producer) == ErrorCode.CONCURRENT_TRANSACTIONS:
-            self.machines.between.wait(txn, partial(self._add_late, transactional_id, producer, partitions, reply))
+        elif may_wait and must_wait(txn, producer, client_version):
+            self.machines.between.wait(txn, partial(self._add_late, transactional_id, producer, partitions, client_version, reply))
         else:
-            self._add(txn, producer, partitions, reply)
+            self._add(txn, producer, partitions, client_version, reply)
 
-    def _add_late(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
+    def _add_late(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, client_version: int, reply: ErrorReply
+    ) -> None:
         error, txn = self._find(transactional_id)
         if txn is None:
             reply(error)
         else:
-            self._add(txn, producer, partitions, reply)
+            self._add(txn, producer, partitions, client_version, reply)
 
-    def _add(self, txn: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
-        self.machines.runner.run(txn, on_add_partitions(txn, reply, producer, partitions, self._clock.now_ms()))
+    def _add(
+        self, txn: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Partitions, client_version: int, reply: ErrorReply
+    ) -> None:
+        self.machines.runner.run(txn, on_add_partitions(txn, reply, producer, partitions, client_version, self._clock.now_ms()))
 
     def verify_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:
         """AddPartitionsToTxn that only verifies (KIP-890): an error for all partitions, or those that are in the transaction."""
@@ -201,13 +219,14 @@ class TransactionCoordinator:
             return error, {}
         return verify(txn, producer), txn.partitions
 
-    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, reply: ErrorReply) -> None:
+    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, client_version: int, reply: ProducerReply) -> None:
         """EndTxn."""
         error, txn = self._find(transactional_id)
         if txn is None:
-            reply(error)
+            reply(ProducerResult(error))
             return
-        self.machines.runner.run(txn, on_end(txn, reply, producer, is_commit, self._clock.now_ms()))
+        now_ms = self._clock.now_ms()
+        self.machines.runner.run(txn, on_end(txn, reply, producer, is_commit, client_version, self._new_producer_id, now_ms))
 
     # -- what there is -----------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
-class InitProducerIdResult(NamedTuple):
-    """The answer to an InitProducerId."""
+class ProducerResult(NamedTuple):
+    """The answer to InitProducerId, or to EndTxn: the producer id and epoch for the next transaction."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -31,17 +31,19 @@ class AfterAdd(NamedTuple):
 
 
 class AfterPrepare(NamedTuple):
-    """Continues after the outcome is stored: the waiter gets an error code."""
+    """Continues after the outcome is stored: the waiter gets the producer's next epoch."""
 
     waiter: object
-    is_fence: bool = False
-    """Whether the coordinator aborts, with a bumped epoch."""
+    is_bumped: bool = False
+    """Whether the epoch was bumped before (`prepare_fenced_abort`)."""
 
 
 class AfterFence(NamedTuple):
     """Continues after an abort for a new instance of the producer is stored. The instance requests its producer id again."""
 
     waiter: object
+    is_bumped: bool
+    """See AfterPrepare."""
 
 
 class AfterComplete(NamedTuple):

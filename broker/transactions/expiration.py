@@ -17,10 +17,11 @@ from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
 from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD, encode_pairs
 from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.log_records import transaction_key
 from ottla.broker.transactions.machines import TransactionMachines
 from ottla.broker.transactions.metadata import FINISHED, IllegalTransition, TransactionMetadata, TransactionState
-from ottla.broker.transactions.state import on_timeout
+from ottla.broker.transactions.state import NewProducerId, on_timeout
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock
 
@@ -45,17 +46,21 @@ class TransactionExpiration:
         log: TopicLog,
         timing_wheel: TimingWheel,
         clock: Clock,
+        level: Callable[[], int],
+        new_producer_id: NewProducerId,
         *,
         abort_interval_ms: int,
         remove_interval_ms: int,
         expiration_ms: int,
     ) -> None:
-        """`expiration_ms` is `transactional.id.expiration.ms`."""
+        """`level` is that of transaction.version, `expiration_ms` is `transactional.id.expiration.ms`."""
         self._owned = owned
         self._machines = machines
         self._log = log
         self._timing_wheel = timing_wheel
         self._clock = clock
+        self._level = level
+        self._new_producer_id = new_producer_id
         self._expiration_ms = expiration_ms
         self._rounds = (_Round(self.abort_timed_out, abort_interval_ms), _Round(self.remove_expired, remove_interval_ms))
 
@@ -90,17 +95,17 @@ class TransactionExpiration:
             if txn.is_timed_out(now_ms):
                 logger.info("%s: open for more than %d ms; aborting", txn, txn.timeout_ms)
                 try:
-                    effects = on_timeout(txn, partial(self._on_aborted, txn), now_ms)
+                    effects = on_timeout(txn, partial(self._on_aborted, txn), self._level(), self._new_producer_id, now_ms)
                 except IllegalTransition as error:
                     logger.error("the transaction cannot be aborted: %s", error)
                     continue
                 self._machines.runner.run(txn, effects)
 
-    def _on_aborted(self, txn: TransactionMetadata, error: ErrorCode) -> None:
-        if not error:
+    def _on_aborted(self, txn: TransactionMetadata, result: ProducerResult) -> None:
+        if not result.error:
             self._machines.stats.timeouts += 1
         else:
-            logger.warning("%s: its abort after a timeout was not stored (%s); it is tried again later", txn, error.name)
+            logger.warning("%s: its abort after a timeout was not stored (%s); it is tried again later", txn, result.error.name)
 
     # -- unused ids --------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
-"""Encodes and decodes the records of `__transaction_state` as Apache Kafka 3.9 in ZooKeeper mode does: keys and values of version 0.
+"""Encodes and decodes the records of `__transaction_state` as Apache Kafka does.
 
-The key is the transactional id. The value has no partitions (null) in the state Empty. Values of version 1, which brokers with the feature
-`transaction.version` write, are read as well. The last producer id and epoch are not stored.
+The key is the transactional id. The value has no partitions (null) in the state Empty. Values have version 0 until the feature
+`transaction.version` is finalised, as with Apache Kafka 3.9 in ZooKeeper mode, and version 1 from then on. Version 1 adds tagged fields:
+the previous and the next producer id, and the version of the client. Both versions are read, here and by Apache Kafka 3.9. The last
+producer epoch is not stored.
 """
 
 from __future__ import annotations
@@ -14,17 +16,23 @@ from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
 from ottla.broker.transactions.partitions import NO_PARTITIONS, of_pairs
 from ottla.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
-from ottla.protocol.schema.wire import ProtocolError
+from ottla.protocol.records.batch import NO_PRODUCER_ID
+from ottla.protocol.schema.wire import ProtocolError, uvarint
 
 KEY_VERSION: Final = 0
-VALUE_VERSION: Final = 0
+FIRST_FLEXIBLE: Final = 1
+"""The first version of the value with tagged fields."""
 LATEST_VALUE_VERSION: Final = 1
 
 _VERSION = Struct(">h")
 _KEY_HEAD: Final = Struct(">hh")  # version, length of the id
-_VALUE_HEAD: Final = Struct(">hqhibi")  # version, producer id and epoch, timeout, state, number of topics
+_VALUE_HEAD: Final = Struct(">hqhib")  # version, producer id and epoch, timeout, state
 _TIMES: Final = Struct(">qq")
+_NO_TAGGED_FIELDS: Final = b"\0"
 _NULL: Final = -1
+_PREVIOUS_PRODUCER_ID: Final = Struct(">BBq")  # tag, size, value
+_NEXT_PRODUCER_ID: Final = Struct(">BBq")
+_CLIENT_VERSION: Final = Struct(">BBh")
 _STATES: Final = {state.value: state for state in TransactionState}
 
 
@@ -34,7 +42,7 @@ def transaction_key(transactional_id: str) -> bytes:
     return _KEY_HEAD.pack(KEY_VERSION, len(name)) + name
 
 
-def transaction_value(transit: TransitMetadata) -> Steps[bytes]:
+def transaction_value(transit: TransitMetadata, version: int) -> Steps[bytes]:
     """The value that a transition leads to, in steps: a transaction may have 100,000 topics.
 
     Hand-written, because the declared message takes three times as long. A test holds both equal.
@@ -42,19 +50,46 @@ def transaction_value(transit: TransitMetadata) -> Steps[bytes]:
     state = transit.state
     partitions = transit.partitions
     count = _NULL if state is TransactionState.EMPTY else len(partitions)
-    data = bytearray(_VALUE_HEAD.pack(VALUE_VERSION, transit.producer_id, transit.producer_epoch, transit.timeout_ms, state, count))
+    data = bytearray(_VALUE_HEAD.pack(version, transit.producer_id, transit.producer_epoch, transit.timeout_ms, state))
+    data += _count(count, version)
     if count > 0:
         for topic, indexes in partitions.items():
             name = topic.encode()
-            data += _topic(len(name), len(indexes)).pack(len(name), name, len(indexes), *sorted(indexes))
+            layout, before_name, before_indexes, end = _topic(len(name), len(indexes), version)
+            data += layout.pack(before_name, name, before_indexes, *sorted(indexes), end)
             yield
     data += _TIMES.pack(transit.last_update_ms, transit.start_ms)
+    if version >= FIRST_FLEXIBLE:
+        data += _tagged_fields(transit)
     return bytes(data)
 
 
+def _count(count: int, version: int) -> bytes:
+    """The number of topics; -1 stands for null."""
+    return count.to_bytes(4, "big", signed=True) if version < FIRST_FLEXIBLE else uvarint(count + 1)
+
+
 @lru_cache(maxsize=256)
-def _topic(name_size: int, count: int) -> Struct:
-    return Struct(f">h{name_size}si{count}i")
+def _topic(name_size: int, count: int, version: int) -> tuple[Struct, bytes, bytes, bytes]:
+    """The layout of a topic, and its bytes before the name, before the indexes and behind them."""
+    if version < FIRST_FLEXIBLE:
+        before_name, before_indexes, end = name_size.to_bytes(2, "big"), count.to_bytes(4, "big"), b""
+    else:
+        before_name, before_indexes, end = uvarint(name_size + 1), uvarint(count + 1), _NO_TAGGED_FIELDS
+    layout = Struct(f">{len(before_name)}s{name_size}s{len(before_indexes)}s{count}i{len(end)}s")
+    return layout, before_name, before_indexes, end
+
+
+def _tagged_fields(transit: TransitMetadata) -> bytes:
+    """Those that differ from their defaults."""
+    fields = []
+    if transit.previous_producer_id != NO_PRODUCER_ID:
+        fields.append(_PREVIOUS_PRODUCER_ID.pack(0, 8, transit.previous_producer_id))
+    if transit.next_producer_id != NO_PRODUCER_ID:
+        fields.append(_NEXT_PRODUCER_ID.pack(1, 8, transit.next_producer_id))
+    if transit.client_version:
+        fields.append(_CLIENT_VERSION.pack(2, 2, transit.client_version))
+    return bytes((len(fields), *b"".join(fields)))
 
 
 def read_key(key: bytes) -> str | None:
@@ -89,4 +124,7 @@ def read_value(transactional_id: str, value: bytes) -> TransactionMetadata:
         state=state,
         partitions=partitions,
         start_ms=stored.transaction_start_timestamp_ms,
+        previous_producer_id=stored.previous_producer_id,
+        next_producer_id=stored.next_producer_id,
+        client_version=stored.client_transaction_version,
     )

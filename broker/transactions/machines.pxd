@@ -5,7 +5,7 @@ from ottla.broker.transactions.metadata cimport TransactionMetadata
 cimport cython
 
 cdef class TransactionMachines:
-    cdef object _clock, _log, _timing_wheel
+    cdef object _clock, _level, _log, _timing_wheel
     cdef readonly StatesByKey _owned
     cdef public object between, markers, stats
     cdef public Runner runner

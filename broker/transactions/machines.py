@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -15,9 +16,9 @@ from ottla.broker.coordination.topic_log import STORE_ERRORS, TopicLog
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.between import Between
-from ottla.broker.transactions.effects import AfterComplete, Effect, SendMarkers, Store
+from ottla.broker.transactions.effects import AfterAdd, AfterComplete, Effect, SendMarkers, Store
 from ottla.broker.transactions.loading import TransactionLoader
-from ottla.broker.transactions.log_records import transaction_key, transaction_value
+from ottla.broker.transactions.log_records import FIRST_FLEXIBLE, transaction_key, transaction_value
 from ottla.broker.transactions.markers import TransactionMarkers
 from ottla.broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
 from ottla.broker.transactions.state import on_loaded, on_markers_written, on_stored
@@ -40,7 +41,8 @@ WEIGHT_OF_AN_ID: Final = 10
 class TransactionMachines:
     """See the module. Implements `coordination.elections.StateKind` and `coordination.runner.Machines`."""
 
-    __slots__ = ("_clock", "_log", "_owned", "_timing_wheel", "between", "log_append_retry_queue_size", "markers", "runner", "stats")
+    __slots__ = ("_clock", "_level", "_log", "_owned", "_timing_wheel", "between", "log_append_retry_queue_size", "markers", "runner",
+                 "stats")  # fmt: skip
 
     noun = "transactional ids"
 
@@ -49,11 +51,14 @@ class TransactionMachines:
 
     markers: TransactionMarkers
 
-    def __init__(self, owned: OwnedStates[TransactionMetadata], log: TopicLog, timing_wheel: TimingWheel, clock: Clock) -> None:
-        """`markers` is set by the coordinator."""
+    def __init__(
+        self, owned: OwnedStates[TransactionMetadata], log: TopicLog, timing_wheel: TimingWheel, clock: Clock, level: Callable[[], int]
+    ) -> None:
+        """`level` is that of transaction.version. `markers` is set by the coordinator."""
         self._owned = owned
         self._log = log
         self._clock = clock
+        self._level = level
         self._timing_wheel = timing_wheel
         self.log_append_retry_queue_size = 0
         """Transactions whose end could not be appended yet (LogAppendRetryQueueSize)."""
@@ -111,7 +116,9 @@ class TransactionMachines:
         self.runner.run(txn, on_markers_written(completion))
 
     def _store(self, txn: TransactionMetadata, store: Store) -> None:
-        self._encode(txn, store, transaction_value(store.transit))
+        # A transaction of version 2 needs the tagged fields, also while this broker has not yet learned of the feature.
+        is_flexible = self._level() >= FIRST_FLEXIBLE or store.transit.client_version >= FIRST_FLEXIBLE
+        self._encode(txn, store, transaction_value(store.transit, int(is_flexible)))
 
     def _encode(self, txn: TransactionMetadata, store: Store, value: Steps[bytes]) -> None:
         """Encode the record, a part of it in each turn of the event loop, and append it. The transition is pending meanwhile."""
@@ -150,7 +157,7 @@ class TransactionMachines:
         effects = on_stored(txn, store.transit, store.then, error, now_ms)
         self.stats.count(txn, former, since_ms, now_ms)
         self.runner.run(txn, effects)
-        if isinstance(store.then, AfterComplete):
+        if isinstance(store.then, AfterComplete | AfterAdd):
             self.between.end(txn)
 
     def _store_later(self, txn: TransactionMetadata, store: Store, error: ErrorCode) -> None:

@@ -68,7 +68,7 @@ TRANSACTIONS_PER_TURN: Final = 100
 MARKERS_PER_TURN: Final = 60
 """Markers that this broker writes to its own partitions in a turn of the event loop: 1 to 2 ms, with the ends of their transactions."""
 
-WRITE_MARKERS_VERSION: Final = 1
+WRITE_MARKERS_VERSION: Final = 2
 """Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
 
 RETRIABLE: Final = frozenset(
@@ -107,6 +107,8 @@ class Marker(NamedTuple):
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
+    transaction_version: int
+    """The version of the client; in version 2 the epoch is above that of the transaction (KIP-1228)."""
 
 
 WriteHere: TypeAlias = Callable[[Marker, Iterable[TopicPartition], str, OnMarked], Steps[None]]
@@ -410,7 +412,7 @@ class TransactionMarkers:
     def _due_here(self, broker_id: int, write: WriteHere) -> Steps[None]:
         for marked, (partitions, epoch) in self._take_due(broker_id).items():
             txn = marked.txn
-            marker = Marker(txn.producer_id, txn.producer_epoch, marked.is_commit, epoch)
+            marker = Marker(txn.producer_id, txn.producer_epoch, marked.is_commit, epoch, txn.client_version)
             named = (TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes)
             try:
                 yield from write(marker, named, "this broker", partial(self._on_marked_here, marked, partitions, broker_id))
@@ -552,6 +554,7 @@ def _marker(marked: Marked, partitions: Partitions, coordinator_epoch: int) -> W
         transaction_result=marked.is_commit,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=sorted(indexes)) for topic, indexes in partitions.items()],
         coordinator_epoch=coordinator_epoch,
+        transaction_version=marked.txn.client_version,
     )
 
 

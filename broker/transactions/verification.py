@@ -1,9 +1,13 @@
-"""Verifies with transaction coordinators that partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
+"""Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
 
-A leader verifies a transactional batch before it opens a transaction in one of its partitions. If this broker also coordinates the
-transaction, it looks the transaction up (`is_confirmed_here`). Otherwise it sends an AddPartitionsToTxn that only verifies. One request is
-in flight for each coordinator. Questions that arrive meanwhile go into the next request, at most one of each transactional id. A request of
-a client waits for each question, so the number of connections bounds the questions.
+A leader asks before a transactional batch opens a transaction in one of its partitions. A question about a transaction of version 2 adds
+the partitions to it; an earlier question only verifies that its producer has added them. If this broker also coordinates the transaction,
+the question needs no request (`here`). Otherwise it is sent in an AddPartitionsToTxn. One request is in flight for each coordinator.
+Questions that arrive meanwhile go into the next request, at most one of each transactional id. A request of a client waits for each
+question, so the number of connections bounds the questions.
+
+A coordinator that still writes the markers of the previous transaction, or the record of other partitions of this one, adds none. Then the
+question is repeated for MOST_MS. Apache Kafka does so every 20 ms (`add.partitions.to.txn.retry.backoff.ms`) for as long.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch
-from ottla.broker.transactions.partitions import Partitions
+from ottla.broker.request.transactional import SupportedOperation
+from ottla.broker.transactions.between import MOST_MS
+from ottla.broker.transactions.metadata import VERSION_2, ProducerIdAndEpoch
+from ottla.broker.transactions.partitions import Partitions, of_pairs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -32,11 +39,29 @@ logger = logging.getLogger(__name__)
 VERIFICATION_VERSION: Final = 5
 """The first version of AddPartitionsToTxn between brokers with TRANSACTION_ABORTABLE."""
 
+FIRST_BACKOFF_MS: Final = 5
+"""The pause before a question is repeated; each further one is twice as long."""
+
 OnVerified: TypeAlias = Callable[[dict[TopicPartition, ErrorCode]], None]
 """Called once, with the partitions that do not belong to the transaction, or for which the result is unknown."""
 
-VerifyHere: TypeAlias = Callable[[str, ProducerIdAndEpoch], tuple[ErrorCode, Partitions]]
-"""`TransactionCoordinator.verify_partitions`."""
+
+class Here(Protocol):
+    """This broker's own coordinator: a `TransactionCoordinator`."""
+
+    def verify_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:
+        """An error for all partitions, or those that are in the transaction."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Partitions,
+        client_version: int,
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        """Add partitions to the transaction, now or later."""
+
 
 AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
 """Sends the question to a broker by its id. Raises OSError if it does not answer, UnsupportedVersion or UnsupportedField if it does not
@@ -47,8 +72,7 @@ class TransactionVerifier:
     """See the module. `failures` counts partitions that were not verified; `on_answered` is called with the duration of each question,
     ms."""
 
-    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "_troubles", "failures", "on_answered",
-                 "verify_here")  # fmt: skip
+    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "_troubles", "failures", "here", "on_answered")
 
     def __init__(
         self, metadata: MetadataCache, partition_for: Callable[[str], int], ask: AskCoordinator, monotonic: Callable[[], float]
@@ -63,14 +87,14 @@ class TransactionVerifier:
         """Why a broker verifies nothing, so that each reason is logged once: producers try again many times a second."""
         self.failures = 0
         self.on_answered: Callable[[float], None] | None = None
-        self.verify_here: VerifyHere | None = None
-        """Calls this broker's own coordinator. Without it this broker gets requests like the others."""
+        self.here: tuple[int, Here] | None = None
+        """The id and the coordinator of this broker. Without it this broker gets requests like the others."""
 
     def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
         """Whether this broker coordinates the id, and the partition belongs to the open transaction of the producer. Sends no request."""
-        if self.verify_here is None:
+        if self.here is None:
             return False
-        error, partitions = self.verify_here(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch))
+        error, partitions = self.here[1].verify_partitions(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch))
         return not error and index in partitions.get(topic, ())
 
     def verify(
@@ -80,36 +104,46 @@ class TransactionVerifier:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         then: OnVerified,
-        *,
-        knows_abortable: bool,
+        operation: SupportedOperation,
     ) -> None:
-        """Verify that the partitions belong to the open transaction of the producer.
+        """Verify that the partitions belong to the open transaction of the producer, or add them, as the operation says.
 
-        `knows_abortable`: whether the client supports TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
+        `then` may be called at once.
         """
         if all(self.is_confirmed_here(transactional_id, producer_id, producer_epoch, *each) for each in partitions):
             then({})
             return
-        question = _Question(transactional_id, producer_id, producer_epoch, partitions, then, knows_abortable, self._monotonic())
+        self._ask_coordinator(_Question(transactional_id, producer_id, producer_epoch, partitions, then, operation, self._monotonic()))
+
+    def _ask_coordinator(self, question: _Question) -> None:
+        transactional_id, producer_epoch = question.transactional_id, question.producer.producer_epoch
         broker_id, _ = self._metadata.leader_of(TRANSACTION_STATE_TOPIC, self._partition_for(transactional_id))
         if broker_id not in self._metadata.brokers:
-            then(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            question.then(dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        if question.adds and self.here is not None and broker_id == self.here[0]:
+            self.here[1].add_partitions(
+                transactional_id, question.producer, question.by_topic(), VERSION_2, partial(self._on_added_here, question)
+            )
             return
         coordinator = self._coordinators.get(broker_id)
         if coordinator is None:
             coordinator = self._coordinators[broker_id] = _Coordinator()
         former = coordinator.waiting.get(transactional_id)
         if former is not None:
-            if producer_epoch < former.producer_epoch:
+            if producer_epoch < former.producer.producer_epoch:
                 self._refuse(question, ErrorCode.INVALID_PRODUCER_EPOCH)
                 return
             # The same epoch retries because its client did not wait longer. The older request gets an error that its client may retry.
-            is_fenced = former.producer_epoch < producer_epoch
+            is_fenced = former.producer.producer_epoch < producer_epoch
             del coordinator.waiting[transactional_id]
             self._refuse(former, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
         coordinator.waiting[transactional_id] = question
         if coordinator.task is None:
             coordinator.task = asyncio.get_running_loop().create_task(self._run(broker_id, coordinator), name=f"verification-{broker_id}")
+
+    def _on_added_here(self, question: _Question, error: ErrorCode) -> None:
+        self._take_errors(question, dict.fromkeys(question.partitions, question.client_error(error)) if error else {})
 
     async def close(self) -> None:
         """Stop; pending questions get no answer."""
@@ -135,7 +169,10 @@ class TransactionVerifier:
         except (UnsupportedVersion, UnsupportedField) as error:
             self._report(broker_id, logging.WARNING, f"cannot verify transactions ({error}); the producers go on without")
             for question in asked.values():
-                self._answer(question, {})
+                if question.adds:
+                    self._refuse(question, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # no marker would ever end the transaction
+                else:
+                    self._answer(question, {})
         except OSError as error:
             self._report(broker_id, logging.WARNING, f"does not verify transactions: {error}; the producers try again")
             self._refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
@@ -166,9 +203,19 @@ class TransactionVerifier:
                 for each in topic.results_by_partition:
                     if each.partition_error_code:
                         errors[TopicPartition(topic.name, each.partition_index)] = question.client_error(each.partition_error_code)
-            self.failures += len(errors)
-            self._answer(question, errors)
+            self._take_errors(question, errors)
         self._refuse_all(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _take_errors(self, question: _Question, errors: dict[TopicPartition, ErrorCode]) -> None:
+        """Answer with the errors of a coordinator, or ask it again if it may soon add the partitions."""
+        if question.adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
+            left_ms = MOST_MS - (self._monotonic() - question.asked_at) * 1000
+            if left_ms > 0:
+                backoff_ms = min(question.take_backoff_ms(), left_ms)
+                asyncio.get_running_loop().call_later(backoff_ms / 1000, self._ask_coordinator, question)
+                return
+        self.failures += len(errors)
+        self._answer(question, errors)
 
     def _refuse_all(self, asked: dict[str, _Question], code: ErrorCode) -> None:
         for question in asked.values():
@@ -198,7 +245,7 @@ class _Coordinator:
 
 
 class _Question:
-    __slots__ = ("_knows_abortable", "_producer_id", "asked_at", "partitions", "producer_epoch", "then", "transactional_id")
+    __slots__ = ("_backoff_ms", "_operation", "asked_at", "partitions", "producer", "then", "transactional_id")
 
     def __init__(
         self,
@@ -207,16 +254,31 @@ class _Question:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         then: OnVerified,
-        knows_abortable: bool,
+        operation: SupportedOperation,
         asked_at: float,
     ) -> None:
         self.transactional_id = transactional_id
-        self.producer_epoch = producer_epoch
+        self.producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         self.partitions = partitions
         self.then = then
         self.asked_at = asked_at
-        self._producer_id = producer_id
-        self._knows_abortable = knows_abortable
+        self._operation = operation
+        self._backoff_ms = FIRST_BACKOFF_MS
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds the partitions to the transaction."""
+        return self._operation is SupportedOperation.ADD_PARTITION
+
+    def take_backoff_ms(self) -> int:
+        """The next pause before it is asked again."""
+        backoff_ms = self._backoff_ms
+        self._backoff_ms = 2 * backoff_ms
+        return backoff_ms
+
+    def by_topic(self) -> Partitions:
+        """The partitions by their topics."""
+        return of_pairs((topic, (index,)) for topic, index in self.partitions)
 
     def transaction(self) -> AddPartitionsToTxnTransaction:
         """The question as it is sent."""
@@ -225,9 +287,9 @@ class _Question:
             indexes.setdefault(topic, []).append(index)
         return AddPartitionsToTxnTransaction(
             transactional_id=self.transactional_id,
-            producer_id=self._producer_id,
-            producer_epoch=self.producer_epoch,
-            verify_only=True,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            verify_only=not self.adds,
             topics=[AddPartitionsToTxnTopic(name=topic, partitions=found) for topic, found in indexes.items()],
         )
 
@@ -235,6 +297,6 @@ class _Question:
         """An error of the coordinator, mapped to one that producers support."""
         if error_code == ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if error_code == ErrorCode.TRANSACTION_ABORTABLE and not self._knows_abortable:
+        if error_code == ErrorCode.TRANSACTION_ABORTABLE and self._operation is SupportedOperation.DEFAULT_ERROR:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.of(error_code)

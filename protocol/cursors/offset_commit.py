@@ -18,7 +18,7 @@ FIRST_FLEXIBLE = 8
 UNSET = -1
 """A generation, an epoch, a producer or a time that the request does not name."""
 
-TXN_LAYOUTS = (5, 5, 6, 8, 9)
+TXN_LAYOUTS = (5, 5, 6, 8, 9, 9)
 """By version of TxnOffsetCommit, the version of OffsetCommit with the same partitions and the same response."""
 
 FIRST_TXN_WITH_MEMBER = 3

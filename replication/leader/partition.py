@@ -295,10 +295,12 @@ class Partition:
             self.stable_waiters.notify()
         return True
 
-    def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
-        """See PartitionLog.begin_verification. Raises NotLeaderOrFollower, LogBeingTruncated."""
+    def begin_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, raises_epochs: bool = False
+    ) -> VerificationStateEntry | None:
+        """See PartitionLog.begin_verification. Raises NotLeaderOrFollower, LogBeingTruncated, InvalidProducerEpoch."""
         self.check_may_append(1)  # with acks=all the append itself checks the ISR
-        return self.log.begin_verification(producer_id, sequence, producer_epoch)
+        return self.log.begin_verification(producer_id, sequence, producer_epoch, raises_epochs)
 
     def check_may_append(self, required_acks: int) -> None:
         """Check whether a producer with these acks may append. Raises NotLeaderOrFollower, NotEnoughReplicas."""

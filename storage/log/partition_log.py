@@ -296,19 +296,28 @@ class PartitionLog:
         if next_offset > self.flushes.request_offset:
             self.on_flush_due()
 
-    def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
-        """Note that the transaction coordinator is about to be asked whether the producer may write to a transaction here.
+    def begin_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, raises_epochs: bool = False
+    ) -> VerificationStateEntry | None:
+        """Note that the transaction coordinator is about to be asked whether the producer may write to a transaction here. With
+        `raises_epochs` the transaction has version 2, and the question adds the partition to it.
 
         Returns the guard that the append of the batch brings along (`BatchRun.guard`). None if the coordinator is not to be asked: a
-        transaction of the producer is open here, or `transaction.partition.verification.enable` is false. Raises LogBeingTruncated, because
-        the producers are unknown until the truncation has ended, and the guard would be lost with its end.
+        transaction of the producer is open here, or nothing is added and `transaction.partition.verification.enable` is false. In
+        version 2 only a transaction of the same epoch counts. Raises InvalidProducerEpoch for an older one. Raises LogBeingTruncated,
+        because the producers are unknown until the truncation has ended, and the guard would be lost with its end.
         """
         if self.truncation is not None:
             raise LogBeingTruncated(self.topic_partition)
         state = self.producer_state.state
-        if state.has_open_transaction(producer_id) or not self.context.verifies_transactions():
+        if raises_epochs:
+            state.check_epoch(producer_id, producer_epoch, self.log_end_offset)
+            if state.has_open_transaction(producer_id, producer_epoch):
+                return None
+        elif state.has_open_transaction(producer_id) or not self.context.verifies_transactions():
             return None
-        return begin_verification(state.verifications, producer_id, sequence, producer_epoch, self.context.clock.now_ms())
+        now_ms = self.context.clock.now_ms()
+        return begin_verification(state.verifications, producer_id, sequence, producer_epoch, raises_epochs, now_ms)
 
     def _judge_led(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> int:
         """Judge and stamp the batch of a producer or a coordinator. Returns the end of the bytes to be written."""
@@ -349,22 +358,23 @@ class PartitionLog:
             if marker is None:
                 marker = run.marker = read_marker(run.frame, run.at, run.header())
             if marker is not None:
-                state.check_marker(run.producer_id, run.producer_epoch, marker.coordinator_epoch, first_offset)
+                state.check_marker(run.producer_id, run.producer_epoch, marker.coordinator_epoch, first_offset, run.raises_epoch)
                 return False
         is_transactional = run.attributes & TRANSACTIONAL_MASK != 0
-        begins_transaction = is_transactional and not state.has_open_transaction(run.producer_id) and self.context.verifies_transactions()
+        begins_transaction = is_transactional and not state.has_open_transaction(run.producer_id)
+        must_be_verified = begins_transaction and self.context.verifies_transactions()
         if origin != CLIENT:
-            if begins_transaction:
-                state.check_verified(run.producer_id, run.guard, first_offset)
+            if must_be_verified:
+                state.check_verified(run.producer_id, run.producer_epoch, run.guard, first_offset)
             state.check_coordinator_append(run.producer_id, run.producer_epoch, is_transactional, first_offset)
             return False
         last_sequence = (run.base_sequence + run.last_offset_delta) % SEQUENCES
-        if begins_transaction and state.duplicate_of(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence) is None:
-            state.check_verified(run.producer_id, run.guard, first_offset)
+        if must_be_verified and state.duplicate_of(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence) is None:
+            state.check_verified(run.producer_id, run.producer_epoch, run.guard, first_offset)
         found = state.check_append(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence, is_transactional, first_offset)
         if found is None:
             if begins_transaction:
-                state.check_overtakes(run.producer_id, run.base_sequence, first_offset)
+                state.check_first(run.producer_id, run.base_sequence, first_offset)
             return False
         run.is_duplicate = True
         run.first_offset, run.last_offset, run.log_append_time_ms = found.first_offset, found.last_offset, found.timestamp

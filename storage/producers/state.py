@@ -16,7 +16,16 @@ from typing import NamedTuple
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
 from ottla.storage.producers.copy_on_write_producers import CopyOnWriteProducers
-from ottla.storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, NONE, SEQUENCES
+from ottla.storage.producers.limits import (
+    BATCHES_RETAINED,
+    MAX_EPOCH,
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    NONE,
+    SEQUENCES,
+)
 from ottla.storage.producers.verification import VerificationStateEntry
 
 log = logging.getLogger(__name__)
@@ -147,23 +156,45 @@ class ProducerState:
         """Whether no producer is known and no marker waits for replication."""
         return not self.producers and not self.unreplicated
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has written here in a transaction that is not decided."""
+    def has_open_transaction(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> bool:
+        """Whether the producer has written here in a transaction that is not decided; in one of this epoch, if that is given."""
         entry = self.producers.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset >= 0
+        if entry is None or entry.current_txn_first_offset < 0:
+            return False
+        return producer_epoch < 0 or producer_epoch == entry.producer_epoch
 
-    def check_verified(self, producer_id: int, guard: object, first_offset: int) -> None:
-        """Check that the coordinator has confirmed the transaction since the last one ended. Raises InvalidTxnState."""
+    def check_epoch(self, producer_id: int, producer_epoch: int, first_offset: int) -> None:
+        """Check that the producer is not fenced. Raises InvalidProducerEpoch."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise self._old_epoch(entry, producer_epoch, first_offset)
+
+    def check_verified(self, producer_id: int, producer_epoch: int, guard: object, first_offset: int) -> None:
+        """Check that the coordinator has confirmed the transaction since the last one ended.
+
+        Raises InvalidProducerEpoch, InvalidTxnState.
+        """
+        self.check_epoch(producer_id, producer_epoch, first_offset)
         entry = self.verifications.get(producer_id)
         if entry is None or entry is not guard:
             raise InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {first_offset} without an open transaction")
 
-    def check_overtakes(self, producer_id: int, first_sequence: int, first_offset: int) -> None:
-        """Check that a batch that begins a transaction is the first of the verified batches. Raises OutOfOrderSequence."""
-        entry = self.verifications.get(producer_id)
-        if entry is not None and first_sequence > entry.lowest_sequence:
-            reason = f"sequence {first_sequence} at offset {first_offset}, but sequence {entry.lowest_sequence} is not written yet"
+    def check_first(self, producer_id: int, first_sequence: int, first_offset: int) -> None:
+        """Check that a batch that begins a transaction is the first of the verified batches. Raises OutOfOrderSequence.
+
+        In version 2 every transaction has a new epoch, so the first batch of an unknown producer has the first sequence number.
+        """
+        verified = self.verifications.get(producer_id)
+        if verified is None:
+            return
+        if first_sequence > verified.lowest_sequence:
+            reason = f"sequence {first_sequence} at offset {first_offset}, but sequence {verified.lowest_sequence} is not written yet"
             raise OutOfOrderSequence(self.topic_partition, producer_id, reason)
+        if verified.raises_epochs and first_sequence:
+            entry = self.producers.get(producer_id)
+            if entry is None or not entry.batches:
+                reason = f"sequence {first_sequence} at offset {first_offset}, where 0 was expected of a producer without batches"
+                raise OutOfOrderSequence(self.topic_partition, producer_id, reason)
 
     def duplicate_of(self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The batch with these sequence numbers that the log has already; None if there is none."""
@@ -202,23 +233,24 @@ class ProducerState:
 
         Raises InvalidProducerEpoch and InvalidTxnState. Changes nothing.
         """
+        self.check_epoch(producer_id, producer_epoch, first_offset)
         entry = self.producers.get(producer_id)
-        if entry is None:
-            return
-        if producer_epoch < entry.producer_epoch:
-            raise self._old_epoch(entry, producer_epoch, first_offset)
-        if entry.current_txn_first_offset >= 0 and not is_transactional:
+        if entry is not None and entry.current_txn_first_offset >= 0 and not is_transactional:
             raise self._not_transactional(producer_id, first_offset)
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int) -> None:
-        """Check a transaction coordinator's marker before it is written at `offset`.
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int, raises_epoch: bool = False) -> None:
+        """Check a transaction coordinator's marker before it is written at `offset`. With `raises_epoch` the marker is of version 2, and so
+        has an epoch above that of the transaction that it ends.
 
         Raises InvalidProducerEpoch and TransactionCoordinatorFenced. Changes nothing.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
             return
-        if producer_epoch < entry.producer_epoch:
+        epoch = entry.producer_epoch
+        # A marker that comes once more must not end the next transaction, which has its epoch.
+        is_late = raises_epoch and producer_epoch == epoch < MAX_EPOCH and entry.current_txn_first_offset >= 0
+        if producer_epoch < epoch or is_late:
             raise self._old_epoch(entry, producer_epoch, offset)
         if coordinator_epoch < entry.coordinator_epoch:
             reason = f"marker at offset {offset} of coordinator epoch {coordinator_epoch}, after one of epoch {entry.coordinator_epoch}"
@@ -266,7 +298,9 @@ class ProducerState:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
         elif producer_epoch < entry.producer_epoch:
             self._warn_of_old_epoch(entry, producer_epoch, offset)
-        self.verifications.pop(producer_id, None)
+        verified = self.verifications.get(producer_id)
+        if verified is not None and not (verified.raises_epochs and verified.producer_epoch == producer_epoch):
+            del self.verifications[producer_id]
         completed = None
         first_offset = entry.current_txn_first_offset
         if first_offset >= 0:

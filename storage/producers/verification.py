@@ -5,7 +5,10 @@ partition belongs to the transaction. `PartitionLog.begin_verification` adds an 
 follows passes the entry as its guard. An entry ends with the first batch of the transaction and with each marker. So a batch that was
 confirmed before a marker is refused after it.
 
-Invariant: a producer with an open transaction in the partition has no entry.
+In transactions of version 2 a marker has the epoch of the next transaction. Such a marker may come once more, when the next transaction is
+being verified already, and then the entry stays.
+
+Invariant: a producer with an open transaction in the partition has no entry for its epoch.
 """
 
 from typing import Final
@@ -17,12 +20,14 @@ MOST_VERIFICATIONS: Final = 10_000
 class VerificationStateEntry:
     """One producer. The identity of the object is the guard. Batches above the lowest sequence are refused: they overtook a failed one."""
 
-    __slots__ = ("lowest_sequence", "producer_epoch", "timestamp")
+    __slots__ = ("lowest_sequence", "producer_epoch", "raises_epochs", "timestamp")
 
-    def __init__(self, timestamp: int, sequence: int, producer_epoch: int) -> None:
+    def __init__(self, timestamp: int, sequence: int, producer_epoch: int, raises_epochs: bool) -> None:
         self.timestamp = timestamp
         self.lowest_sequence = sequence
         self.producer_epoch = producer_epoch
+        self.raises_epochs = raises_epochs
+        """Whether the transaction has version 2, so that every transaction of the producer has an epoch of its own."""
 
     def update(self, sequence: int, producer_epoch: int) -> None:
         """Record another batch to be verified. The lowest sequence of the newest epoch counts."""
@@ -34,14 +39,14 @@ class VerificationStateEntry:
 
 
 def begin_verification(
-    entries: dict[int, VerificationStateEntry], producer_id: int, sequence: int, producer_epoch: int, now_ms: int
+    entries: dict[int, VerificationStateEntry], producer_id: int, sequence: int, producer_epoch: int, raises_epochs: bool, now_ms: int
 ) -> VerificationStateEntry:
     """The entry of the producer, a new one if there is none. At the limit the oldest entry ends."""
     entry = entries.get(producer_id)
     if entry is None:
         if len(entries) >= MOST_VERIFICATIONS:
             del entries[next(iter(entries))]
-        entry = entries[producer_id] = VerificationStateEntry(now_ms, sequence, producer_epoch)
+        entry = entries[producer_id] = VerificationStateEntry(now_ms, sequence, producer_epoch, raises_epochs)
     else:
         entry.update(sequence, producer_epoch)
     return entry

@@ -12,7 +12,7 @@ cdef class BatchRun:
     cdef public int64_t base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp
     cdef public int64_t producer_id, producer_epoch, base_sequence, count
     cdef public int64_t new_max_timestamp, records_checked, work
-    cdef public bint is_accepted, needs_worker, needs_recompression, takes_log_append_time, forgets_epochs, is_duplicate, is_message_set, has_producers
+    cdef public bint is_accepted, needs_worker, needs_recompression, takes_log_append_time, forgets_epochs, is_duplicate, is_message_set, has_producers, raises_epoch
     cdef public int64_t first_offset, last_offset, log_append_time_ms, log_start_offset
     cdef public list epochs
     cdef public dict pieces

@@ -76,6 +76,7 @@ class BatchRun:
         "pieces",
         "producer_epoch",
         "producer_id",
+        "raises_epoch",
         "records_checked",
         "size",
         "start",
@@ -108,6 +109,8 @@ class BatchRun:
         """The guard from `PartitionLog.begin_verification`, for a batch that opens a transaction."""
         self.marker: EndTransactionMarker | None = None
         """The marker in the only batch of the run, once it is known."""
+        self.raises_epoch = False
+        """Whether the marker ends a transaction of version 2."""
         self.records_checked = 0
         self.is_message_set = False
         self.conversion: Conversion | None = None

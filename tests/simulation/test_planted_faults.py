@@ -276,7 +276,7 @@ def markers_leave_before_the_outcome_is_safe(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: TransactionMachines, txn: TransactionMetadata, what: Store) -> None:
         if what.transit.state in PREPARED and self._coordinates(txn):
-            records = encode_pairs([(transaction_key(txn.transactional_id), at_once(transaction_value(what.transit)))])
+            records = encode_pairs([(transaction_key(txn.transactional_id), at_once(transaction_value(what.transit, 0)))])
             self._log.append(self._owned.partition_for(txn.transactional_id), records, 1, lambda *_: None)
             self._on_stored(txn, what, ErrorCode.NONE, -1)
         else:

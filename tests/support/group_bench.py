@@ -24,6 +24,7 @@ from ottla.broker.groups.records import read_key
 from ottla.broker.groups.syncing import Sync
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
@@ -84,11 +85,10 @@ class Verifier:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         then: Callable[[dict[TopicPartition, ErrorCode]], None],
-        *,
-        knows_abortable: bool,
+        operation: SupportedOperation,
     ) -> None:
         """As a TransactionVerifier."""
-        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, knows_abortable))
+        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, operation))
         self._waiting.append(then)
         if not self.is_held:
             self.answer()
@@ -259,7 +259,7 @@ class GroupBench:
     ) -> list[ErrorCode]:  # fmt: skip
         """A TxnOffsetCommit of one partition; the answer is put into the list."""
         value = OffsetAndMetadata(offset, 3, "", self.clock.now_ms())
-        transaction = Transaction("tx", producer_id, epoch, knows_abortable=True)
+        transaction = Transaction("tx", producer_id, epoch, SupportedOperation.GENERIC_ERROR)
         return self.commit_all(
             {partition: value}, group=group, member_id=member_id, generation=generation, instance_id=instance_id, transaction=transaction
         )

@@ -16,9 +16,10 @@ from itertools import count
 
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.coordinator import TransactionCoordinator
-from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.log_records import read_key, read_value
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
+from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch, TransactionMetadata
+from ottla.broker.transactions.state import NewProducerId
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -93,13 +94,27 @@ class TransactionBench(GroupBench):
         super().__init__(disks, workers, transaction_state_log_num_partitions=1, **config)
         self.leaders = Leaders()
         self.partitions_in_store: dict[str, int] = {"t": 3, "u": 1}
-        self.producer_ids = count(1_000)
+        self.new_producer_id: NewProducerId = count(1_000).__next__
+        self.level = 0
+        """Of transaction.version."""
         self.transactions = TransactionCoordinator(
-            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.leaders.write, self._partitions_of
+            disks.broker,
+            self.clock,
+            self.wheel,
+            self.replica_manager,
+            self.purgatory,
+            workers,
+            self.leaders.write,
+            self._partitions_of,
+            self._next_producer_id,
+            lambda: self.level,
         )
         self.replica_manager.leadership_listeners.append(self.transactions.on_leadership_change)
         self.transactions.start()
         self.announce({"t": 3, "u": 1})
+
+    def _next_producer_id(self) -> int | None:
+        return self.new_producer_id()
 
     async def _partitions_of(self, topic: str) -> range:
         return range(self.partitions_in_store.get(topic, 0))
@@ -114,22 +129,22 @@ class TransactionBench(GroupBench):
         await self.lead(topic=TRANSACTION_STATE_TOPIC, epoch=epoch, leader=leader, isr=isr)
         await self.until(lambda: not self.transactions.transactions.is_loading)
 
-    def init(self, name: str = "id", expected: ProducerIdAndEpoch | None = None) -> list[InitProducerIdResult]:
+    def init(self, name: str = "id", expected: ProducerIdAndEpoch | None = None) -> list[ProducerResult]:
         """InitProducerId; the answer is put into the list."""
-        answers: list[InitProducerIdResult] = []
-        self.transactions.init_producer_id(name, TIMEOUT_MS, expected, self.producer_ids.__next__, answers.append)
+        answers: list[ProducerResult] = []
+        self.transactions.init_producer_id(name, TIMEOUT_MS, expected, answers.append)
         return answers
 
-    def add(self, *indexes: int, topic: str = "t", name: str = "id") -> list[ErrorCode]:
+    def add(self, *indexes: int, topic: str = "t", name: str = "id", version: int = VERSION_0) -> list[ErrorCode]:
         """AddPartitionsToTxn of the present producer; the answer is put into the list."""
         answers: list[ErrorCode] = []
-        self.transactions.add_partitions(name, self.producer(name), {topic: frozenset(indexes)}, answers.append)
+        self.transactions.add_partitions(name, self.producer(name), {topic: frozenset(indexes)}, version, answers.append)
         return answers
 
-    def end(self, is_commit: bool = True, name: str = "id") -> list[ErrorCode]:
+    def end(self, is_commit: bool = True, name: str = "id", version: int = VERSION_0) -> list[ErrorCode]:
         """EndTxn of the present producer; the answer is put into the list."""
         answers: list[ErrorCode] = []
-        self.transactions.end(name, self.producer(name), is_commit, answers.append)
+        self.transactions.end(name, self.producer(name), is_commit, version, lambda result: answers.append(result.error))
         return answers
 
     def producer(self, name: str = "id") -> ProducerIdAndEpoch:

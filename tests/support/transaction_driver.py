@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.coordination.effects import Reply
-from ottla.broker.transactions.effects import AfterComplete, Effect, InitProducerIdResult, SendMarkers, Store
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransitMetadata
+from ottla.broker.transactions.effects import AfterComplete, Effect, ProducerResult, SendMarkers, Store
+from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransitMetadata
 from ottla.broker.transactions.partitions import Partitions
 from ottla.broker.transactions.state import (
     on_add_partitions,
@@ -32,45 +32,65 @@ T0_AND_1: Partitions = {"t": frozenset({0, 1})}
 class TransactionDriver:
     """Carries out effects: replies are kept by waiter, records and markers are written at once, or when the test says so.
 
-    Waiters are numbers. `stored` has every record that was safe, `markers` every outcome that was sent to the partitions.
+    Waiters are numbers. `stored` has every record that was safe, `markers` every outcome that was sent to the partitions. `version` is that
+    of the client, `level` that of transaction.version.
     """
 
-    def __init__(self, *, stores_at_once: bool = True, marks_at_once: bool = True, epoch: int = NO_PRODUCER_EPOCH) -> None:
+    def __init__(
+        self,
+        *,
+        stores_at_once: bool = True,
+        marks_at_once: bool = True,
+        epoch: int = NO_PRODUCER_EPOCH,
+        version: int = VERSION_0,
+        level: int = 0,
+    ) -> None:
+        self.version = version
+        self.level = level
         self.now_ms = NOW
         self.producer_ids = iter(range(FIRST_PRODUCER_ID + 1, FIRST_PRODUCER_ID + 100))
         self.has_producer_ids = True
         self.txn = TransactionMetadata("id", FIRST_PRODUCER_ID, epoch, TIMEOUT_MS, NOW)
         self.stores_at_once = stores_at_once
         self.marks_at_once = marks_at_once
-        self.answers: dict[int, ErrorCode | InitProducerIdResult] = {}
+        self.answers: dict[int, ErrorCode | ProducerResult] = {}
         self.stores: list[Store] = []
         self.unmarked: list[SendMarkers] = []
         self.stored: list[TransitMetadata] = []
         self.markers: list[tuple[bool, Partitions]] = []
+        self.marking: list[tuple[int, int]] = []
+        """The producer id and epoch of each of the outcomes."""
         self._waiters = 0
 
     # -- events ------------------------------------------------------------------------------------------------------------
 
-    def init(self, expected: tuple[int, int] | None = None, *, timeout_ms: int = TIMEOUT_MS) -> InitProducerIdResult | None:
+    def init(self, expected: tuple[int, int] | None = None, *, timeout_ms: int = TIMEOUT_MS) -> ProducerResult | None:
         """InitProducerId; None while it is not answered."""
         known = None if expected is None else ProducerIdAndEpoch(*expected)
         waiter = self._waiter()
-        self.run(on_init_producer_id(self.txn, waiter, timeout_ms, known, self._new_producer_id, self.now_ms))
+        self.run(on_init_producer_id(self.txn, waiter, timeout_ms, known, self.level, self._new_producer_id, self.now_ms))
         answer = self.answers.get(waiter)
-        assert answer is None or isinstance(answer, InitProducerIdResult)
+        assert answer is None or isinstance(answer, ProducerResult)
         return answer
 
     def add(self, partitions: Partitions = T0, producer: tuple[int, int] | None = None) -> ErrorCode | None:
         """AddPartitionsToTxn; None while it is not answered."""
         waiter = self._waiter()
-        self.run(on_add_partitions(self.txn, waiter, self._producer(producer), partitions, self.now_ms))
+        self.run(on_add_partitions(self.txn, waiter, self._producer(producer), partitions, self.version, self.now_ms))
         return self._error(waiter)
 
     def end(self, is_commit: bool, producer: tuple[int, int] | None = None) -> ErrorCode | None:
         """EndTxn; None while it is not answered."""
+        result = self.ended(is_commit, producer)
+        return None if result is None else result.error
+
+    def ended(self, is_commit: bool, producer: tuple[int, int] | None = None) -> ProducerResult | None:
+        """EndTxn with all that is answered; None while it is not."""
         waiter = self._waiter()
-        self.run(on_end(self.txn, waiter, self._producer(producer), is_commit, self.now_ms))
-        return self._error(waiter)
+        self.run(on_end(self.txn, waiter, self._producer(producer), is_commit, self.version, self._new_producer_id, self.now_ms))
+        answer = self.answers.get(waiter)
+        assert answer is None or isinstance(answer, ProducerResult)
+        return answer
 
     def verify(self, producer: tuple[int, int] | None = None) -> ErrorCode:
         """AddPartitionsToTxn that only verifies."""
@@ -80,8 +100,10 @@ class TransactionDriver:
         """The coordinator looks for timeouts after some time; None when there was none, or it is not stored yet."""
         self.now_ms += after_ms
         waiter = self._waiter()
-        self.run(on_timeout(self.txn, waiter, self.now_ms))
-        return self._error(waiter)
+        self.run(on_timeout(self.txn, waiter, self.level, self._new_producer_id, self.now_ms))
+        answer = self.answers.get(waiter)
+        assert answer is None or isinstance(answer, ProducerResult)
+        return None if answer is None else answer.error
 
     def load(self) -> None:
         """The id was read from the log."""
@@ -101,6 +123,7 @@ class TransactionDriver:
         """The partitions of the oldest unfinished transaction have their markers."""
         sent = self.unmarked.pop(0)
         self.markers.append((sent.is_commit, self.txn.partitions))
+        self.marking.append(self.producer)
         self.txn.remove_partitions(self.txn.partitions)
         self.run(on_markers_written(sent.completion))
 
@@ -112,7 +135,7 @@ class TransactionDriver:
             if isinstance(effect, Reply):
                 assert isinstance(effect.waiter, int)
                 assert effect.waiter not in self.answers, f"waiter {effect.waiter} was answered already"
-                assert isinstance(effect.result, ErrorCode | InitProducerIdResult)
+                assert isinstance(effect.result, ErrorCode | ProducerResult)
                 self.answers[effect.waiter] = effect.result
             elif isinstance(effect, Store):
                 self.stores.append(effect)
@@ -155,20 +178,22 @@ class TransactionDriver:
         return next(self.producer_ids) if self.has_producer_ids else None
 
 
-def a_producer(**how: bool) -> TransactionDriver:
+def a_producer(*, stores_at_once: bool = True, marks_at_once: bool = True, version: int = VERSION_0, level: int = 0) -> TransactionDriver:
     """A producer that has its producer id, and no transaction."""
-    driver = TransactionDriver(**how)
-    pending = driver.init()
+    driver = TransactionDriver(stores_at_once=stores_at_once, marks_at_once=marks_at_once, version=version, level=level)
+    driver.init()
     while driver.stores:
         driver.finish_store()
-    assert how or pending is not None
+    assert driver.state is TransactionState.EMPTY
     driver.stored.clear()
     return driver
 
 
-def an_open_transaction(**how: bool) -> TransactionDriver:
+def an_open_transaction(
+    *, stores_at_once: bool = True, marks_at_once: bool = True, version: int = VERSION_0, level: int = 0
+) -> TransactionDriver:
     """A producer with one partition in its transaction."""
-    driver = a_producer(**how)
+    driver = a_producer(stores_at_once=stores_at_once, marks_at_once=marks_at_once, version=version, level=level)
     driver.add()
     while driver.stores:
         driver.finish_store()

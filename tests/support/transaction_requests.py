@@ -181,7 +181,7 @@ class Scene:
             group_id=group,
             producer_id=owner.producer_id,
             producer_epoch=owner.epoch,
-            generation_id=generation_id,
+            generation_id_or_member_epoch=generation_id,
             member_id=member_id,
             group_instance_id=instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[each])],

@@ -8,7 +8,8 @@ the connection, because the producer cannot learn of it otherwise.
 Requests of any number of partitions use the same functions: `Produce` reads the request in the receive buffer, appends each batch from
 there, and writes the answer meanwhile. It can pause after any partition: a request that takes longer than a slice is copied, and continues
 in turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
-batch that opens a transaction is copied, and appended when the transaction coordinator has verified it (KIP-890, `produce_verification`).
+batch that opens a transaction is copied, and appended when the transaction coordinator has verified it, or has added the partition to the
+transaction (KIP-890, `produce_verification`).
 
 Versions 0 to 2 may have messages of format 0 or 1, which a worker thread converts to a batch. If the topic keeps such a format
 (`message.format.version`), a worker converts all batches to it.
@@ -29,7 +30,7 @@ from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.handlers.data.produce_codes import (
     AT_ONCE,
     BYTES_SHIFT,
-    FIRST_WITH_ABORTABLE,
+    FIRST_THAT_ADDS,
     FIRST_WITH_LEADER_HINTS,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_REQUIRED_ACKS,
@@ -54,7 +55,9 @@ from ottla.broker.quotas.quota_type import PRODUCE
 from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.malformed import name_of, refused_if_malformed
+from ottla.broker.request.transactional import operation_of
 from ottla.broker.request.turns import Steps, Unfinished
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
 from ottla.protocol.cursors.response_writer import NodeEndpoints
@@ -482,7 +485,7 @@ class Produce:
     def _is_kept_back(self, index: int, partition: Partition | None) -> bool:
         """Refuse a transactional batch without a transactional id; leave one that opens a transaction until it is verified.
 
-        False if the batch is handled like any other. Raises NotLeaderOrFollower, LogBeingTruncated.
+        False if the batch is handled like any other. Raises NotLeaderOrFollower, LogBeingTruncated, InvalidProducerEpoch.
         """
         run = self._run
         if self.reader.transactional_id is None:
@@ -490,7 +493,7 @@ class Produce:
             return True
         if partition is None or self._is_closed or run.producer_id < 0:
             return False
-        run.guard = partition.begin_verification(run.producer_id, run.base_sequence, run.producer_epoch)
+        run.guard = partition.begin_verification(run.producer_id, run.base_sequence, run.producer_epoch, self._version >= FIRST_THAT_ADDS)
         if run.guard is None or self._is_confirmed_here(index):
             return False
         self._leave_unverified(index, partition)
@@ -512,7 +515,10 @@ class Produce:
         self._unverified.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     def _verify(self, pending: Pending) -> None:
-        """Ask the transaction coordinator which batches that open a transaction may be appended; its answer completes `pending`."""
+        """Ask the transaction coordinator which batches that open a transaction may be appended; its answer completes `pending`.
+
+        From version 12 on it adds their partitions to the transaction.
+        """
         assert self._unverified is not None
         assert self._transaction is not None
         assert self.reader.transactional_id is not None
@@ -534,7 +540,7 @@ class Produce:
             producer_epoch,
             partitions,
             on_verified,
-            knows_abortable=self._version >= FIRST_WITH_ABORTABLE,
+            operation_of(ApiKey.PRODUCE, self._version),
         )
 
     def _append_verified(self, errors: dict[TopicPartition, ErrorCode], pending: Pending) -> Steps[asyncio.Task[None] | None]:
@@ -543,7 +549,7 @@ class Produce:
             partition, run = left.partition, left.run
             code = errors.get(partition.topic_partition)
             if code is not None:
-                self._fill_refusal(left, Refusal(*unverified(code)))
+                self._fill_refusal(left, Refusal(*unverified(code, operation_of(ApiKey.PRODUCE, self._version))))
                 yield
                 continue
             try:

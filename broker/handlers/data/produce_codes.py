@@ -7,8 +7,8 @@ from ottla.protocol.errors import ErrorCode
 
 FIRST_WITH_LEADER_HINTS: Final = 10
 """First version whose answers name the current leader."""
-FIRST_WITH_ABORTABLE: Final = 11
-"""First version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
+FIRST_THAT_ADDS: Final = 12
+"""First version that adds its partitions to the transaction (KIP-890)."""
 AT_ONCE: Final = 32
 """Work between two readings of the clock, in partitions without records: about 0.05 ms compiled, 0.5 ms in Python."""
 BYTES_SHIFT: Final = 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 
 RETRIABLE: Final = frozenset(
@@ -19,9 +20,12 @@ RETRIABLE: Final = frozenset(
 """Errors that become NOT_ENOUGH_REPLICAS: not every producer would retry after them, and some would ask for metadata."""
 
 
-def unverified(code: ErrorCode) -> tuple[ErrorCode, str | None]:
-    """Code and message of a partition that the coordinator did not verify."""
-    if code in RETRIABLE:
+def unverified(code: ErrorCode, operation: SupportedOperation) -> tuple[ErrorCode, str | None]:
+    """Code and message of a partition that the coordinator did not verify, or did not add.
+
+    Producers of version 2 know CONCURRENT_TRANSACTIONS.
+    """
+    if code in RETRIABLE and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and operation is SupportedOperation.ADD_PARTITION):
         return (
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",

@@ -26,6 +26,7 @@ from ottla.broker.handlers.groups.offsets_in_store import commit_to_store
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.malformed import answer_in_turn
+from ottla.broker.request.transactional import operation_of
 from ottla.broker.request.turns import LARGE_BYTES, Steps
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
@@ -52,8 +53,6 @@ AT_ONCE: Final = 64
 TXN_OFFSET_COMMIT: Final = int(ApiKey.TXN_OFFSET_COMMIT)
 FIRST_TXN_THAT_KNOWS_LOADING: Final = 2
 """The version of TxnOffsetCommit from which on producers take COORDINATOR_LOAD_IN_PROGRESS for a reason to try again (KAFKA-7296)."""
-FIRST_TXN_THAT_KNOWS_ABORTABLE: Final = 4
-"""The version of TxnOffsetCommit from which on producers know TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 def handle_offset_commit_frame(
@@ -352,8 +351,8 @@ def _transaction(reader: OffsetCommitReader) -> Transaction | None:
     transactional_id = reader.transactional_id
     if transactional_id is None:
         return None
-    knows_abortable = reader.version >= FIRST_TXN_THAT_KNOWS_ABORTABLE
-    return Transaction(transactional_id.decode(), reader.producer_id, reader.producer_epoch, knows_abortable)
+    operation = operation_of(ApiKey.TXN_OFFSET_COMMIT, reader.version)
+    return Transaction(transactional_id.decode(), reader.producer_id, reader.producer_epoch, operation)
 
 
 def _code_while_loading(version: int) -> ErrorCode:

@@ -1,6 +1,7 @@
-"""Serves TxnOffsetCommit (api 28), versions 0-4.
+"""Serves TxnOffsetCommit (api 28), versions 0-5.
 
-The leader epoch from 2 (KIP-320), generation, member and instance from 3 (KIP-447), TRANSACTION_ABORTABLE from 4 (KIP-890).
+The leader epoch from 2 (KIP-320), generation, member and instance from 3 (KIP-447), TRANSACTION_ABORTABLE from 4, and the
+group's partition becomes part of the transaction from 5 (KIP-890).
 
 The functions of OffsetCommit handle the request (`offset_commit`).
 """

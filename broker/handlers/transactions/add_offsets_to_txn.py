@@ -13,7 +13,7 @@ from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.turns import Steps
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -32,6 +32,7 @@ def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestC
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         {GROUP_METADATA_TOPIC: frozenset((broker.coordinators.groups.partition_for(request.group_id),))},
+        VERSION_0,
         lambda error: answer.complete(AddOffsetsToTxnResponse(error_code=known_error(error, context.api_version))),
     )
     return answer.answer()

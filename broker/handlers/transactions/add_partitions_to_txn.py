@@ -2,8 +2,8 @@
 
 One transaction of a client (KIP-98), from 4 on many transactions of brokers (KIP-890). PRODUCER_FENCED from 2 (KIP-588).
 
-A request of a broker may only verify that partitions are in their transactions. The answer is sent when every transaction of the request
-has its result.
+A request of a broker adds the partitions to which transactions of version 2 write, or only verifies that partitions are in their
+transactions. The answer is sent when every transaction of the request has its result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.turns import GENERATORS, Steps
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
 from ottla.broker.transactions.partitions import Partitions
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -125,7 +125,10 @@ def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results: _Res
         # One partition that may not be added keeps out all others.
         results.put(place, lambda topic, index: refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED))
     elif not transaction.verify_only:
-        transactions.add_partitions(transactional_id, producer, partitions, partial(results.put_one, place))
+        # Requests of a broker do not wait here: the answer would keep those of other transactions. The broker repeats its question.
+        client_version = VERSION_2 if by_broker else VERSION_0
+        reply = partial(results.put_one, place)
+        transactions.add_partitions(transactional_id, producer, partitions, client_version, reply, may_wait=not by_broker)
     else:
         error, verified = transactions.verify_partitions(transactional_id, producer)
         if error:

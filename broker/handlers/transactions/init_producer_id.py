@@ -14,8 +14,8 @@ from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps
-from ottla.broker.transactions.coordinator import InitReply
-from ottla.broker.transactions.effects import InitProducerIdResult
+from ottla.broker.transactions.coordinator import ProducerReply
+from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.metadata import ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ def handle_init_producer_id(request: InitProducerIdRequest, context: RequestCont
     """Give a producer id, or the next epoch of one."""
     refused = _refusal(request, context)
     if refused:
-        return _response(InitProducerIdResult(refused), context)
+        return _response(ProducerResult(refused), context)
     broker = context.broker
     answer = DelayedAnswer(context)
     init = partial(_init, request, context, lambda result: answer.complete(_response(result, context)))
@@ -55,21 +55,18 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
     return ErrorCode.INVALID_REQUEST if is_half else ErrorCode.NONE
 
 
-def _init(request: InitProducerIdRequest, context: RequestContext, reply: InitReply) -> None:
+def _init(request: InitProducerIdRequest, context: RequestContext, reply: ProducerReply) -> None:
     broker = context.broker
-    new_producer_id = broker.data.producer_ids.next_now
     if request.transactional_id is None:
-        producer_id = new_producer_id()
+        producer_id = broker.data.producer_ids.next_now()
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        reply(InitProducerIdResult(error) if producer_id is None else InitProducerIdResult(ErrorCode.NONE, producer_id, 0))
+        reply(ProducerResult(error) if producer_id is None else ProducerResult(ErrorCode.NONE, producer_id, 0))
         return
     expected = None if request.producer_id == NO_PRODUCER_ID else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    broker.coordinators.transactions.init_producer_id(
-        request.transactional_id, request.transaction_timeout_ms, expected, new_producer_id, reply
-    )
+    broker.coordinators.transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms, expected, reply)
 
 
-def _response(result: InitProducerIdResult, context: RequestContext) -> InitProducerIdResponse:
+def _response(result: ProducerResult, context: RequestContext) -> InitProducerIdResponse:
     error = result.error
     if error == ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_VERSION_WITH_PRODUCER_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -18,6 +18,7 @@ from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.markers import Marker, OnMarked
+from ottla.broker.transactions.metadata import raises_epoch
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
@@ -62,6 +63,7 @@ class MarkerWriter:
             run.point_at(0, size)  # each leader stamps the same bytes
             run.read(0)
             run.marker = said
+            run.raises_epoch = raises_epoch(marker.transaction_version)
             try:
                 partition.append(run, ACKS_ALL, now_ms, COORDINATOR)
             except (StorageError, ReplicationError) as error:

@@ -1,6 +1,7 @@
-"""Handles WriteTxnMarkers (api 27), versions 0-1.
+"""Handles WriteTxnMarkers (api 27), versions 0-2.
 
-KIP-98: transaction coordinators end transactions in the partitions that this broker leads.
+KIP-98: transaction coordinators end transactions in the partitions that this broker leads. From 2 on markers have the version of their
+transaction (KIP-1228).
 
 `marker_writer` appends the markers. Those of a request do not wait for each other, but their answer waits for all.
 """
@@ -52,7 +53,7 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
     for each in request.markers:
         producer_id = each.producer_id
         codes.setdefault(producer_id, {})
-        said = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
+        said = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch, each.transaction_version)
         yield from writer.write(said, (yield from _partitions(each)), sender, partial(markers.on_marked, producer_id))
     answer = markers.answer.answer()
     if isinstance(answer, Pending):

@@ -9,12 +9,12 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.handlers.transactions.init_producer_id import handle_init_producer_id
 from ottla.broker.network.request_channel import CLOSE, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.transactions.effects import InitProducerIdResult
-from ottla.broker.transactions.metadata import MAX_EPOCH
+from ottla.broker.transactions.effects import ProducerResult
 from ottla.controller.znodes.changes import ProducerIdBlock
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.storage.producers.limits import MAX_EPOCH
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run
@@ -32,13 +32,14 @@ class Controller:
         return ProducerIdBlock(0, 5_000, 5_999)
 
 
-def ask(bench: TransactionBench, ids: ProducerIds, transactional_id: str | None, given: list[InitProducerIdResult]) -> Any:
+def ask(bench: TransactionBench, ids: ProducerIds, transactional_id: str | None, given: list[ProducerResult]) -> Any:
     """The answer of the handler. What it answers later is put into `given`."""
 
     def encode(_: int, response: Any) -> Any:
-        given.append(InitProducerIdResult(ErrorCode.of(response.error_code), response.producer_id, response.producer_epoch))
+        given.append(ProducerResult(ErrorCode.of(response.error_code), response.producer_id, response.producer_epoch))
         return CLOSE
 
+    bench.new_producer_id = ids.next_now
     services = services_with(transactions=bench.transactions, producer_ids=ids)
     context = RequestContext(ApiKey.INIT_PRODUCER_ID, 5, 0, None, ClientConnection(), services, encode)
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS)
@@ -72,12 +73,12 @@ def test_new_producers_and_ids_without_another_epoch_wait_for_a_block() -> None:
         bench.init("old")
         bench.txn("old").producer_epoch = MAX_EPOCH - 1
         controller = Controller()
-        given: list[InitProducerIdResult] = []
+        given: list[ProducerResult] = []
         for name in (None, "new", "old"):
             assert isinstance(ask(bench, controller.ids, name, given), Pending)
         controller.is_there.set()
         await bench.until(lambda: len(given) == 3)
-        assert given == [InitProducerIdResult(ErrorCode.NONE, producer_id, 0) for producer_id in range(5_000, 5_003)]
+        assert given == [ProducerResult(ErrorCode.NONE, producer_id, 0) for producer_id in range(5_000, 5_003)]
         await controller.ids.stop()
 
     run(scenario)

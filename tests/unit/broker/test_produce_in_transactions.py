@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.broker.request.turns import Turns
 from ottla.broker.transactions.verification import OnVerified
 from ottla.protocol.acls import Operation, ResourceType
@@ -32,7 +33,7 @@ class Verifier:
     """Answers when the test says so."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int, int, Sequence[TopicPartition], bool]] = []
+        self.asked: list[tuple[str, int, int, Sequence[TopicPartition], SupportedOperation]] = []
         self._waiting: list[OnVerified] = []
         self.at_once = False
         self.confirmed_here: set[tuple[str, int, int, str, int]] = set()
@@ -47,10 +48,9 @@ class Verifier:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         then: OnVerified,
-        *,
-        knows_abortable: bool,
+        operation: SupportedOperation,
     ) -> None:
-        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, knows_abortable))
+        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, operation))
         self._waiting.append(then)
         if self.at_once:
             self.answer()
@@ -95,7 +95,7 @@ async def test_the_batches_that_open_a_transaction_wait_for_one_answer() -> None
     assert asked.waits
     assert not asked.pending.occupies_slot
     assert bench.replicas.partition.log.log_end_offset == 0
-    assert bench.verifier.asked == [(ID, PRODUCER, 0, [T0, T1], True)]
+    assert bench.verifier.asked == [(ID, PRODUCER, 0, [T0, T1], SupportedOperation.GENERIC_ERROR)]
     bench.verifier.answer()
     assert codes(asked) == [0, 0]
     assert [partition.log.log_end_offset for partition in bench.replicas.manager] == [1, 2]
@@ -122,7 +122,7 @@ async def test_what_this_broker_coordinates_itself_is_appended_without_a_questio
     assert bench.verifier.asked == []
     bench.end_transaction()
     asked = bench.write(a_transactional_batch(1), a_transactional_batch())
-    assert bench.verifier.asked == [(ID, PRODUCER, 0, [T1], True)]
+    assert bench.verifier.asked == [(ID, PRODUCER, 0, [T1], SupportedOperation.GENERIC_ERROR)]
     bench.verifier.answer(p1=ErrorCode.TRANSACTION_ABORTABLE)
     assert codes(asked) == [0, ErrorCode.TRANSACTION_ABORTABLE]
 
@@ -188,7 +188,7 @@ def test_what_was_not_verified_is_not_appended(verified: ErrorCode, told: ErrorC
 async def test_old_clients_are_not_told_what_they_do_not_know() -> None:
     bench = Bench()
     bench.write(a_transactional_batch(), version=10)
-    assert bench.verifier.asked[0][4] is False
+    assert bench.verifier.asked[0][4] is SupportedOperation.DEFAULT_ERROR
 
 
 @on_a_loop

@@ -12,6 +12,7 @@ from ottla.broker.groups.records import GroupKey
 from ottla.broker.handlers.groups import offset_delete
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -86,7 +87,7 @@ def test_all_of_a_group_is_deleted_whose_offsets_are_in_a_transaction_too() -> N
         commit_many(bench, OFFSETS_PER_STEP - 1)
         partitions = [TopicPartition("t", index) for index in range(2 * OFFSETS_PER_STEP)]
         offsets = dict.fromkeys(partitions, OffsetAndMetadata(2, -1, "", bench.clock.now_ms()))
-        assert set(bench.commit_all(offsets, transaction=Transaction("tx", 1000, 0, knows_abortable=True))) == {ErrorCode.NONE}
+        assert set(bench.commit_all(offsets, transaction=Transaction("tx", 1000, 0, SupportedOperation.GENERIC_ERROR))) == {ErrorCode.NONE}
         assert bench.delete() == ErrorCode.NONE
         assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
 

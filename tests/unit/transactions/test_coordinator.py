@@ -10,8 +10,8 @@ import pytest
 from ottla.broker.coordination.elections import Elections
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions import machines
-from ottla.broker.transactions.effects import InitProducerIdResult
-from ottla.broker.transactions.metadata import TransitMetadata
+from ottla.broker.transactions.effects import ProducerResult
+from ottla.broker.transactions.metadata import VERSION_0, TransitMetadata
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.disk.clock import elapsed_ms
@@ -29,7 +29,7 @@ def follower_has_all(bench: TransactionBench) -> None:
 def test_a_transaction_goes_through_its_states_in_the_log() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
-        assert bench.init() == [InitProducerIdResult(E.NONE, 1_000, 0)]
+        assert bench.init() == [ProducerResult(E.NONE, 1_000, 0)]
         assert bench.add(0, 2) == [E.NONE]
         assert bench.end() == [E.NONE]
         await bench.until(lambda: bench.state() == "CompleteCommit")
@@ -198,7 +198,7 @@ def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loads(monkey
         bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0).log.update_high_watermark(2)
         await bench.lead(topic=TRANSACTION_STATE_TOPIC, epoch=2, isr=(0, 1))
         await bench.until(lambda: polls > 3)
-        assert bench.init() == [InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
+        assert bench.init() == [ProducerResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
         assert bench.leaders.asked == []
         follower_has_all(bench)
         await bench.until(lambda: bool(bench.leaders.asked))
@@ -217,7 +217,7 @@ def test_a_coordinator_that_lost_its_partition_answers_and_sends_no_more() -> No
         ended = bench.end()
         await bench.coordinate(epoch=1, leader=1)
         assert (len(initialised), ended) == (1, [E.NOT_COORDINATOR])
-        assert bench.init() == [InitProducerIdResult(E.NOT_COORDINATOR)]
+        assert bench.init() == [ProducerResult(E.NOT_COORDINATOR)]
         assert bench.leaders.asked == []
 
     run(scenario)
@@ -278,16 +278,16 @@ def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced() -> 
         assert bench.state() == "Ongoing"
         bench.pass_time(12_000)
         await bench.until(lambda: bench.state() == "CompleteAbort")
-        answers: list[ErrorCode] = []
-        bench.transactions.end("id", old, True, answers.append)
-        assert answers == [E.PRODUCER_FENCED]
+        answers: list[ProducerResult] = []
+        bench.transactions.end("id", old, True, VERSION_0, answers.append)
+        assert answers == [ProducerResult(E.PRODUCER_FENCED)]
         assert bench.stored()[-2:] == [("id", "PrepareAbort"), ("id", "CompleteAbort")]
 
     run(scenario)
 
 
 def test_an_id_whose_record_cannot_be_encoded_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: TransitMetadata) -> Iterator[None]:
+    def fail(_: TransitMetadata, version: int) -> Iterator[None]:
         yield
         raise MemoryError
 
@@ -355,25 +355,25 @@ def test_an_id_whose_tombstone_is_not_safe_stays() -> None:
         follower_has_all(bench)
         bench.pass_time(3_601_000)
         await bench.until(lambda: bench.stored()[-1] == ("id", ""))
-        assert bench.init() == [InitProducerIdResult(E.CONCURRENT_TRANSACTIONS)]
+        assert bench.init() == [ProducerResult(E.CONCURRENT_TRANSACTIONS)]
         bench.pass_time(31_000)
         assert len(list(bench.transactions.transactions)) == 1
         initialised = bench.init()
         follower_has_all(bench)
-        assert initialised == [InitProducerIdResult(E.NONE, 1_000, 1)]
+        assert initialised == [ProducerResult(E.NONE, 1_000, 1)]
 
     run(scenario, transactional_id_expiration_ms=60_000)
 
 
 def test_a_coordinator_that_is_not_active_or_loading_says_so() -> None:
     async def scenario(bench: TransactionBench) -> None:
-        assert bench.init() == [InitProducerIdResult(E.NOT_COORDINATOR)]
+        assert bench.init() == [ProducerResult(E.NOT_COORDINATOR)]
         assert bench.transactions.describe("id") == (E.NOT_COORDINATOR, None)
         await bench.coordinate()
         error, found = bench.transactions.list()
         assert (error, list(found)) == (E.NONE, [])
         bench.transactions.transactions.partitions[0].is_loading = True
-        assert bench.init() == [InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
+        assert bench.init() == [ProducerResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
         assert bench.transactions.list() == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
         bench.transactions.transactions.is_active = False
         assert bench.transactions.list() == (E.COORDINATOR_NOT_AVAILABLE, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.log_records import read_value
 from ottla.broker.transactions.machines import STEPS_PER_TURN
-from ottla.broker.transactions.metadata import TransactionMetadata
+from ottla.broker.transactions.metadata import VERSION_0, TransactionMetadata
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.reader import iter_records
@@ -19,7 +19,7 @@ TOPICS = {f"topic-{number}": frozenset({number % 3, 7}) for number in range(6 * 
 
 def add_all(bench: TransactionBench) -> list[ErrorCode]:
     answers: list[ErrorCode] = []
-    bench.transactions.add_partitions("id", bench.producer(), TOPICS, answers.append)
+    bench.transactions.add_partitions("id", bench.producer(), TOPICS, VERSION_0, answers.append)
     return answers
 
 

@@ -38,7 +38,8 @@ def bytes_of(part: dict[str, str] | None) -> bytes | None:
 
 def transit_of(txn: TransactionMetadata) -> TransitMetadata:
     return TransitMetadata(
-        txn.producer_id, -1, txn.producer_epoch, -1, txn.timeout_ms, txn.state, txn.partitions, txn.start_ms, txn.last_update_ms
+        txn.producer_id, txn.previous_producer_id, txn.producer_epoch, -1, txn.timeout_ms, txn.state, txn.partitions, txn.start_ms,
+        txn.last_update_ms, txn.next_producer_id, txn.client_version,
     )  # fmt: skip
 
 
@@ -69,9 +70,9 @@ def a_batch(*pairs: tuple[bytes, bytes | None]) -> bytes:
     )  # fmt: skip
 
 
-def a_value(**changes: Any) -> bytes:
+def a_value(version: int = 0, **changes: Any) -> bytes:
     transit = TransitMetadata(7, -1, 3, -1, 60_000, TransactionState.ONGOING, {"t": frozenset({1, 0})}, NOW, NOW + 1)
-    return at_once(transaction_value(transit._replace(**changes)))
+    return at_once(transaction_value(transit._replace(**changes), version))
 
 
 def test_there_are_logs_to_compare_with() -> None:
@@ -87,7 +88,7 @@ def test_records_are_those_of_apache_kafka(manifest: Path) -> None:
         assert transactional_id is not None
         assert transaction_key(transactional_id) == key
         if value is not None:
-            assert at_once(transaction_value(transit_of(read_value(transactional_id, value)))) == sorted_partitions(value)
+            assert at_once(transaction_value(transit_of(read_value(transactional_id, value)), 0)) == sorted_partitions(value)
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -122,8 +123,9 @@ def test_an_id_without_a_transaction_has_no_list_of_partitions() -> None:
     assert message.transaction_partitions == []
 
 
+@pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("topics", [None, 0, 1, 3, 300])
-def test_a_value_written_by_hand_is_that_of_the_declared_message(topics: int | None) -> None:
+def test_a_value_written_by_hand_is_that_of_the_declared_message(topics: int | None, version: int) -> None:
     state = TransactionState.EMPTY if topics is None else TransactionState.PREPARE_ABORT
     partitions = {f"tøpic-{number}": frozenset(range(number + 1)) for number in range(topics or 0)}
     message = TransactionLogValue(
@@ -133,7 +135,26 @@ def test_a_value_written_by_hand_is_that_of_the_declared_message(topics: int | N
         ],
         transaction_last_update_timestamp_ms=NOW + 1, transaction_start_timestamp_ms=NOW,
     )  # fmt: skip
-    assert a_value(state=state, producer_id=1 << 40, partitions=partitions) == b"\0\0" + message.encode(0)
+    value = a_value(version, state=state, producer_id=1 << 40, partitions=partitions)
+    assert value == version.to_bytes(2, "big") + message.encode(version)
+
+
+@pytest.mark.parametrize("previous", [-1, 0, 1 << 40])
+@pytest.mark.parametrize("following", [-1, 9])
+@pytest.mark.parametrize("client_version", [0, 2])
+def test_tagged_fields_written_by_hand_are_those_of_the_declared_message(previous: int, following: int, client_version: int) -> None:
+    message = TransactionLogValue(
+        producer_id=7, producer_epoch=3, transaction_timeout_ms=60_000, transaction_status=TransactionState.EMPTY,
+        transaction_partitions=None, transaction_last_update_timestamp_ms=NOW + 1, transaction_start_timestamp_ms=-1,
+        previous_producer_id=previous, next_producer_id=following, client_transaction_version=client_version,
+    )  # fmt: skip
+    value = a_value(
+        1, state=TransactionState.EMPTY, start_ms=-1, previous_producer_id=previous, next_producer_id=following,
+        client_version=client_version,
+    )  # fmt: skip
+    assert value == b"\0\1" + message.encode(1)
+    txn = read_value("id", value)
+    assert (txn.previous_producer_id, txn.next_producer_id, txn.client_version) == (previous, following, client_version)
 
 
 def test_a_key_written_by_hand_is_that_of_the_declared_message() -> None:

@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.markers import MARKERS_PER_TURN, Marker, OnMarked
+from ottla.broker.transactions.metadata import VERSION_0
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.transaction_bench import TransactionBench, run
@@ -67,7 +68,7 @@ def test_own_partitions_get_their_markers_without_a_request() -> None:
         here = await begin(bench, 0, 2)
         bench.end(is_commit=False)
         await bench.until(lambda: bench.state() == "CompleteAbort")
-        marker = Marker(1_000, 0, False, 0)
+        marker = Marker(1_000, 0, False, 0, 0)
         assert sorted(here.written) == [(marker, TopicPartition("t", 0)), (marker, TopicPartition("t", 2))]
         assert bench.leaders.asked == []
 
@@ -213,7 +214,7 @@ def test_a_fenced_producer_does_not_wait() -> None:
         bench.txn().producer_epoch += 1  # as a timeout does
         answers: list[ErrorCode] = []
         fenced = bench.producer()._replace(producer_epoch=0)
-        bench.transactions.add_partitions("id", fenced, {"t": frozenset({1})}, answers.append)
+        bench.transactions.add_partitions("id", fenced, {"t": frozenset({1})}, VERSION_0, answers.append)
         assert answers == [E.PRODUCER_FENCED]
 
     run(scenario)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.transactions.effects import InitProducerIdResult
-from ottla.broker.transactions.metadata import MAX_EPOCH, PREVIOUS_STATES, IllegalTransition, TransactionState
+from ottla.broker.transactions.effects import ProducerResult
+from ottla.broker.transactions.metadata import PREVIOUS_STATES, VERSION_0, IllegalTransition, TransactionState
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.producers.limits import MAX_EPOCH
 from tests.support.transaction_driver import (
     FIRST_PRODUCER_ID,
     NOW,
@@ -99,9 +100,9 @@ def test_a_new_instance_is_answered_by_the_state(state: TransactionState, error:
     driver = IN_STATE[state]()
     answer = driver.init()
     if error:
-        assert answer == InitProducerIdResult(error)
+        assert answer == ProducerResult(error)
     else:
-        assert answer == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, 1)
+        assert answer == ProducerResult(E.NONE, FIRST_PRODUCER_ID, 1)
         assert [each.state for each in driver.stored] == [S.EMPTY]
 
 
@@ -139,7 +140,7 @@ def test_a_second_request_waits_for_the_record_of_the_first() -> None:
     assert driver.add() is None
     assert driver.add(T1) == E.CONCURRENT_TRANSACTIONS
     assert driver.end(True) == E.CONCURRENT_TRANSACTIONS
-    assert driver.init() == InitProducerIdResult(E.CONCURRENT_TRANSACTIONS)
+    assert driver.init() == ProducerResult(E.CONCURRENT_TRANSACTIONS)
     driver.finish_store()
     assert driver.txn.partitions == T0
 
@@ -175,7 +176,7 @@ def test_a_record_that_is_not_stored_changes_nothing(error: ErrorCode) -> None:
     driver = an_open_transaction(stores_at_once=False)
     assert driver.end(True) is None
     driver.finish_store(error)
-    assert list(driver.answers.values())[-1] == error
+    assert list(driver.answers.values())[-1] == ProducerResult(error)
     assert driver.state is S.ONGOING
     assert driver.end(False) is None
     driver.finish_store()
@@ -206,10 +207,10 @@ def test_a_new_coordinator_leaves_other_transactions_as_they_are(state: Transact
 
 def test_a_new_instance_aborts_the_open_transaction_and_gets_an_epoch_after_the_fence() -> None:
     driver = an_open_transaction()
-    assert driver.init() == InitProducerIdResult(E.CONCURRENT_TRANSACTIONS)
+    assert driver.init() == ProducerResult(E.CONCURRENT_TRANSACTIONS)
     assert driver.markers == [(False, T0)]
     assert driver.end(True, (FIRST_PRODUCER_ID, 0)) == E.PRODUCER_FENCED
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, 2)
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID, 2)
 
 
 def test_a_timeout_aborts_the_transaction_and_fences_the_producer() -> None:
@@ -248,7 +249,7 @@ def test_a_fence_that_was_not_stored_bumps_the_epoch_once() -> None:
     assert driver.state is S.COMPLETE_ABORT
     assert driver.stored[-1].producer_epoch == 1
     driver.stores_at_once = True
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, 2)
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID, 2)
     driver.add()
     driver.init()
     assert driver.producer == (FIRST_PRODUCER_ID, 3)
@@ -259,24 +260,24 @@ def test_a_fence_that_was_not_stored_bumps_the_epoch_once() -> None:
 
 def test_a_producer_goes_on_with_the_next_epoch_and_may_repeat_that() -> None:
     driver = a_producer()
-    bumped = InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, 1)
+    bumped = ProducerResult(E.NONE, FIRST_PRODUCER_ID, 1)
     assert driver.init((FIRST_PRODUCER_ID, 0)) == bumped
     assert driver.init((FIRST_PRODUCER_ID, 0)) == bumped
-    assert driver.init((FIRST_PRODUCER_ID, 1)) == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, 2)
-    assert driver.init((FIRST_PRODUCER_ID, 0)) == InitProducerIdResult(E.PRODUCER_FENCED)
+    assert driver.init((FIRST_PRODUCER_ID, 1)) == ProducerResult(E.NONE, FIRST_PRODUCER_ID, 2)
+    assert driver.init((FIRST_PRODUCER_ID, 0)) == ProducerResult(E.PRODUCER_FENCED)
 
 
 def test_a_producer_that_another_instance_replaced_is_fenced() -> None:
     driver = a_producer()
     driver.init()
-    assert driver.init((FIRST_PRODUCER_ID, 0)) == InitProducerIdResult(E.PRODUCER_FENCED)
-    assert driver.init((FIRST_PRODUCER_ID + 7, 1)) == InitProducerIdResult(E.PRODUCER_FENCED)
+    assert driver.init((FIRST_PRODUCER_ID, 0)) == ProducerResult(E.PRODUCER_FENCED)
+    assert driver.init((FIRST_PRODUCER_ID + 7, 1)) == ProducerResult(E.PRODUCER_FENCED)
     assert driver.producer == (FIRST_PRODUCER_ID, 1)
 
 
 def test_any_producer_may_begin_where_no_epoch_was_given_yet() -> None:
     driver = TransactionDriver()
-    assert driver.init((77, 5)) == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, 0)
+    assert driver.init((77, 5)) == ProducerResult(E.NONE, FIRST_PRODUCER_ID, 0)
 
 
 def test_a_new_timeout_comes_with_a_new_epoch() -> None:
@@ -290,36 +291,36 @@ def test_a_new_timeout_comes_with_a_new_epoch() -> None:
 
 def test_a_used_up_epoch_leads_to_another_producer_id() -> None:
     driver = TransactionDriver(epoch=MAX_EPOCH - 2)
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID, MAX_EPOCH - 1)
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
-    assert driver.txn.last_producer_id == FIRST_PRODUCER_ID
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID, MAX_EPOCH - 1)
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
+    assert driver.txn.previous_producer_id == FIRST_PRODUCER_ID
 
 
 def test_a_fence_may_use_the_last_epoch() -> None:
     driver = TransactionDriver(epoch=MAX_EPOCH - 2)
     driver.init()
     driver.add()
-    assert driver.init() == InitProducerIdResult(E.CONCURRENT_TRANSACTIONS)
+    assert driver.init() == ProducerResult(E.CONCURRENT_TRANSACTIONS)
     assert driver.producer == (FIRST_PRODUCER_ID, MAX_EPOCH)
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
 
 
 def test_a_producer_may_repeat_the_request_that_changed_its_id() -> None:
     driver = TransactionDriver(epoch=MAX_EPOCH - 2)
     driver.init()
     exhausted = (FIRST_PRODUCER_ID, MAX_EPOCH - 1)
-    rotated = InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
+    rotated = ProducerResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
     assert driver.init(exhausted) == rotated
     assert driver.init(exhausted) == rotated
-    assert driver.init((FIRST_PRODUCER_ID, 3)) == InitProducerIdResult(E.PRODUCER_FENCED)
+    assert driver.init((FIRST_PRODUCER_ID, 3)) == ProducerResult(E.PRODUCER_FENCED)
 
 
 def test_a_producer_asks_again_while_there_is_no_producer_id() -> None:
     driver = TransactionDriver(epoch=MAX_EPOCH - 1)
     driver.has_producer_ids = False
-    assert driver.init() == InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)
+    assert driver.init() == ProducerResult(E.COORDINATOR_LOAD_IN_PROGRESS)
     driver.has_producer_ids = True
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
 
 
 # -- what no event leads to --------------------------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ def test_every_state_but_the_first_has_previous_ones_and_no_transition_leads_els
     driver = prepared(is_commit=True)
     driver.txn.pending_state = None
     with pytest.raises(IllegalTransition):
-        driver.txn.prepare_add_partitions(T1, NOW)
+        driver.txn.prepare_add_partitions(T1, NOW, VERSION_0)
     with pytest.raises(IllegalTransition):
         driver.txn.prepare_dead()
 
@@ -360,6 +361,6 @@ def test_another_epoch_than_the_last_one_of_a_producer_id_is_refused_without_a_c
     driver.init()
     assert driver.producer == (FIRST_PRODUCER_ID, MAX_EPOCH - 1)
     answer = driver.init((FIRST_PRODUCER_ID, MAX_EPOCH - 5))
-    assert answer == InitProducerIdResult(E.UNKNOWN_SERVER_ERROR)
+    assert answer == ProducerResult(E.UNKNOWN_SERVER_ERROR)
     assert driver.producer == (FIRST_PRODUCER_ID, MAX_EPOCH - 1)
-    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)
+    assert driver.init() == ProducerResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)

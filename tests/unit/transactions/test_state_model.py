@@ -1,7 +1,7 @@
 """Drives a transactional id by random sequences of events, and compares with a model that has neither transitions nor records.
 
-The model knows the open partitions, the outcome that is decided, and the producer. At any moment the coordinator may be replaced by one
-that reads the log.
+The model knows the open partitions, the outcome that is decided, and the producer. Clients speak version 0 or 2, and change it as they
+like; the level of transaction.version rises and falls. At any moment the coordinator may be replaced by one that reads the log.
 """
 
 from __future__ import annotations
@@ -13,10 +13,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.broker.transactions.effects import AfterComplete, InitProducerIdResult
+from ottla.broker.transactions.effects import AfterComplete, ProducerResult
 from ottla.broker.transactions.log_records import read_value, transaction_value
-from ottla.broker.transactions.metadata import FINISHED, MAX_EPOCH, PREPARED, TransactionMetadata, TransactionState
+from ottla.broker.transactions.metadata import (
+    FINISHED,
+    PREPARED,
+    VERSION_0,
+    VERSION_2,
+    TransactionMetadata,
+    TransactionState,
+    TransitMetadata,
+)
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.producers.limits import MAX_EPOCH
 from tests.support.replicas import at_once
 from tests.support.transaction_driver import TIMEOUT_MS, TransactionDriver
 
@@ -26,6 +35,7 @@ S = TransactionState
 ERRORS = st.sampled_from([E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR])
 INDEXES = st.frozensets(st.integers(0, 4), min_size=1, max_size=3)
 EPOCHS_BEFORE_THE_LAST = st.sampled_from([0, 0, 0, 1, 2, 3])
+VERSIONS = st.sampled_from([VERSION_0, VERSION_2])
 
 
 class Model:
@@ -39,6 +49,8 @@ class Model:
         self.ended: bool | None = None
         """The outcome of the last transaction, for a producer that repeats its request; None for a new producer."""
         self.producer = (0, -1)
+        self.replaced: tuple[int, int] | None = None
+        """The producer before an end that gave a new producer id."""
         self.has_bumped = False
         """Whether the epoch was bumped for an abort that is not stored, so that the next abort does not bump it again."""
         self.is_stored = True
@@ -48,6 +60,10 @@ class Model:
         if producer[0] != self.producer[0]:
             return E.INVALID_PRODUCER_ID_MAPPING
         return E.NONE if producer[1] == self.producer[1] != MAX_EPOCH else E.PRODUCER_FENCED
+
+    def is_repeated(self, producer: tuple[int, int]) -> bool:
+        """Whether the epoch shows that an EndTxn of version 2 comes once more."""
+        return self.ended is not None and producer in (self.replaced, (self.producer[0], self.producer[1] - 1))
 
 
 class Transactions(RuleBasedStateMachine):
@@ -90,13 +106,18 @@ class Transactions(RuleBasedStateMachine):
         if epoch - back >= 0:
             self.init((producer_id, epoch - back))
 
-    @rule(indexes=INDEXES, back=EPOCHS_BEFORE_THE_LAST)
+    @rule(level=st.integers(0, 2))
+    def finalise(self, level: int) -> None:
+        self.driver.level = level
+
+    @rule(indexes=INDEXES, back=EPOCHS_BEFORE_THE_LAST, version=VERSIONS)
     @precondition(lambda self: self.log)
-    def add(self, indexes: frozenset[int], back: int) -> None:
+    def add(self, indexes: frozenset[int], back: int, version: int) -> None:
         model = self.model
+        self.driver.version = version
         speaker = (model.producer[0], model.producer[1] - back)
         was_open = model.open
-        expected = model.refuses(speaker) or (E.CONCURRENT_TRANSACTIONS if self.is_busy else E.NONE)
+        expected = self.refuses(speaker)
         answer = self.driver.add({"t": indexes}, speaker)
         if expected or (was_open is not None and indexes <= was_open):
             assert answer == expected
@@ -107,17 +128,25 @@ class Transactions(RuleBasedStateMachine):
 
         self.stores(added)
 
-    @rule(is_commit=st.booleans(), back=EPOCHS_BEFORE_THE_LAST)
+    @rule(is_commit=st.booleans(), back=EPOCHS_BEFORE_THE_LAST, version=VERSIONS)
     @precondition(lambda self: self.log)
-    def end(self, is_commit: bool, back: int) -> None:
+    def end(self, is_commit: bool, back: int, version: int) -> None:
         model = self.model
+        self.driver.version = version
         speaker = (model.producer[0], model.producer[1] - back)
-        expected = model.refuses(speaker) or (E.CONCURRENT_TRANSACTIONS if self.is_busy else E.NONE)
+        if back == 3 and model.replaced is not None:
+            speaker = model.replaced
+        is_repeated = version == VERSION_2 and not self.is_busy and model.is_repeated(speaker)
+        expected = E.NONE if is_repeated else self.refuses(speaker)
         answer = self.driver.end(is_commit, speaker)
-        if not expected and model.open is not None:
-            self.stores(lambda: self.decide(is_commit))
+        if expected:
+            assert answer == expected
+        elif model.open is not None or (version == VERSION_2 and not is_repeated and not is_commit):
+            self.stores(lambda: self.decide(is_commit, version))
+        elif is_repeated or version == VERSION_0:
+            assert answer == (E.NONE if model.ended is is_commit else E.INVALID_TXN_STATE)
         else:
-            assert answer == (expected or (E.NONE if model.ended is is_commit else E.INVALID_TXN_STATE))
+            assert answer == E.INVALID_TXN_STATE
 
     @rule(late=st.booleans())
     @precondition(lambda self: self.log)
@@ -137,11 +166,11 @@ class Transactions(RuleBasedStateMachine):
         store = self.driver.stores[0]
         is_end = isinstance(store.then, AfterComplete)
         if not fails:
-            self.log.append(at_once(transaction_value(store.transit)))
+            self.log.append(at_once(transaction_value(store.transit, int(self.driver.level >= 1 or store.transit.client_version >= 1))))
         if is_end:
             self.driver.finish_store(error if fails else E.NONE)
             if not fails:
-                self.model.ended, self.model.decided = self.model.decided, None
+                self.complete(store.transit)
             return
         then, self.then = self.then, None
         assert then is not None
@@ -156,7 +185,7 @@ class Transactions(RuleBasedStateMachine):
         self.driver.finish_markers()
         is_commit, partitions = self.driver.markers[-1]
         assert is_commit == self.model.decided
-        assert partitions == {"t": self.outcomes[-1][1]}
+        assert partitions == ({"t": self.outcomes[-1][1]} if self.outcomes[-1][1] else {})
 
     @rule()
     @precondition(lambda self: self.log)
@@ -179,7 +208,7 @@ class Transactions(RuleBasedStateMachine):
 
     def init(self, expected: tuple[int, int] | None) -> None:
         driver, model = self.driver, self.model
-        last = (driver.txn.last_producer_id, driver.txn.last_producer_epoch)
+        last = (driver.txn.previous_producer_id, driver.txn.last_producer_epoch)
         busy = self.is_busy
         answer = driver.init(expected)
         if driver.stores and not busy:
@@ -192,7 +221,7 @@ class Transactions(RuleBasedStateMachine):
                 assert expected is None or expected == model.producer or expected[1] == last[1]
                 self.stores(lambda: self.give(given, expected))
         else:
-            assert isinstance(answer, InitProducerIdResult)
+            assert isinstance(answer, ProducerResult)
             exhausted = (E.UNKNOWN_SERVER_ERROR,) if driver.txn.is_epoch_exhausted else ()
             assert answer.error in ((E.CONCURRENT_TRANSACTIONS, E.PRODUCER_FENCED) if busy else (E.PRODUCER_FENCED, *exhausted))
 
@@ -204,22 +233,44 @@ class Transactions(RuleBasedStateMachine):
             assert given[0] != self.model.producer[0] or given[1] == self.model.producer[1] + 1
             self.given.append(given)
         self.model.producer = given
-        self.model.ended = None
+        self.model.ended = self.model.replaced = None
 
     def fence(self) -> None:
-        """The transaction is to be aborted, and the epoch is bumped at once; only once if that is not stored."""
+        """The transaction is to be aborted. At level 2 the outcome raises the epoch, else it is bumped at once; only once if that is not
+        stored."""
+        if self.driver.level == VERSION_2:
+            self.stores(lambda: self.decide(False, VERSION_2))
+            return
         if not self.model.has_bumped:
             producer_id, epoch = self.model.producer
             self.model.producer = (producer_id, epoch + 1)
             self.model.is_stored = False
         self.model.has_bumped = True
-        self.stores(lambda: self.decide(False))
+        self.stores(lambda: self.decide(False, VERSION_0))
 
-    def decide(self, is_commit: bool) -> None:
-        assert self.model.open is not None
-        self.outcomes.append((is_commit, self.model.open))
-        self.model.decided, self.model.open = is_commit, None
-        self.model.has_bumped = False
+    def decide(self, is_commit: bool, version: int) -> None:
+        model = self.model
+        self.outcomes.append((is_commit, model.open or frozenset()))
+        model.decided, model.open = is_commit, None
+        model.has_bumped = False
+        if version == VERSION_2:
+            producer_id, epoch = model.producer
+            model.producer = (producer_id, min(epoch + 1, MAX_EPOCH))
+
+    def complete(self, transit: TransitMetadata) -> None:
+        """The end is stored: a producer without another epoch has a new producer id now."""
+        model = self.model
+        model.ended, model.decided, model.replaced = model.decided, None, None
+        if transit.producer_id != model.producer[0]:
+            assert model.producer[1] == MAX_EPOCH
+            model.replaced = (model.producer[0], MAX_EPOCH - 1)
+            model.producer = (transit.producer_id, 0)
+            self.given.append(model.producer)
+
+    def refuses(self, producer: tuple[int, int]) -> ErrorCode:
+        """What keeps a request of the driver's version from the transaction."""
+        busy = E.CONCURRENT_TRANSACTIONS if self.is_busy else E.NONE
+        return (busy if self.driver.version == VERSION_2 else E.NONE) or self.model.refuses(producer) or busy
 
     def stores(self, then: Callable[[], None]) -> None:
         assert len(self.driver.stores) == 1
@@ -240,8 +291,7 @@ class Transactions(RuleBasedStateMachine):
         assert loaded.producer_id == memory.producer_id
         assert loaded.producer_epoch == memory.producer_epoch - (not self.model.is_stored)
         assert (loaded.timeout_ms, loaded.last_update_ms) == (memory.timeout_ms, memory.last_update_ms)
-        if memory.state is not S.EMPTY:  # memory keeps the start of the last transaction, as Apache Kafka's does
-            assert loaded.start_ms == memory.start_ms
+        assert loaded.start_ms == memory.start_ms
         if memory.state not in PREPARED:
             assert loaded.partitions == memory.partitions
 
@@ -270,7 +320,7 @@ class Transactions(RuleBasedStateMachine):
             while self.driver.stores or self.driver.unmarked:
                 self.driver.finish_markers() if self.driver.unmarked else self.driver.finish_store()
         answer = self.driver.answers[self.waiters]
-        assert isinstance(answer, InitProducerIdResult)
+        assert isinstance(answer, ProducerResult)
         assert answer.error == E.NONE
         assert self.driver.answers.keys() == set(range(1, self.waiters + 1))
 

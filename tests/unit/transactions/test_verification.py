@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from itertools import count
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.broker.request.transactional import SupportedOperation
+from ottla.broker.transactions.between import MOST_MS
+from ottla.broker.transactions.metadata import VERSION_2, ProducerIdAndEpoch
 from ottla.broker.transactions.partitions import Partitions
 from ottla.broker.transactions.verification import TransactionVerifier
 from ottla.protocol.errors import ErrorCode
@@ -61,7 +62,12 @@ class Coordinators:
         return await answer
 
     def verify(
-        self, transactional_id: str, *partitions: TopicPartition, epoch: int = 0, name: str | None = None, knows_abortable: bool = True
+        self,
+        transactional_id: str,
+        *partitions: TopicPartition,
+        epoch: int = 0,
+        name: str | None = None,
+        operation: SupportedOperation = SupportedOperation.GENERIC_ERROR,
     ) -> None:
         """Ask; what is told goes to `answered`."""
 
@@ -69,7 +75,12 @@ class Coordinators:
             assert (name or transactional_id) not in self.answered
             self.answered[name or transactional_id] = errors
 
-        self.verifier.verify(transactional_id, 7, epoch, partitions or (T0,), then, knows_abortable=knows_abortable)
+        self.verifier.verify(transactional_id, 7, epoch, partitions or (T0,), then, operation)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request waits for its answer."""
+        return bool(self._answers)
 
     async def answer(self, *results: AddPartitionsToTxnResult, error: Exception | None = None, code: int = 0) -> None:
         """The oldest request is answered."""
@@ -79,6 +90,33 @@ class Coordinators:
         else:
             self._answers.pop(0).set_exception(error)
         await turn()
+
+
+class Own:
+    """The coordinator of the broker itself, which knows these transactions of producer 7 with epoch 0."""
+
+    def __init__(self, known: dict[str, Partitions]) -> None:
+        self.known = known
+        self.refusals: list[ErrorCode] = []
+        """The answers to the next requests to add partitions."""
+        self.added: list[tuple[str, ProducerIdAndEpoch, Partitions, int]] = []
+
+    def verify_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:
+        known = self.known.get(transactional_id)
+        if known is None:
+            return ErrorCode.NOT_COORDINATOR, {}
+        return (ErrorCode.NONE if producer == (7, 0) else ErrorCode.PRODUCER_FENCED), known
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Partitions,
+        client_version: int,
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        self.added.append((transactional_id, producer, partitions, client_version))
+        reply(self.refusals.pop(0) if self.refusals else ErrorCode.NONE)
 
 
 async def turn() -> None:
@@ -206,20 +244,22 @@ def test_each_reason_that_a_broker_verifies_nothing_is_logged_once(caplog: pytes
 
 
 @pytest.mark.parametrize(
-    ("code", "knows_abortable", "told"),
+    ("code", "operation", "told"),
     [
-        (ErrorCode.PRODUCER_FENCED, True, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, True, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (ErrorCode.TRANSACTION_ABORTABLE, True, ErrorCode.TRANSACTION_ABORTABLE),
-        (ErrorCode.TRANSACTION_ABORTABLE, False, ErrorCode.INVALID_TXN_STATE),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, False, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (ErrorCode.NOT_COORDINATOR, True, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.PRODUCER_FENCED, SupportedOperation.GENERIC_ERROR, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, SupportedOperation.GENERIC_ERROR, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, SupportedOperation.GENERIC_ERROR, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, SupportedOperation.DEFAULT_ERROR, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, SupportedOperation.DEFAULT_ERROR, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.NOT_COORDINATOR, SupportedOperation.GENERIC_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_the_coordinator_s_errors_are_told_in_words_that_producers_know(code: ErrorCode, knows_abortable: bool, told: ErrorCode) -> None:
+def test_the_coordinator_s_errors_are_told_in_words_that_producers_know(
+    code: ErrorCode, operation: SupportedOperation, told: ErrorCode
+) -> None:
     @scenario
     async def test(coordinators: Coordinators) -> None:
-        coordinators.verify("id-0", T0, T1, knows_abortable=knows_abortable)
+        coordinators.verify("id-0", T0, T1, operation=operation)
         await coordinators.answer(result("id-0", p0=0, p1=code))
         assert coordinators.answered == {"id-0": {T1: told}}
         assert coordinators.verifier.failures == 1
@@ -282,7 +322,7 @@ async def test_one_that_cannot_take_its_answer_does_not_harm_the_others(coordina
     def fail(errors: dict[TopicPartition, ErrorCode]) -> None:
         raise RuntimeError("planted")
 
-    coordinators.verifier.verify("id-0", 7, 0, [T0], fail, knows_abortable=True)
+    coordinators.verifier.verify("id-0", 7, 0, [T0], fail, SupportedOperation.GENERIC_ERROR)
     coordinators.verify("id-2")
     await coordinators.answer(result("id-0", p0=0), result("id-2", p0=0))
     assert coordinators.answered == {"id-2": {}}
@@ -302,15 +342,7 @@ async def test_the_time_of_each_question_is_measured(coordinators: Coordinators)
 
 @scenario
 async def test_a_transaction_of_this_broker_is_confirmed_without_a_question(coordinators: Coordinators) -> None:
-    here = {"id-0": {"orders": frozenset({0})}}
-
-    def verify_here(transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:
-        known = here.get(transactional_id)
-        if known is None:
-            return ErrorCode.NOT_COORDINATOR, {}
-        return (ErrorCode.NONE if producer == (7, 0) else ErrorCode.PRODUCER_FENCED), known
-
-    coordinators.verifier.verify_here = verify_here
+    coordinators.verifier.here = 0, Own({"id-0": {"orders": frozenset({0})}})
     coordinators.verify("id-0", T0)
     assert coordinators.answered == {"id-0": {}}
     await turn()
@@ -339,13 +371,106 @@ def test_this_broker_confirms_only_what_its_coordinator_knows(
     async def scenario(bench: TransactionBench) -> None:
         verifier = Coordinators().verifier
         assert not verifier.is_confirmed_here("id", 7, 0, "orders", 0)
-        bench.producer_ids = count(7)
+        bench.new_producer_id = lambda: 7
         await bench.coordinate()
         bench.init()
         bench.add(0, topic="orders")
-        verifier.verify_here = bench.transactions.verify_partitions
+        verifier.here = 0, bench.transactions
         assert verifier.is_confirmed_here(transactional_id, producer_id, epoch, topic, index) is confirmed
         bench.end()
         assert not verifier.is_confirmed_here("id", 7, 0, "orders", 0)
 
     run(scenario)
+
+
+ADDS = SupportedOperation.ADD_PARTITION
+
+
+@scenario
+async def test_a_question_of_version_2_adds_the_partitions(coordinators: Coordinators) -> None:
+    coordinators.verify("id-1", T0, T1, operation=ADDS)
+    await coordinators.answer(result("id-1", p0=0, p1=0))
+    ((_, request),) = coordinators.asked
+    assert not request.transactions[0].verify_only
+    assert coordinators.answered == {"id-1": {}}
+
+
+@scenario
+async def test_one_request_has_questions_of_both_versions(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0", T0)
+    await turn()
+    coordinators.verify("id-2", T0)
+    coordinators.verify("id-4", T0, operation=ADDS)
+    await coordinators.answer(result("id-0", p0=0))
+    await turn()
+    assert [(each.transactional_id, each.verify_only) for each in coordinators.asked[1][1].transactions] == [
+        ("id-2", True),
+        ("id-4", False),
+    ]
+
+
+@scenario
+async def test_this_broker_adds_partitions_to_its_own_transactions_without_a_request(coordinators: Coordinators) -> None:
+    own = Own({})
+    coordinators.verifier.here = 0, own
+    coordinators.verify("id-0", T0, T1, operation=ADDS)
+    assert own.added == [("id-0", (7, 0), {"orders": frozenset({0, 1})}, VERSION_2)]
+    assert coordinators.answered == {"id-0": {}}
+    own.refusals = [ErrorCode.PRODUCER_FENCED]
+    coordinators.verify("id-0", T0, operation=ADDS, name="fenced")
+    assert coordinators.answered["fenced"] == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    await turn()
+    assert coordinators.asked == []
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_while_the_coordinator_cannot_add_partitions_it_is_asked_again(is_here: bool) -> None:
+    @scenario
+    async def test(coordinators: Coordinators) -> None:
+        busy = ErrorCode.CONCURRENT_TRANSACTIONS
+        own = Own({})
+        own.refusals = [busy, busy]
+        if is_here:
+            coordinators.verifier.here = 0, own
+        coordinators.verify("id-0", T0, operation=ADDS)
+        for _ in range(0 if is_here else 2):
+            await until(lambda: coordinators.is_asked)
+            await coordinators.answer(result("id-0", p0=busy))
+        assert coordinators.answered == {}
+        if is_here:
+            await until(lambda: bool(coordinators.answered))
+            assert len(own.added) == 3
+        else:
+            await until(lambda: coordinators.is_asked)
+            await coordinators.answer(result("id-0", p0=0))
+        assert coordinators.answered == {"id-0": {}}
+        assert coordinators.verifier.failures == 0
+
+    test()
+
+
+@scenario
+async def test_after_some_time_the_client_is_told_that_the_coordinator_is_busy(coordinators: Coordinators) -> None:
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    coordinators.verify("id-0", T0, operation=ADDS)
+    await coordinators.answer(result("id-0", p0=busy))
+    await until(lambda: coordinators.is_asked)
+    coordinators.now += MOST_MS / 1000
+    await coordinators.answer(result("id-0", p0=busy))
+    assert coordinators.answered == {"id-0": {T0: busy}}
+    assert coordinators.verifier.failures == 1
+
+
+@scenario
+async def test_a_broker_that_cannot_be_asked_adds_nothing(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0", T0, operation=ADDS)
+    await coordinators.answer(error=UnsupportedField("verify_only"))
+    assert coordinators.answered == {"id-0": {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(5_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not come true")
