@@ -186,6 +186,7 @@ judge: $(VENV)/.installed-test compile
 	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py)
 	OTTLA_JUDGE=1 OTTLA_SOAK=1 $(BIN)/python -m pytest $(addprefix tests/cluster/transactions/test_, copiers.py streams.py) \
 	    tests/integration/transactions/test_franz_go.py -k "copiers or short or franz"
+	OTTLA_JUDGE=1 $(BIN)/python -m pytest tests/integration/test_odd_batches.py tests/integration/apache_kafka/one_pair/test_mutated_batches.py
 
 neighbours: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites

@@ -1,6 +1,6 @@
 """Measures produce validation per batch: `python -m benchmarks.paths.validation`.
 
-Prints µs per batch for header-only validation of several shapes, beside two baselines of the same run: passing the batch through, and the
+Prints µs per batch for validation of several shapes, beside two baselines of the same run: passing the batch through, and the
 unavoidable checksum alone. Absolute figures differ between machines; compare within one run.
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from ottla.protocol.records.batch import crc_is_valid, parse_header
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import CODEC_BY_NAME
-from ottla.protocol.records.reader import Record, parse_records, record_data, walk_records
+from ottla.protocol.records.reader import Record, check_records, parse_records, record_data, record_pieces
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.validation.batch import judge, read_only_batch
 from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
@@ -69,7 +69,7 @@ def append(run: BatchRun, rules: ValidationRules) -> None:
 
 def walk(records: memoryview) -> None:
     header = parse_header(records)
-    walk_records(record_data(records, 0, header), header)
+    check_records(record_pieces(records, 0, header), header)
 
 
 def iterate(records: memoryview) -> None:
@@ -95,7 +95,6 @@ def main() -> int:
             partial(validate, run, compacted),
         ]
         print(f"{name:<42}{len(records):>9}" + "".join(f"{microseconds(work):>11.2f}" for work in works))
-    print("\ncompacted: above 256 records or 64 KiB only the decision to hand the batch to a worker thread")
     return 0
 
 

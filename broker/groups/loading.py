@@ -40,7 +40,8 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.builder import ControlRecordType, read_control_type
 from ottla.protocol.records.errors import RecordFormatError
-from ottla.protocol.records.reader import iter_keys_and_values, read_varint, read_varlong, record_data
+from ottla.protocol.records.reader import iter_keys_and_values, record_data
+from ottla.protocol.records.walk import RecordWalk
 from ottla.protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -109,55 +110,21 @@ class GroupLoader:
                     yield
                     start = position
                     continue
-                # `iter_keys_and_values` for the common case: sizes of two bytes at most, no headers, and of an offset that is known.
-                for _ in range(count):
-                    size = data[at]
-                    if size < 0x80:
-                        at += 1
-                        record_end = at + (size >> 1)
-                    else:
-                        high = data[at + 1]
-                        if high >= 0x80:
-                            return start
-                        at += 2
-                        record_end = at + ((size + (high << 7) - 0x80) >> 1)
-                    at += 1  # attributes, all unused
-                    at = at + 1 if data[at] < 0x80 else read_varlong(data, at)[1]
-                    at = at + 1 if data[at] < 0x80 else read_varint(data, at)[1]
-                    key_size = data[at]
-                    if key_size < 0x80:
-                        at += 1
-                    else:
-                        high = data[at + 1]
-                        if high >= 0x80:
-                            return start
-                        key_size += (high << 7) - 0x80
-                        at += 2
-                    index_position = at + (key_size >> 1) - 4
-                    value_at = index_position + 5
-                    value_size = data[index_position + 4]
-                    if value_size >= 0x80:
-                        high = data[value_at]
-                        if high >= 0x80:
-                            return start
-                        value_size += (high << 7) - 0x80
-                        value_at += 1
-                    value_end = value_at + (value_size >> 1)
-                    if value_end + 1 != record_end or record_end > position or data[value_end] or (size | key_size | value_size) & 1:
+                walk = RecordWalk(data[at:position], count)
+                while walk.advance():
+                    key, value = walk.key(), walk.value()
+                    if key is None or value is None:
                         return start
-                    offsets = offsets_of(data[at:index_position]) or self._offsets_of(data[at : index_position + 4])
+                    offsets = offsets_of(key[: -_INDEX.size]) or self._offsets_of(key)
                     if offsets is None:
                         return start
-                    offsets[index_at(data, index_position)[0]] = place + data[value_at:value_end]
-                    at = record_end
+                    offsets[index_at(key, len(key) - _INDEX.size)[0]] = place + value
                     pause_after -= 1
                     if not pause_after:
                         yield
                         pause_after = RECORDS_PER_PAUSE
-                if at != position:
-                    return start
                 start = position
-        except (IndexError, RecordFormatError):
+        except RecordFormatError:
             pass
         return start
 

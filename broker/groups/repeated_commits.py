@@ -16,7 +16,7 @@ from struct import Struct
 
 from ottla.broker.groups.committed import RECORD_OFFSET_SIZE, Stored
 from ottla.protocol.records.errors import InvalidRecord
-from ottla.protocol.records.reader import read_varint, read_varlong
+from ottla.protocol.records.walk import RecordWalk
 
 FEWEST_RECORDS = 8
 """Fewest records of a batch that is compared; a smaller batch is read as fast."""
@@ -82,7 +82,7 @@ class RepeatedCommits:
 
     def _remember(self, body: bytes, count: int, head: tuple[int, bytes], offsets: Mapping[bytes, dict[int, Stored]]) -> _Repeated | None:
         if head not in self._seen:
-            first = _parts(body, 1)
+            first = _parts(body, 1, count)
             if first:
                 self._head_sizes[len(body)] = first[0][2].start
                 if len(self._seen) >= MOST_HEADS:
@@ -91,7 +91,7 @@ class RepeatedCommits:
             return None
         if count > self._room:
             return None
-        found = _parts(body, count)
+        found = _parts(body, count, count)
         targets = [(offsets[key], index) for key, index, _ in found if key in offsets]
         if len(targets) != count:
             if len(found) != count:
@@ -118,26 +118,20 @@ class RepeatedCommits:
         self._waiting.clear()
 
 
-def _parts(body: bytes, count: int) -> list[tuple[bytes, int, slice]]:
-    """(key without the partition, partition, position of the value) of the first records; fewer if a record has no value, or headers. If
-    all are requested, they are also fewer if more bytes follow.
+def _parts(body: bytes, count: int, of: int) -> list[tuple[bytes, int, slice]]:
+    """(key without the partition, partition, position of the value) of the first `count` records in a batch of `of`.
+
+    They are fewer if one of them is malformed, or has no value, or headers.
     """
     parts: list[tuple[bytes, int, slice]] = []
-    at = 0
+    walk = RecordWalk(body, of)
     try:
-        for _ in range(count):
-            size, at = read_varint(body, at)
-            end = at + size
-            _, at = read_varlong(body, at + 1)
-            _, at = read_varint(body, at)
-            key_size, at = read_varint(body, at)
-            key_end = at + key_size
-            value_size, value_at = read_varint(body, key_end)
-            stop = value_at + value_size
-            if key_size < _INDEX.size or value_size < 0 or stop + 1 != end or body[stop]:
+        while len(parts) < count and walk.advance():
+            key = walk.key()
+            if key is None or len(key) < _INDEX.size or walk.value_size < 0 or walk.headers:
                 break
-            parts.append((body[at : key_end - _INDEX.size], _INDEX.unpack_from(body, key_end - _INDEX.size)[0], slice(value_at, stop)))
-            at = end
-    except (IndexError, InvalidRecord):
+            value = slice(walk.value_at, walk.value_at + walk.value_size)
+            parts.append((key[: -_INDEX.size], _INDEX.unpack_from(key, len(key) - _INDEX.size)[0], value))
+    except InvalidRecord:
         pass
-    return parts if at == len(body) or count == 1 else parts[:-1]
+    return parts

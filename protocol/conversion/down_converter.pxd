@@ -4,6 +4,7 @@ from ottla.protocol.conversion cimport message_fields
 from ottla.protocol.conversion.message_fields cimport Tables
 from ottla.protocol.cursors cimport fields
 from ottla.protocol.cursors.fields cimport View
+from ottla.protocol.records cimport record_step
 
 cdef int64_t MAX_DECOMPRESSED_BYTES, MIN_RECORD_BYTES, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 
@@ -24,5 +25,5 @@ cdef class DownConverter:
     cpdef void replace(self, Py_ssize_t start, bytes message) except *
     @cython.locals(room=bytearray)
     cdef void _make_room(self, Py_ssize_t size) except *
-    @cython.locals(data=View, end=Py_ssize_t, elapsed=int64_t, delta=int64_t, key_at=Py_ssize_t, key_size=int64_t, value_at=Py_ssize_t, value_size=int64_t, has_headers=bint, offset=int64_t, timestamp=int64_t, start=Py_ssize_t)
+    @cython.locals(data=View, end=Py_ssize_t, elapsed=int64_t, delta=int64_t, key_at=Py_ssize_t, key_size=int64_t, value_at=Py_ssize_t, value_size=int64_t, headers=int64_t, offset=int64_t, timestamp=int64_t, start=Py_ssize_t)
     cdef void _convert_one(self) except *

@@ -16,8 +16,10 @@ from ottla.protocol.conversion.limits import (
     TIMESTAMP_TYPE_MASK,
 )
 from ottla.protocol.cursors import fields
+from ottla.protocol.records import record_step
 from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, MalformedMessage
+from ottla.protocol.records.record_step import RECORDS_REMAIN, record_error
 
 
 class DownConverter:
@@ -133,13 +135,15 @@ class DownConverter:
 
     def _convert_one(self) -> None:
         data = self._data
-        end, elapsed, delta, key_at, key_size, value_at, value_size, has_headers = message_fields.read_record(data, self._at, self._end)
+        end, elapsed, delta, _, _, key_at, key_size, value_at, value_size, headers, _ = record_step.read_record(data, self._at, self._end)
         if end < 0:
-            raise InvalidRecord("Found invalid record structure")
+            raise record_error(end, elapsed, delta)
         self._at = end
+        if not self._left and end != self._end:
+            raise InvalidRecord(RECORDS_REMAIN)
         if self._is_produced:
             delta = self.count
-            self.with_headers += has_headers
+            self.with_headers += headers > 0
         offset = self._base_offset + delta
         if offset < self._first_offset:
             return

@@ -45,42 +45,6 @@ cdef inline int64_t checksum(Tables tables, View data, Py_ssize_t start, Py_ssiz
     check(data, start, end - start)
     return covered(table, &data[start], end - start) if end > start else 0
 
-# Reads a number before `end`. The position behind it is `end` + 1 if it is not complete there, or longer than ten bytes.
-cdef inline Py_ssize_t take_varlong(const uint8_t *data, Py_ssize_t at, Py_ssize_t end, int64_t *number) noexcept nogil:
-    cdef uint64_t value = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= <uint64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            number[0] = <int64_t>((value >> 1) ^ (~(value & 1) + 1))
-            return at
-        shift += 7
-    number[0] = 0
-    return end + 1
-
-cdef inline (Py_ssize_t, int64_t, int64_t, Py_ssize_t, int64_t, Py_ssize_t, int64_t, bint) read_record(View data, Py_ssize_t at, Py_ssize_t end) noexcept:
-    cdef int64_t size, elapsed, delta, key_size, value_size
-    cdef Py_ssize_t key_at, value_at
-    if not 0 <= at < end <= data.shape[0]:
-        return -1, 0, 0, 0, 0, 0, 0, False
-    cdef const uint8_t *p = &data[0]
-    at = take_varlong(p, at, end, &size)
-    if not 0 <= size <= end - at:
-        return -1, 0, 0, 0, 0, 0, 0, False
-    end = at + size
-    at = take_varlong(p, at + 1, end, &elapsed)
-    at = take_varlong(p, at, end, &delta)
-    key_at = take_varlong(p, at, end, &key_size)
-    if key_at > end or key_size > end - key_at:
-        return -1, 0, 0, 0, 0, 0, 0, False
-    value_at = take_varlong(p, key_at + (key_size if key_size > 0 else 0), end, &value_size)
-    if value_at >= end or value_size >= end - value_at:
-        return -1, 0, 0, 0, 0, 0, 0, False
-    return end, elapsed, delta, key_at, key_size, value_at, value_size, p[value_at + (value_size if value_size > 0 else 0)] > 0
-
 cdef inline Py_ssize_t put_message(Tables tables, bytearray room, Py_ssize_t at, int64_t offset, int64_t magic, int64_t attributes, int64_t timestamp, View data, Py_ssize_t key_at, int64_t key_size, Py_ssize_t value_at, int64_t value_size) except -1:
     cdef const uint32_t *table = first(tables)
     cdef Py_ssize_t key_bytes = key_size if key_size > 0 else 0

@@ -1,4 +1,4 @@
-"""Reads records and writes messages and records, one call for each, and computes the checksum of messages.
+"""Writes messages and records, one call for each, and computes the checksum of messages.
 
 `message_fields.pxd` has the same functions in C for compiled callers, as `ottla.protocol.cursors.fields` has. Called by the converters and
 by the reader of messages.
@@ -21,7 +21,6 @@ from ottla.protocol.cursors.fields import Data
 
 _POLYNOMIAL: Final = 0xEDB88320
 _SLICES: Final = 16
-_MALFORMED: Final = (-1, 0, 0, 0, 0, 0, 0, False)
 _START: Final = Struct(">qiIbB")  # offset, size, checksum, magic, attributes
 _CHECKSUM: Final = Struct(">I")
 _CHECKSUM_AT: Final = 12
@@ -49,30 +48,6 @@ TABLES: Final = _tables()
 def checksum(tables: array[int], data: Data, start: int, end: int) -> int:
     """The CRC-32 of the bytes from `start` up to `end`."""
     return crc32(memoryview(data)[start:end])
-
-
-def read_record(data: Data, at: int, end: int) -> tuple[int, int, int, int, int, int, int, bool]:
-    """(end, elapsed, offset delta, place and size of the key, those of the value, whether there are headers) of the record at `at`.
-
-    The records end at `end`. The end of the record is -1 if its sizes contradict each other.
-    """
-    try:
-        size, at = fields.varlong(data, at)
-        if not 0 <= size <= end - at:
-            return _MALFORMED
-        end = at + size
-        elapsed, at = fields.varlong(data, at + 1)
-        delta, at = fields.varlong(data, at)
-        key_size, key_at = fields.varlong(data, at)
-        if key_size > end - key_at:
-            return _MALFORMED
-        value_size, value_at = fields.varlong(data, key_at + max(key_size, 0))
-        if value_at >= end or value_size >= end - value_at:  # the number of headers follows
-            return _MALFORMED
-        has_headers = data[value_at + max(value_size, 0)] > 0
-    except fields.FieldError:
-        return _MALFORMED
-    return end, elapsed, delta, key_at, key_size, value_at, value_size, has_headers
 
 
 def put_message(

@@ -21,6 +21,7 @@ from ottla.protocol.records.reader import (
     iter_records,
     record_data,
 )
+from ottla.protocol.records.walk import RecordWalk
 
 
 def records_at(
@@ -30,7 +31,7 @@ def records_at(
     *,
     first_offset: int = ANY_OFFSET,
     max_headers: int = MOST_HEADERS,
-    read_headers: HeaderReader | None = None,
+    read_headers: HeaderReader = RecordWalk.read_headers,
 ) -> Iterator[Record]:
     """The records of the batch, or of the message, at `position`. Raises the errors of `iter_records` and of `up_convert`."""
     return iter_records(*readable(buffer, position, header), first_offset=first_offset, max_headers=max_headers, read_headers=read_headers)

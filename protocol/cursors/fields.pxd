@@ -173,20 +173,6 @@ cdef inline (int64_t, Py_ssize_t) uvarint(View data, Py_ssize_t at) except *:
         shift += 7
     raise ValueError("a varint is longer than five bytes")
 
-cdef inline (int64_t, Py_ssize_t) varlong(View data, Py_ssize_t at) except *:
-    cdef uint64_t value = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while shift < 70:
-        check(data, at, 1)
-        byte = data[at]
-        at += 1
-        value |= <uint64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            return <int64_t>((value >> 1) ^ (~(value & 1) + 1)), at
-        shift += 7
-    raise ValueError("a varlong is longer than ten bytes")
-
 cdef inline int64_t wrapped_sum(int64_t number, int64_t other) noexcept:
     return <int64_t>(<uint64_t>number + <uint64_t>other)
 

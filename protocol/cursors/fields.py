@@ -128,21 +128,6 @@ def uvarint(data: Data, at: int) -> tuple[int, int]:
     raise ValueError("a varint is longer than five bytes")
 
 
-def varlong(data: Data, at: int) -> tuple[int, int]:
-    """(number, position after it) of a zigzag varint of at most ten bytes. Bits beyond 64 are dropped."""
-    value = shift = 0
-    while shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= 0xFFFFFFFFFFFFFFFF
-            value = (value >> 1) ^ -(value & 1)
-            return value, at
-        shift += 7
-    raise ValueError("a varlong is longer than ten bytes")
-
-
 def wrapped_sum(number: int, other: int) -> int:
     """The sum, wrapped to 64 bits as in Java."""
     return (number + other + 2**63) % 2**64 - 2**63

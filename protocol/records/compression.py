@@ -7,7 +7,8 @@ Called by the record reader and builder, by produce validation and by the log cl
 cannot read is malformed.
 
 Framing:
-- gzip: RFC 1952; members may be concatenated, bytes after the last member are ignored (as java.util.zip does).
+- gzip: RFC 1952; members may be concatenated, bytes after the last member are ignored (as java.util.zip does). The contents come before
+  their checksum is compared.
 - snappy: the stream framing of snappy-java ("xerial"): magic, two version words, then blocks with a four-byte length, 32 KiB each before
   compression. A bare snappy block without that framing is accepted when reading.
 - lz4: one lz4 frame, independent blocks of 64 KiB, no content size, correct header checksum (KIP-57; magic 2 never has the broken one).
@@ -17,8 +18,9 @@ Framing:
 The libraries of snappy, lz4 and zstd are imported on first use. Few brokers need all, and they would take a sixtieth of the start-up time.
 """
 
+import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -123,35 +125,74 @@ def _encode_gzip(data: Buffer, level: int | None) -> bytes:
     return b"".join((_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer))
 
 
+_GZIP_MAGIC_AND_METHOD: Final = _GZIP_HEADER[:3]
+_GZIP_HEADER_CHECKSUM: Final = 0x02
+_GZIP_EXTRA: Final = 0x04
+_GZIP_TEXTS: Final = (0x08, 0x10)  # a name, a comment
+_GZIP_TRAILER: Final = struct.Struct("<II")  # CRC and size, each modulo 2^32
+_FEWEST_GZIP_BYTES: Final = 19
+"""Bytes behind a member from which on another member is looked for: its header and trailer, and at least one byte."""
+
+
 def _stream_gzip(view: memoryview, max_bytes: int) -> Iterator[bytes]:
-    if len(view) < len(_GZIP_HEADER):
+    at = _after_gzip_header(view, 0)
+    if at < 0:
         raise CorruptCompressedData("gzip", "no header")
-    end = len(view)
-    at = 0
-    size = PIECE_BYTES
-    while end - at >= len(_GZIP_HEADER):  # fewer trailing bytes are no member
-        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        member_at = at
-        chunk: Buffer = b""
-        while not inflater.eof:
-            if not chunk:
-                chunk = view[at : at + size]
-                at += len(chunk)
-                size = min(2 * size, PIECE_BYTES)
-            try:
-                part = inflater.decompress(chunk, PIECE_BYTES)
-            except zlib.error as error:
-                if member_at and at - len(chunk) == member_at:  # trailing bytes after a complete member
-                    return
-                raise CorruptCompressedData("gzip", str(error)) from None
-            if part:
-                yield part
-            elif not chunk and not inflater.eof:
-                raise TruncatedCompressedData("gzip")
-            chunk = inflater.unconsumed_tail
-        at -= len(inflater.unused_data)
-        # The bytes behind a member in its piece are copied. A megabyte of empty members must not be copied once per member.
-        size = _SMALL_PIECE
+    while at >= 0:
+        at = yield from _stream_gzip_member(view, at)
+        at = _after_gzip_header(view, at) if len(view) - at >= _FEWEST_GZIP_BYTES else -1
+
+
+def _after_gzip_header(view: memoryview, at: int) -> int:
+    """The position behind the header of the member at `at`; -1 if there is none. Flags without a meaning are ignored, as in Java."""
+    begin = at
+    if bytes(view[at : at + 3]) != _GZIP_MAGIC_AND_METHOD or len(view) - at < len(_GZIP_HEADER):
+        return -1
+    flags = view[at + 3]
+    at += len(_GZIP_HEADER)
+    if flags & _GZIP_EXTRA:
+        at += 2 + int.from_bytes(view[at : at + 2], "little")
+    for text in _GZIP_TEXTS:
+        if flags & text:
+            while at < len(view) and view[at]:
+                at += 1
+            at += 1
+    if flags & _GZIP_HEADER_CHECKSUM:
+        if int.from_bytes(view[at : at + 2], "little") != zlib.crc32(view[begin:at]) & 0xFFFF:
+            return -1
+        at += 2
+    return at if at <= len(view) else -1
+
+
+def _stream_gzip_member(view: memoryview, at: int) -> Generator[bytes, None, int]:
+    """Yields the contents of a member behind its header. Returns the position behind the member."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    size = PIECE_BYTES if len(view) <= PIECE_BYTES else _SMALL_PIECE  # the bytes behind the member in its piece are copied
+    crc = produced = 0
+    chunk: Buffer = b""
+    while not inflater.eof:
+        if not chunk:
+            chunk = view[at : at + size]
+            at += len(chunk)
+            size = min(2 * size, PIECE_BYTES)
+        try:
+            part = inflater.decompress(chunk, PIECE_BYTES)
+        except zlib.error as error:
+            raise CorruptCompressedData("gzip", str(error)) from None
+        if part:
+            crc = zlib.crc32(part, crc)
+            produced += len(part)
+            yield part
+        elif not chunk and not inflater.eof:
+            raise TruncatedCompressedData("gzip")
+        chunk = inflater.unconsumed_tail
+    at -= len(inflater.unused_data)
+    end = at + _GZIP_TRAILER.size
+    if end > len(view):
+        raise TruncatedCompressedData("gzip")
+    if _GZIP_TRAILER.unpack_from(view, at) != (crc, produced & 0xFFFFFFFF):
+        raise CorruptCompressedData("gzip", "the trailer does not match the contents")
+    return end
 
 
 # --- snappy
@@ -180,8 +221,6 @@ def _stream_snappy(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     if end < len(_XERIAL_HEADER) or bytes(view[:8]) != _XERIAL_MAGIC:
         yield _snappy_block(view, max_bytes, max_bytes)
         return
-    if int.from_bytes(view[8:12], "big", signed=True) < 1:  # the second version word is ignored, as in snappy-java
-        raise CorruptCompressedData("snappy", "the stream has a version below 1")
     at = len(_XERIAL_HEADER)
     room = max_bytes
     while end - at >= 4:  # as in snappy-java, less than the length of a block ends the stream
@@ -215,10 +254,10 @@ def _snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
             break
     else:
         raise CorruptCompressedData("snappy", "a block length longer than five bytes")
-    if declared > room:
-        raise DecompressionTooLarge("snappy", max_bytes)
     if declared > _SNAPPY_MAX_RATIO * len(block):  # the library allocates the declared size
         raise CorruptCompressedData("snappy", f"{len(block)} bytes cannot hold the declared {declared}")
+    if declared > room:
+        raise DecompressionTooLarge("snappy", max_bytes)
     try:
         return snappy.decompress(bytes(block))  # type: ignore[no-any-return]  # the library has no annotations
     except snappy.UncompressError as error:
@@ -232,6 +271,11 @@ _LZ4_VERSION_AND_INDEPENDENCE: Final = 0xE0
 _LZ4_VERSION_1_INDEPENDENT: Final = 0x60
 _LZ4_RESERVED_AND_DICTIONARY: Final = 0x03
 _LZ4_RESERVED_OF_BLOCKS: Final = 0x8F
+_LZ4_CONTENT_CHECKSUM: Final = 0x04
+_LZ4_CONTENT_SIZE: Final = 0x08
+_LZ4_BLOCK_CHECKSUM: Final = 0x10
+_LZ4_BLOCK_SIZE: Final = 0x7FFFFFFF
+"""The highest bit tells that a block is not compressed."""
 
 
 def _encode_lz4(data: Buffer, level: int | None) -> bytes:
@@ -254,14 +298,17 @@ def _encode_lz4(data: Buffer, level: int | None) -> bytes:
 def _stream_lz4(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
-    _check_lz4_frame(view)
-    decoder = lz4.frame.LZ4FrameDecompressor()
     at = 0
+    end = _check_lz4_frame(view)
+    decoder = lz4.frame.LZ4FrameDecompressor()
     size = min(max(4 * len(view), _SMALL_PIECE), PIECE_BYTES)  # the library allocates max_length at once
     while not decoder.eof:
-        # In pieces, because in each turn the library copies its unused input.
-        chunk = view[at : at + PIECE_BYTES] if decoder.needs_input else b""
-        at += len(chunk)
+        chunk: Buffer = b""
+        if decoder.needs_input:
+            # Block by block: where one of them is malformed, the library drops all that it has decompressed in that call.
+            end = _lz4_block_end(view, end)
+            chunk = view[at:end]
+            at += len(chunk)
         try:
             part = decoder.decompress(chunk, max_length=size)
         except (RuntimeError, EOFError) as error:
@@ -273,8 +320,17 @@ def _stream_lz4(view: memoryview, max_bytes: int) -> Iterator[bytes]:
         size = PIECE_BYTES
 
 
-def _check_lz4_frame(view: memoryview) -> None:
-    """Check the first bytes of the descriptor: Java's clients read only version 1, independent blocks, and no dictionary."""
+def _lz4_block_end(view: memoryview, at: int) -> int:
+    """The position behind the block, or behind the end mark, at `at`."""
+    size = int.from_bytes(view[at : at + 4], "little") & _LZ4_BLOCK_SIZE
+    return at + 4 + size + (4 if view[4] & (_LZ4_BLOCK_CHECKSUM if size else _LZ4_CONTENT_CHECKSUM) else 0)
+
+
+def _check_lz4_frame(view: memoryview) -> int:
+    """Check the first bytes of the descriptor: Java's clients read only version 1, independent blocks, and no dictionary.
+
+    Returns the position of the first block.
+    """
     if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
         raise CorruptCompressedData("lz4", "no frame")
     flags, block_descriptor = view[4], view[5]
@@ -282,6 +338,7 @@ def _check_lz4_frame(view: memoryview) -> None:
         raise CorruptCompressedData("lz4", "the blocks depend on each other, or the version is unknown")
     if flags & _LZ4_RESERVED_AND_DICTIONARY or block_descriptor & _LZ4_RESERVED_OF_BLOCKS:
         raise CorruptCompressedData("lz4", "the frame has a dictionary or reserved bits")
+    return 15 if flags & _LZ4_CONTENT_SIZE else 7
 
 
 # --- zstd
@@ -305,7 +362,6 @@ def _encode_zstd(data: Buffer, level: int | None) -> bytes:
 def _stream_zstd(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    _check_zstd_frames(view)
     decoder = _idle_zstd_decoders.pop() if _idle_zstd_decoders else zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     try:
         with decoder.stream_reader(view, read_across_frames=True, closefd=False) as reader:
@@ -314,6 +370,7 @@ def _stream_zstd(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     except zstandard.ZstdError as error:
         raise CorruptCompressedData("zstd", str(error)) from None
     _idle_zstd_decoders.append(decoder)
+    _check_zstd_frames(view)
 
 
 def _check_zstd_frames(view: memoryview) -> None:

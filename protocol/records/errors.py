@@ -38,6 +38,10 @@ class InvalidRecord(RecordFormatError):
     """The records inside a batch violate the record format or contradict the header of the batch."""
 
 
+class OverlongLength(InvalidRecord):
+    """The length of a record has more than five bytes."""
+
+
 class TooManyHeaders(RecordFormatError):
     """A record has more headers than the reader makes."""
 

@@ -7,7 +7,6 @@ the offsets of its records and the sequence of its producer.
 """
 
 from collections.abc import Container
-from itertools import compress as chosen
 
 from ottla.protocol.records.batch import (
     CODEC_MASK,
@@ -20,9 +19,8 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.builder import encode_varint, encode_varlong, frame_batch
 from ottla.protocol.records.compression import compress
-from ottla.protocol.records.errors import InvalidRecord
-from ottla.protocol.records.reader import int64, read_varint, read_varlong
-from ottla.storage.cleaner.equal_records import MISSES, SHORTEST_RUN, run_length
+from ottla.protocol.records.reader import int64
+from ottla.protocol.records.walk import RecordWalk
 
 MAX_INT64 = (1 << 63) - 1
 _KNOWN_VARINTS = 1024
@@ -42,41 +40,11 @@ A plain tuple, because there are many.
 def keep(data: bytes, header: BatchHeader, dropped: Container[int]) -> list[KeptRecord]:
     """The records in `data`, the decompressed body, whose offsets are not in `dropped`. Raises InvalidRecord if they
     break the format."""
-    base_offset = header.base_offset
     kept: list[KeptRecord] = []
-    at = 0
-    try:
-        for _ in range(header.record_count):
-            start = at
-            size = data[at]
-            at += 1
-            if size < 0x80:
-                end = at + (size >> 1)
-            elif (high := data[at]) < 0x80:  # most records are short enough for a size of two bytes
-                at += 1
-                end = at + ((size + (high << 7) - 0x80) >> 1)
-            else:
-                size, at = read_varint(data, at - 1)
-                end = at + size
-            at += 1  # attributes
-            timestamp_delta = data[at]
-            at += 1
-            if timestamp_delta < 0x80:
-                timestamp_delta = timestamp_delta >> 1 ^ -(timestamp_delta & 1)
-            else:
-                timestamp_delta, at = read_varlong(data, at - 1)
-            offset_delta = data[at]
-            if offset_delta < 0x80:
-                offset_delta >>= 1
-            else:
-                offset_delta = read_varint(data, at)[0]
-            if base_offset + offset_delta not in dropped:
-                kept.append((start, at, end, timestamp_delta))
-            at = end
-    except IndexError:
-        raise InvalidRecord("a record reaches beyond its batch") from None
-    if at != len(data):
-        raise InvalidRecord(f"{header.record_count} records take {at} bytes of a batch of {len(data)}")
+    walk = RecordWalk(data, header.record_count)
+    while walk.advance():
+        if header.base_offset + walk.delta not in dropped:
+            kept.append((walk.start, walk.delta_at, walk.end, walk.elapsed))
     return kept
 
 
@@ -84,50 +52,11 @@ def keep_by_position(data: bytes, live: bytearray) -> list[KeptRecord]:
     """The records in `data`, the decompressed body, whose byte in `live` is not 0. Raises InvalidRecord if they break
     the format."""
     kept: list[KeptRecord] = []
-    at = next_index = misses = 0
-    count = len(live)
-    length_before = -1
-    try:
-        while next_index < count:
-            for index in range(next_index, count):
-                start = at
-                size = data[at]
-                at += 1
-                if size < 0x80:
-                    end = at + (size >> 1)
-                elif (high := data[at]) < 0x80:
-                    at += 1
-                    end = at + ((size + (high << 7) - 0x80) >> 1)
-                else:
-                    size, at = read_varint(data, at - 1)
-                    end = at + size
-                if live[index]:
-                    timestamp_delta, at = read_varlong(data, at + 1)
-                    kept.append((start, at, end, timestamp_delta))
-                at = end
-                if end - start == length_before and misses < MISSES:
-                    break
-                length_before = end - start
-            else:
-                break
-            next_index = index + 1
-            taken = run_length(data, at, length_before, count - next_index)
-            if taken < SHORTEST_RUN:
-                misses += 1
-                taken = 0
-            else:
-                head = 2 if data[at] < 0x80 else 3
-                end = at + taken * length_before
-                for start in chosen(range(at, end, length_before), live[next_index : next_index + taken]):
-                    timestamp_delta, after_timestamp = read_varlong(data, start + head)
-                    kept.append((start, after_timestamp, start + length_before, timestamp_delta))
-                at = end
-                next_index += taken
-            length_before = -1
-    except IndexError:
-        raise InvalidRecord("a record reaches beyond its batch") from None
-    if at != len(data):
-        raise InvalidRecord(f"{len(live)} records take {at} bytes of a batch of {len(data)}")
+    walk = RecordWalk(data, len(live))
+    for is_kept in live:
+        walk.advance()
+        if is_kept:
+            kept.append((walk.start, walk.delta_at, walk.end, walk.elapsed))
     return kept
 
 

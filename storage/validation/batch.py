@@ -5,23 +5,19 @@ it may be a message set of magic 0 or 1 instead, which a worker converts (`ottla
 of one log. `PartitionLog.append` calls it for every batch of a producer or a coordinator. Followers judge by other rules
 (`ottla.storage.validation.replicated`).
 
-The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). But records are read
-only if the header cannot decide a rule. The header has their number, size and timestamps, and the checksum covers all of it.
-docs/differences.md, section "Record validation", lists the rules that are not checked therefore. Work that may take long is not done here:
-`BatchRun.needs_worker` asks the caller to run `complete_validation` in a worker thread.
+The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator); docs/differences.md,
+section "Record validation", lists the exceptions. Every record of a client is walked over: 13 ns for one in a plain batch. Work that may
+take long is not done here: `BatchRun.needs_worker` asks the caller to run `complete_validation` in a worker thread.
 
 Invariant: the bytes are not changed here. `BatchRun.stamp` changes them once the log knows the offset.
 """
 
-from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.fields import FieldError
 from ottla.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
     CURRENT_MAGIC,
     HEADER_SIZE,
     MAGIC_OFFSET,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Buffer,
@@ -29,8 +25,9 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec
 from ottla.protocol.records.errors import CorruptRecord as CorruptBatch
-from ottla.protocol.records.reader import PREMATURE_END, RECORDS_REMAIN, RecordsSummary
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.reader import RecordsSummary
+from ottla.protocol.records.record_step import RECORDS_REMAIN
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import (
     CorruptRecord,
@@ -45,16 +42,12 @@ from ottla.storage.validation.conversion import as_messages, convert
 from ottla.storage.validation.limits import (
     FIRST_VERSION_WITH_ZSTD,
     FIRST_VERSION_WITHOUT_MESSAGE_SETS,
-    GZIP,
     INLINE_CHECK_MAX_BYTES,
     INLINE_CHECK_MAX_RECORDS,
+    INLINE_EXPANDED_MAX_BYTES,
     LAST_CODEC,
-    LZ4,
-    MIN_RECORD_BYTES,
     NO_MAGIC,
-    SMALLEST_TIMESTAMP,
     UNCOMPRESSED,
-    WALK_MAX_RECORDS,
     ZSTD,
 )
 from ottla.storage.validation.record_errors import (
@@ -66,7 +59,7 @@ from ottla.storage.validation.record_errors import (
     UnreadableRecords,
     WrongChecksum,
 )
-from ottla.storage.validation.records import check_records, may_be_out_of_range, recompress
+from ottla.storage.validation.records import check_produced, may_be_out_of_range, recompress, refusal
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 
@@ -158,40 +151,24 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
     codec = attributes & CODEC_MASK
     if codec > LAST_CODEC:
         raise UnreadableRecords(rules.topic_partition, f"unknown compression codec {codec}")
-    count = run.count
     if rules.refuses_zstd and from_client:
         check_zstd(codec, rules)
     if from_client:
         check_client_header(run, rules)
     if rules.magic != CURRENT_MAGIC:
         check_fits_old_format(run, rules)
-    max_timestamp = run.max_timestamp
-    takes_log_append_time = run.takes_log_append_time = rules.takes_log_append_time
+    run.takes_log_append_time = rules.takes_log_append_time
     target = rules.compression_codec
     run.needs_recompression = target is not None and target != codec and not (attributes & CONTROL_MASK and not codec)
-    look_inside = from_client and (
-        rules.compact
-        or (rules.limits_timestamps and count <= WALK_MAX_RECORDS)
-        or (attributes & TIMESTAMP_TYPE_MASK != 0 and (takes_log_append_time or max_timestamp == NO_TIMESTAMP))
-    )
-    if codec:
-        if not begins_as(codec, run):
-            look_inside = True  # the codec reports the fault
-    elif from_client:
-        if count <= WALK_MAX_RECORDS:
-            latest = walk_lengths(run, rules.topic_partition)
-            if not attributes & TIMESTAMP_TYPE_MASK:
-                max_timestamp = latest
-        elif count * MIN_RECORD_BYTES > size - HEADER_SIZE:
-            raise InvalidRecord(rules.topic_partition, f"{count} records do not fit into {size - HEADER_SIZE} bytes")
-    if rules.limits_timestamps and may_be_out_of_range(run.base_timestamp, max_timestamp, rules, now_ms):
-        look_inside = True
-    if takes_log_append_time:
-        max_timestamp = now_ms
-    if look_inside or run.needs_recompression or rules.magic != CURRENT_MAGIC:
-        look_at_records(run, rules, now_ms, max_timestamp)
+    run.new_max_timestamp = now_ms if rules.takes_log_append_time else run.max_timestamp
+    if run.needs_recompression or rules.magic != CURRENT_MAGIC:
+        run.needs_worker = True
+    elif not from_client:
+        run.accept(run.new_max_timestamp)
+    elif codec:
+        look_at_compressed(run, rules, now_ms)
     else:
-        run.accept(max_timestamp)
+        look_at_records(run, rules, now_ms)
 
 
 def check_zstd(codec: int, rules: ValidationRules) -> None:
@@ -229,30 +206,43 @@ def check_fits_segment(size: int, segment_bytes: int, rules: ValidationRules) ->
         raise RecordBatchTooLarge(rules.topic_partition, size, segment_bytes)
 
 
-def begins_as(codec: int, run: BatchRun) -> bool:
-    """Whether the body begins like data of the codec. True for snappy: without the Java framing it may begin with any byte."""
-    if run.size < HEADER_SIZE + 4:
-        return False
-    found = fields.int32(run.data, run.at + HEADER_SIZE)
-    if codec == GZIP:
-        return found >> 8 == 0x1F8B08
-    if codec == LZ4:
-        return found == 0x04224D18
-    return codec != ZSTD or found == 0x28B52FFD
-
-
-def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_timestamp: int) -> None:
-    """Check every record of the batch now if there are few, or leave that to a worker. Raises the errors of `check_records`."""
-    run.new_max_timestamp = max_timestamp
-    run.needs_worker = True
-    if run.needs_recompression or rules.magic != CURRENT_MAGIC or run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_CHECK_MAX_BYTES:
+def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
+    """Check every record of an uncompressed batch, or leave that to a worker if it is very large. Raises the errors of `check_produced`."""
+    if run.size > INLINE_CHECK_MAX_BYTES or run.count > INLINE_CHECK_MAX_RECORDS:
+        run.needs_worker = True
         return
+    run.records_checked = run.count
+    check = run.check
+    check.begin(run.count, run.base_timestamp)
+    end = run.at + run.size
     try:
-        summary = check_records(run.batch(), run.header(), rules, now_ms, INLINE_CHECK_MAX_BYTES)
+        at = check.take(run.data, run.at + HEADER_SIZE, end, run.count)
+    except RecordFormatError as error:
+        raise refusal(error, rules, UNCOMPRESSED) from None
+    if check.missing:
+        raise refusal(check.end_error(), rules, UNCOMPRESSED)
+    if at != end:
+        raise InvalidRecord(rules.topic_partition, RECORDS_REMAIN)
+    latest, earliest = check.latest, check.earliest
+    if run.attributes & TIMESTAMP_TYPE_MASK or (rules.compact and check.has_null_key):
+        is_suspect = True
+    else:
+        is_suspect = rules.limits_timestamps and may_be_out_of_range(earliest, latest, rules, now_ms)
+    if is_suspect:
+        latest = check_produced(run.batch(), run.header(), rules, now_ms).max_timestamp
+    run.accept(now_ms if rules.takes_log_append_time else latest)
+
+
+def look_at_compressed(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
+    """Check every record of a compressed batch, or leave that to a worker if it is large. Raises the errors of `check_produced`."""
+    run.needs_worker = True
+    if run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_EXPANDED_MAX_BYTES:
+        return
+    run.records_checked = run.count
+    try:
+        summary = check_produced(run.batch(), run.header(), rules, now_ms, max_bytes=INLINE_EXPANDED_MAX_BYTES)
     except ExpandedTooLarge:
         return  # the small batch expands to a large one
-    finally:
-        run.records_checked = run.count
     _accept(run, summary)
 
 
@@ -274,7 +264,7 @@ def _validated(run: BatchRun, rules: ValidationRules, now_ms: int, max_bytes: in
     if run.is_message_set:
         return convert(run, rules, now_ms, yield_to_loop, max_bytes)
     if not run.needs_recompression:
-        _accept(run, check_records(run.batch(), run.header(), rules, now_ms, max_bytes, yield_to_loop))
+        _accept(run, check_produced(run.batch(), run.header(), rules, now_ms, yield_to_loop, held_bytes=max_bytes))
         return run
     done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms, yield_to_loop, max_bytes)))
     done.read(0)
@@ -287,30 +277,3 @@ def _validated(run: BatchRun, rules: ValidationRules, now_ms: int, max_bytes: in
 def _accept(run: BatchRun, summary: RecordsSummary) -> None:
     """Accept the run with the maximum timestamp of its records."""
     run.accept(run.new_max_timestamp if run.takes_log_append_time else summary.max_timestamp)
-
-
-def walk_lengths(run: BatchRun, topic_partition: TopicPartition) -> int:
-    """Check that the lengths of the records add up to the uncompressed body. Returns the latest timestamp.
-
-    Does not examine keys, values and headers. Raises InvalidRecord.
-    """
-    data = run.data
-    at = run.at + HEADER_SIZE
-    end = run.at + run.size
-    latest = SMALLEST_TIMESTAMP
-    try:
-        for _ in range(run.count):
-            zigzag, at = fields.uvarint(data, at)
-            length = (zigzag >> 1) ^ -(zigzag & 1)
-            delta, after_delta = fields.varlong(data, at + 1)
-            if after_delta > end:
-                raise InvalidRecord(topic_partition, PREMATURE_END)
-            latest = max(latest, delta)
-            if length < MIN_RECORD_BYTES - 1 or length > end - at:
-                raise InvalidRecord(topic_partition, f"Invalid record size: {length} bytes where {max(end - at, 0)} remain")
-            at += length
-    except FieldError:
-        raise InvalidRecord(topic_partition, PREMATURE_END) from None
-    if at != end:
-        raise InvalidRecord(topic_partition, RECORDS_REMAIN)
-    return max(fields.wrapped_sum(run.base_timestamp, latest), NO_TIMESTAMP)

@@ -10,6 +10,8 @@ from itertools import islice
 from ottla.protocol.records.batch import (
     CODEC_MASK,
     NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -19,8 +21,22 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.builder import encode_outlines, frame_batch
 from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
-from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
-from ottla.protocol.records.reader import RecordOutline, RecordsSummary, int64, outline_records, record_data, walk_records
+from ottla.protocol.records.errors import (
+    CorruptCompressedData,
+    DecompressionTooLarge,
+    OverlongLength,
+    RecordFormatError,
+    UnknownCompressionCodec,
+)
+from ottla.protocol.records.reader import (
+    RecordOutline,
+    RecordsSummary,
+    check_records,
+    int64,
+    outline_records,
+    record_data,
+    record_pieces,
+)
 from ottla.storage.disk.yielding import no_yield
 from ottla.storage.errors import ExpandedTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords
@@ -33,28 +49,31 @@ _RECORDS_PER_SLICE = 200
 """Records that are read or encoded before the event loop may run, 1 ms."""
 
 
-def check_records(
+def check_produced(
     records: Buffer,
     header: BatchHeader,
     rules: ValidationRules,
     now_ms: int,
-    max_bytes: int = MAX_DECOMPRESSED_BYTES,
     between: Callable[[], None] = no_yield,
+    *,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    held_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> RecordsSummary:
     """Check all records of the batch against the rules: structure, keys on a compacted topic, timestamps.
 
-    `between` is called between slices of the work.
+    `between` is called between slices of the work. The records are decompressed piece by piece. All are decompressed together only if one
+    of them is refused.
 
-    Raises InvalidRecord or InvalidTimestamp (with the refused records), UnreadableRecords, and ExpandedTooLarge if the records expand to
-    more than `max_bytes`.
+    Raises InvalidRecord or InvalidTimestamp (with the refused records), and UnreadableRecords. Raises ExpandedTooLarge if the records
+    expand to more than `max_bytes`, or if more than `held_bytes` of them are needed at a time.
     """
     try:
-        data = record_data(records, 0, header, max_bytes)
-        summary = walk_records(data, header, between)
+        summary = check_records(record_pieces(records, 0, header, max_bytes), header, between, held_bytes)
         if _may_refuse(summary, header, rules, now_ms):
+            data = record_data(records, 0, header, min(max_bytes, held_bytes))
             _refuse(outline_records(data, header), header, rules, now_ms, between, partial=bool(header.attributes & CODEC_MASK))
     except RecordFormatError as error:
-        raise _refusal(error, rules) from None
+        raise refusal(error, rules, header.attributes & CODEC_MASK) from None
     if not summary.offsets_are_consecutive and header.attributes & CODEC_MASK:
         # Apache Kafka tries to rewrite such a batch, as for old clients, and fails because it has skipped keys and values.
         raise UnreadableRecords(rules.topic_partition, "the offsets in the compressed batch are not consecutive")
@@ -73,15 +92,19 @@ def recompress(
 
     `between` is called between slices of the work. A small batch may expand to millions of records or headers, so few records are objects
     at a time, and no headers.
-    Raises the errors of `check_records`, and RecordTooLarge if the result is larger than the topic allows.
+    Raises the errors of `check_produced`, and RecordTooLarge if the result is larger than the topic allows.
     """
     try:
-        data = record_data(records, 0, header, max_bytes)
-        if _may_refuse(walk_records(data, header, between), header, rules, now_ms):
+        pieces: list[Buffer] = []
+        summary = check_records(_kept(record_pieces(records, 0, header, max_bytes), pieces), header, between)
+        data = b"".join(pieces)
+        if _may_refuse(summary, header, rules, now_ms):
             _refuse(outline_records(data, header), header, rules, now_ms, between, partial=False)
         body, base_timestamp, max_timestamp = _encoded_anew(outline_records(data, header), rules, between)
     except RecordFormatError as error:
-        raise _refusal(error, rules) from None
+        raise refusal(error, rules, header.attributes & CODEC_MASK) from None
+    if header.producer_id != NO_PRODUCER_ID and (header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0):
+        raise UnreadableRecords(rules.topic_partition, "a producer without epoch or sequence cannot be written again")
     codec = header.attributes & CODEC_MASK if rules.compression_codec is None else rules.compression_codec
     batch = frame_batch(
         compress(codec, body, rules.compression_level) if codec else body,
@@ -99,6 +122,13 @@ def recompress(
     if len(batch) > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
     return batch
+
+
+def _kept(pieces: Iterator[Buffer], into: list[Buffer]) -> Iterator[Buffer]:
+    """The pieces, which are also kept in the list."""
+    for piece in pieces:
+        into.append(piece)
+        yield piece
 
 
 def _encoded_anew(records: Iterator[RecordOutline], rules: ValidationRules, between: Callable[[], None]) -> tuple[bytearray, int, int]:
@@ -124,17 +154,18 @@ def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationR
     if rules.compact and summary.has_null_key:
         return True
     if rules.timestamp_type is TimestampType.CREATE_TIME and summary.min_timestamp != NO_TIMESTAMP:
-        return _out_of_range(summary.min_timestamp, rules, now_ms) or _out_of_range(summary.max_timestamp, rules, now_ms)
+        return may_be_out_of_range(summary.min_timestamp, summary.max_timestamp, rules, now_ms)
     return bool(header.attributes & TIMESTAMP_TYPE_MASK)
 
 
-def may_be_out_of_range(base_timestamp: int, max_timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
-    """Whether a batch with these times in its header may have a record whose time the topic refuses."""
-    return now_ms - base_timestamp > rules.timestamp_before_max_ms or max_timestamp - now_ms > rules.timestamp_after_max_ms
+def may_be_out_of_range(earliest: int, latest: int, rules: ValidationRules, now_ms: int) -> bool:
+    """Whether a record between these times may have one that the topic refuses."""
+    return _out_of_range(earliest, rules, now_ms) or _out_of_range(latest, rules, now_ms)
 
 
 def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
-    return now_ms - timestamp > rules.timestamp_before_max_ms or timestamp - now_ms > rules.timestamp_after_max_ms
+    age = int64(now_ms - timestamp)  # wrapped, as in Java
+    return age > rules.timestamp_before_max_ms or int64(-age) > rules.timestamp_after_max_ms
 
 
 def _refuse(
@@ -198,8 +229,9 @@ def _describe(record: RecordOutline, partial: bool) -> str:
     return f"{name}(offset={record.offset}, timestamp={record.timestamp}, key={key_bytes} bytes, value={value_bytes} bytes)"
 
 
-def _refusal(error: RecordFormatError, rules: ValidationRules) -> StorageError:
-    if isinstance(error, CorruptCompressedData | UnknownCompressionCodec):
+def refusal(error: RecordFormatError, rules: ValidationRules, codec: int) -> StorageError:
+    """The answer to a malformed batch of this codec. Apache Kafka has no error code for bytes that make its readers fail."""
+    if isinstance(error, CorruptCompressedData | UnknownCompressionCodec) or (isinstance(error, OverlongLength) and not codec):
         return UnreadableRecords(rules.topic_partition, str(error))
     if isinstance(error, DecompressionTooLarge):
         return ExpandedTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)

@@ -1,12 +1,14 @@
 from libc.stdint cimport int64_t
 from ottla.protocol.cursors cimport fields
 from ottla.protocol.cursors.fields cimport View
+from ottla.protocol.records.walk cimport RecordCheck
 
 cdef int64_t ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, KNOWN_ATTRIBUTES, LOG_OVERHEAD, MAGIC_OFFSET, MIN_BATCH_SIZE, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 
 cdef class BatchRun:
     cdef readonly object frame
     cdef View data
+    cdef readonly RecordCheck check
     cdef public Py_ssize_t start, end, at
     cdef public int64_t size
     cdef public int64_t base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp

@@ -28,6 +28,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.builder import EndTransactionMarker
 from ottla.protocol.records.checksum import crc32c
+from ottla.protocol.records.walk import RecordCheck
 from ottla.storage.validation.conversion_cost import Conversion
 
 
@@ -48,6 +49,7 @@ class BatchRun:
         "base_sequence",
         "base_timestamp",
         "batch_length",
+        "check",
         "conversion",
         "count",
         "crc",
@@ -91,6 +93,7 @@ class BatchRun:
         self.frame = frame
         self.data = frame
         self.work = 0
+        self.check = RecordCheck()
         self.pieces: dict[int, tuple[int, int, int, int]] | None = None
         self.point_at(0, len(frame))
 

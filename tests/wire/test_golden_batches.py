@@ -5,7 +5,7 @@ from typing import Any
 from ottla.protocol.records.batch import KNOWN_ATTRIBUTES, TIMESTAMP_TYPE_MASK, TimestampType, crc_is_valid, iter_batches, parse_header
 from ottla.protocol.records.builder import build_batch, empty_batch, parse_end_transaction_marker
 from ottla.protocol.records.compression import CODEC_BY_NAME, CompressionCodec
-from ottla.protocol.records.reader import Record, iter_records, parse_records, record_data, walk_records
+from ottla.protocol.records.reader import Record, check_records, iter_records, parse_records, record_data
 from tests.support.golden_logs import GoldenBatch, golden_batches
 
 
@@ -63,7 +63,7 @@ def test_a_walk_over_the_records_agrees_with_reading_them() -> None:
         header = parse_header(log, position)
         data = record_data(log, position, header)
         records = list(parse_records(data, header))
-        walked = walk_records(data, header)
+        walked = check_records(iter((data,)), header)
         if records:
             assert walked.max_timestamp == max(record.timestamp for record in records), place
             assert walked.min_timestamp == min(record.timestamp for record in records), place

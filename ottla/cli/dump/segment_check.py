@@ -13,7 +13,7 @@ from ottla.cli.dump.segment_bytes import WholeBatch, whole_batches
 from ottla.protocol.conversion.old_logs import readable
 from ottla.protocol.records.batch import CURRENT_MAGIC, UNKNOWN_COUNT, crc_is_valid
 from ottla.protocol.records.errors import RecordFormatError
-from ottla.protocol.records.reader import record_data, walk_records
+from ottla.protocol.records.reader import check_records, record_pieces
 from ottla.storage.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.errors import StorageError
@@ -163,7 +163,7 @@ class _Segment:
         if self.task.deep:
             try:
                 buffer, at, header = readable(batch.buffer, batch.at, header)
-                walk_records(record_data(buffer, at, header), header)
+                check_records(record_pieces(buffer, at, header), header)
             except RecordFormatError as error:
                 self._problem(self.path, f"{where}: {error}")
 

@@ -1,6 +1,4 @@
-"""What a leader demands of produced records, decided from the header where that is enough."""
-
-from contextlib import nullcontext
+"""What a leader demands of produced records."""
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +10,9 @@ from ottla.protocol.records.reader import iter_records
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
 from ottla.storage.validation.batch import complete_validation, read_only_batch
-from ottla.storage.validation.limits import INLINE_CHECK_MAX_RECORDS, WALK_MAX_RECORDS
+from ottla.storage.validation.limits import INLINE_CHECK_MAX_BYTES, INLINE_CHECK_MAX_RECORDS, INLINE_EXPANDED_MAX_BYTES
 from ottla.storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
-from ottla.storage.validation.records import check_records
+from ottla.storage.validation.records import check_produced
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
@@ -184,17 +182,17 @@ def test_a_body_that_does_not_begin_like_its_codec_is_unreadable(codec: int, rec
         validated(batch)
 
 
-# --- lengths of small uncompressed batches
+# --- records
 
 
-@pytest.mark.parametrize("records", range(1, WALK_MAX_RECORDS + 1))
+@pytest.mark.parametrize("records", [1, 2, 4, 5, 60])
 @pytest.mark.parametrize("value_bytes", [0, 50, 60, 100, 8000, 9000])
-def test_small_batches_with_values_of_any_length_are_accepted(records: int, value_bytes: int) -> None:
+def test_batches_with_values_of_any_length_are_accepted(records: int, value_bytes: int) -> None:
     judged(a_batch(records, value_bytes=value_bytes), PLAIN, NOW)
 
 
-@pytest.mark.parametrize("records", range(1, WALK_MAX_RECORDS + 1))
-def test_records_of_a_small_batch_have_to_fill_it(records: int) -> None:
+@pytest.mark.parametrize("records", [1, 2, 4, 5, 60])
+def test_the_records_of_a_batch_have_to_fill_it(records: int) -> None:
     for change in (-1, 1, 0x40):
         batch = a_batch(records, value_bytes=10)
         batch[HEADER_SIZE] += 2 * change
@@ -204,15 +202,16 @@ def test_records_of_a_small_batch_have_to_fill_it(records: int) -> None:
 
 def test_more_records_than_fit_into_the_bytes_are_refused_at_any_size() -> None:
     batch = with_bytes(a_batch(10), 57, (1000).to_bytes(4, "big"))
-    with pytest.raises(InvalidRecord, match="do not fit"):
+    with pytest.raises(InvalidRecord, match="premature EOF"):
         judged(with_bytes(batch, 23, (999).to_bytes(4, "big")), PLAIN, NOW)
 
 
 # --- timestamps
 
 
-def test_the_maximum_timestamp_of_a_small_batch_is_put_right() -> None:
-    batch = with_bytes(a_batch(3, timestamps=[50, 90, 70]), 35, (5).to_bytes(8, "big"))
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_maximum_timestamp_is_put_right(codec: str) -> None:
+    batch = with_bytes(a_batch(10, codec, timestamps=[50, 90, *[70] * 8]), 35, (5).to_bytes(8, "big"))
     result = judged(batch, PLAIN, NOW)
     assert result.new_max_timestamp == 90
     result.stamp(7, 0)
@@ -230,10 +229,10 @@ def test_log_append_time_is_the_leaders_clock() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_an_early_timestamp_behind_the_first_record_is_found_in_a_small_batch(codec: str) -> None:
+def test_an_early_timestamp_behind_the_first_record_is_found(codec: str) -> None:
     rules = ValidationRules(ORDERS, timestamp_before_max_ms=1000)
     with pytest.raises(InvalidTimestamp):
-        judged(a_batch(3, codec, timestamps=[NOW, 5, NOW]), rules, NOW)
+        judged(a_batch(20, codec, timestamps=[NOW, 5, *[NOW] * 18]), rules, NOW)
 
 
 def test_claimed_log_append_time_without_a_time_is_refused() -> None:
@@ -304,40 +303,50 @@ def test_of_very_many_refused_records_the_first_ones_are_listed(monkeypatch: pyt
     assert "due to 10 record errors in total" in caught.value.reason
 
 
-@pytest.mark.parametrize("key", [b"key", None])
-def test_a_worker_lets_the_event_loop_run_between_slices_of_a_large_batch(key: bytes | None) -> None:
-    batch = a_batch(1_200, key=key)
+def test_a_worker_lets_the_event_loop_run_between_slices_of_a_refused_batch() -> None:
+    batch = a_batch(1_200, key=None)
     pauses: list[None] = []
-    with nullcontext() if key else pytest.raises(InvalidRecord):
-        check_records(batch, parse_header(batch), COMPACTED, NOW, between=lambda: pauses.append(None))
-    assert len(pauses) == (2 if key else 7), "a refused batch is read once more"
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_large_batches_for_compacted_topics_are_left_to_a_worker(codec: str) -> None:
-    records = INLINE_CHECK_MAX_RECORDS + 1
-    result = judged(a_batch(records, codec), COMPACTED, NOW)
-    assert result.needs_worker
-    assert not complete_validation(result.detached(), COMPACTED, NOW).needs_worker
     with pytest.raises(InvalidRecord):
-        validated(a_batch(records, codec, key=None), COMPACTED)
+        check_produced(batch, parse_header(batch), COMPACTED, NOW, lambda: pauses.append(None))
+    assert len(pauses) == 6, "one for the check, five for the errors"
+
+
+def test_large_batches_are_left_to_a_worker() -> None:
+    many = a_batch([a_record(offset, FIRST_TIMESTAMP, None, None) for offset in range(INLINE_CHECK_MAX_RECORDS + 1)])
+    large = a_batch(1, value_bytes=INLINE_CHECK_MAX_BYTES)
+    compressed = a_batch(2, "lz4", value_bytes=INLINE_EXPANDED_MAX_BYTES)
+    for batch in (many, large, compressed):
+        rules = ValidationRules(ORDERS, max_message_bytes=len(batch))
+        result = judged(batch, rules, NOW)
+        assert result.needs_worker
+        done = complete_validation(result.detached(), rules, NOW)
+        assert not done.needs_worker
+        assert done.batch() == batch
 
 
 def test_a_batch_that_is_small_only_while_compressed_is_left_to_a_worker() -> None:
     batch = a_batch(10, "zstd", value_bytes=50_000)
     assert len(batch) < 2000
-    assert judged(batch, COMPACTED, NOW).needs_worker
-    assert validated(batch, COMPACTED).header() == parse_header(batch)
+    assert judged(batch, PLAIN, NOW).needs_worker
+    assert validated(batch, PLAIN).header() == parse_header(batch)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_compressed_records_with_odd_offsets_are_unreadable_where_they_are_seen(codec: str) -> None:
+def test_a_coordinators_records_are_not_examined(codec: str) -> None:
+    batch = with_bytes(a_batch(2, codec), 57, (200).to_bytes(4, "big"))
+    assert judged(batch, PLAIN, NOW, from_client=False).is_accepted
+    with pytest.raises(InvalidRecord):
+        judged(batch, PLAIN, NOW)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compressed_records_with_odd_offsets_are_unreadable(codec: str) -> None:
     batch = with_bytes(a_batch([a_record(5), a_record(7), a_record(2)], codec, base_offset=0), 23, (2).to_bytes(4, "big"))
     if codec == "none":
-        assert validated(batch, COMPACTED).batch() == batch
+        assert validated(batch).batch() == batch
     else:
         with pytest.raises(UnreadableRecords):
-            validated(batch, COMPACTED)
+            validated(batch)
 
 
 # --- anything

@@ -1,0 +1,42 @@
+"""Wrong batches, each with a right checksum, get the answers that Apache Kafka 3.9.1 gave to the same bytes."""
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.judged_broker import JUDGED_BY_APACHE, JudgedBroker, a_judged_broker, needs_its_broker
+from tests.support.odd_batch_answers import TOPICS, Answer, ask, create_topics, explained, from_json, recorded_batches, stored
+from tests.support.wire_client import a_wire_client
+
+pytestmark = needs_its_broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedBroker]:
+    with a_judged_broker(tmp_path_factory.mktemp("odd")) as running:
+        create_topics(running.bootstrap, "")
+        yield running
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_odd_batches_get_the_recorded_answers(broker: JudgedBroker, topic: str) -> None:
+    wrong: list[tuple[str, Answer, Answer]] = []
+    stricter = 0
+    offsets: set[int] = set()
+    with a_wire_client(broker.port) as client:
+        for name, known in recorded_batches().items():
+            batch = base64.b64decode(known["base64"])
+            answer, offset = ask(client, topic, batch)
+            expected = from_json(known[topic])
+            if not answer.code:
+                offsets.add(offset)
+            if answer == expected:
+                continue
+            if not JUDGED_BY_APACHE and explained(batch, topic, expected, answer):
+                stricter += 1
+            else:
+                wrong.append((name, expected, answer))
+        assert not wrong
+        assert stricter < 70, "most answers are those of Apache Kafka"
+        assert stored(client, topic).keys() == offsets, "of the refused batches nothing is stored"
