@@ -389,6 +389,7 @@ class Broker:
             self._environment.is_listening,
             services.turns.pause,
             paused,
+            lambda: features.levels,
         )
         self.controller.on_new_session(features.reload)
         self.controller.on_new_session(self._cluster.on_new_session)

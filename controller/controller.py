@@ -28,6 +28,7 @@ from ottla.controller.errors import (
 from ottla.controller.events.broker_changes import BrokerChanges
 from ottla.controller.events.broker_responses import BrokerResponses
 from ottla.controller.events.failover import Failover
+from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, FeatureUpdates
 from ottla.controller.events.isr_changes import AlterPartitionEvents, IsrChange, IsrResult
 from ottla.controller.events.leader_elections import ElectionResult, LeaderElections
 from ottla.controller.events.leader_rebalance import LeaderRebalance
@@ -79,10 +80,12 @@ class Controller:
         is_listening: IsListening = never_listening,
         pause: Pause = no_pause,
         while_large: WhileLarge = nullcontext,
+        finalized: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """`registration` gives the registration of this broker, at startup and again after its session expired.
         `is_listening` distinguishes a live broker from one that died a moment ago when the id is taken.
-        `while_large` is entered while very many topics are loaded."""
+        `while_large` is entered while very many topics are loaded. `finalized` returns the finalized levels of features,
+        as this broker knows them."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
@@ -95,6 +98,7 @@ class Controller:
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
         senders: BrokerSenders = Senders("controller", channel_to, clock.monotonic)
         self._core = ControllerCore(store, broker_id, config, self._queue, senders, inter_broker_listener, pause, while_large)
+        self._core.finalized = finalized
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
         self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
@@ -104,6 +108,7 @@ class Controller:
         self._refused_writes = RefusedWrites(self._core, self._brokers, self._reassignments)
         self._core.states.on_refused = self._refused_writes.on_refused
         self._isr_changes = AlterPartitionEvents(self._core, self._reassignments)
+        self._feature_updates = FeatureUpdates(self._core)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
         self._registered_session = 0
@@ -338,6 +343,15 @@ class Controller:
             return await self._reassignments.alter(targets)
 
         return await self._queue.ask("ApiPartitionReassignment", alter)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool, all_or_none: bool) -> FeatureOutcome:
+        """UpdateFeatures. Raises NotController, FeatureUpdateFailed, StoreError."""
+
+        async def update() -> FeatureOutcome:
+            self._core.check_active()
+            return await self._feature_updates.update(updates, validate_only=validate_only, all_or_none=all_or_none)
+
+        return await self._queue.ask("UpdateFeatures", update)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """ControlledShutdown: the partitions the broker still leads. Raises NotController, StaleBrokerEpoch,

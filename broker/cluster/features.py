@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from ottla.broker.security.rereading import Rereading
@@ -38,6 +39,8 @@ class FinalizedFeatures:
         self._callbacks: list[Callable[[], None]] = []
         self._reading = asyncio.Lock()
         self._rereading = Rereading("finalized features", self._read_or_end)
+        self._was_read = asyncio.Event()
+        """Set, and replaced, whenever the node was read."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.levels: Mapping[str, int] = {}
         self.epoch = NO_EPOCH
@@ -58,6 +61,15 @@ class FinalizedFeatures:
     async def reload(self) -> None:
         """Read the levels again now: after a new session, or to see an own write. A failure is repeated later."""
         await self._rereading.begin()
+
+    async def seen(self, epoch: int, timeout_ms: int) -> bool:
+        """Wait until the levels with this epoch, or later ones, were read. False if the time is over first."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+                while self.epoch < epoch:
+                    await self._was_read.wait()
+                return True
+        return False
 
     async def close(self) -> None:
         """Read no more."""
@@ -91,6 +103,8 @@ class FinalizedFeatures:
             if unknown := features.unsupported(levels):
                 raise UnsupportedFeatures(_reason(unknown))
             before, self.levels, self.epoch = self.levels, levels, epoch
+        self._was_read.set()
+        self._was_read = asyncio.Event()
         if levels != before:
             logger.info("finalized features: %s (epoch %d)", _listed(levels) or "none", epoch)
             for callback in self._callbacks:

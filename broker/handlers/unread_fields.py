@@ -36,6 +36,5 @@ UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (Unread(("replica_id",), "clients and followers get the same answer"),),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),
-    ApiKey.UPDATE_FEATURES: (Unread(("timeout_ms", "validate_only"), "no feature is supported"),),
     ApiKey.ENVELOPE: (Unread((), _REFUSED),),
 }

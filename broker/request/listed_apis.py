@@ -16,6 +16,7 @@ from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 
 WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
     ApiKey.API_VERSIONS: 5,
+    ApiKey.UPDATE_FEATURES: 2,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 """The newest versions that need no feature, where 3.9 has older ones or none."""

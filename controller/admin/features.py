@@ -11,7 +11,7 @@ from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.config.schema.metadata_version import is_at_least
 from ottla.controller.errors import NodeExists
 from ottla.controller.store.metadata_store import MetadataStore
-from ottla.controller.znodes.layout import FEATURE, FeatureNode, encode_feature
+from ottla.controller.znodes.layout import FEATURE, HIGHEST_SUPPORTED, LOWEST_SUPPORTED, FeatureNode, encode_feature
 from ottla.protocol import features
 
 FIRST_WITH_FEATURES: Final = "2.7-IV0"
@@ -30,7 +30,7 @@ def feature_body(config: BrokerConfig) -> int:
 
 def supported_features() -> dict[str, dict[str, int]]:
     """The features that this broker supports, as it registers them: by name, the lowest and the highest level."""
-    return {name: {"min_version": 1, "max_version": highest} for name, highest in sorted(features.IMPLEMENTED.items())}
+    return {name: {LOWEST_SUPPORTED: 1, HIGHEST_SUPPORTED: highest} for name, highest in sorted(features.IMPLEMENTED.items())}
 
 
 async def finalize_in_new_cluster(store: MetadataStore, config: BrokerConfig) -> None:

@@ -26,13 +26,13 @@ class BrokerChanges:
         self._context = core.context
         self._reassignments = reassignments
         self._unreadable: dict[int, str] = {}
-        """Brokers whose registration is malformed, with what was logged of it."""
+        """Brokers whose registration is malformed or does not support the finalized features, with what was logged of it."""
 
     async def read_brokers(self, ids: Iterable[str]) -> dict[int, LiveBroker]:
         """The registrations of these ids, with a watch on each; brokers that went meanwhile are omitted.
 
-        A malformed registration is that of a broker that is not alive. If it was readable before, and is still the same node, what was
-        read then counts.
+        A malformed registration, or one without a finalized feature, is that of a broker that is not alive. If a malformed one was readable
+        before, and is still the same node, what was read then counts.
         """
         wanted = [int(each) for each in ids if each.isascii() and each.isdigit() and int(each) <= INT32_MAX]
         requests = [Get(broker_id_path(each), self._core.watch("BrokerModifications", self.on_broker_modification)) for each in wanted]
@@ -49,14 +49,20 @@ class BrokerChanges:
                     brokers[broker_id] = known
                 self._report_unreadable(broker_id, error, is_known=broker_id in brokers)
                 continue
+            lacking = [f"{name}={level}" for name, level in self._core.finalized().items() if not registration.supports(name, level)]
+            if lacking:
+                self._report(broker_id, f"broker {broker_id} counts as not alive, because it does not support {', '.join(sorted(lacking))}")
+                continue
             self._unreadable.pop(broker_id, None)
             brokers[broker_id] = LiveBroker(broker_id, registration, stat.czxid)
         return brokers
 
     def _report_unreadable(self, broker_id: int, error: MalformedZNode, *, is_known: bool) -> None:
-        """Log once for each reason: registrations are read again whenever another broker changes."""
         effect = "keeps its former registration" if is_known else "counts as not alive until it registers again; restart it"
-        line = f"broker {broker_id} {effect}: {error}"
+        self._report(broker_id, f"broker {broker_id} {effect}: {error}")
+
+    def _report(self, broker_id: int, line: str) -> None:
+        """Log once for each reason: registrations are read again whenever another broker changes."""
         if self._unreadable.get(broker_id) != line:
             self._unreadable[broker_id] = line
             logger.error("%s", line)

@@ -1,6 +1,6 @@
 """Bundles the state that the events of one controller share: store, context, writers, senders and the event queue."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -60,6 +60,8 @@ class ControllerCore:
         self.broker_id = broker_id
         self.config = config
         self._pause = pause
+        self.finalized: Callable[[], Mapping[str, int]] = dict
+        """Returns the finalized levels of features, as this broker knows them."""
         self.while_large = while_large
         """Entered while many long-lived objects are added to the context."""
         self.queue = queue

@@ -84,6 +84,7 @@ DEFAULT_ENTITY = "<default>"
 FIRST_BROKER_VERSION_WITH_RACK = 3
 FIRST_BROKER_VERSION_WITH_PROTOCOLS = 4
 FIRST_BROKER_VERSION_WITH_FEATURES = 5
+LOWEST_SUPPORTED, HIGHEST_SUPPORTED = "min_version", "max_version"
 
 
 # Paths
@@ -175,9 +176,15 @@ class BrokerRegistration(NamedTuple):
     timestamp_ms: int
     jmx_port: int = -1
     features: Mapping[str, Mapping[str, int]] = {}
+    """The features that the broker supports: by name, the lowest and the highest level."""
     version: int = 5
     """Version of the body: 4 has no features, 2 has neither a rack nor security protocols. Older releases read no later
     version."""
+
+    def supports(self, feature: str, level: int) -> bool:
+        """Whether the broker may be a member of a cluster that has finalized this level."""
+        levels = self.features.get(feature, {})
+        return levels.get(LOWEST_SUPPORTED, 1) <= level <= levels.get(HIGHEST_SUPPORTED, 0)
 
 
 class ReplicaAssignment(NamedTuple):
@@ -278,9 +285,15 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
         else:
             endpoints = [_endpoint(path, url, protocols) for url in body["endpoints"]]
         rack = None if body.get("rack") is None else _text(body["rack"])
-        return BrokerRegistration(tuple(endpoints), rack, int(body["timestamp"]), int32(body["jmx_port"]), body.get("features", {}))
+        return BrokerRegistration(
+            tuple(endpoints), rack, int(body["timestamp"]), int32(body["jmx_port"]), _supported(body.get("features", {}))
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MalformedZNode(path, f"not a broker registration: {error!r}") from error
+
+
+def _supported(features: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    return {name: {each: int32(level) for each, level in levels.items()} for name, levels in features.items()}
 
 
 def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:

@@ -24,6 +24,7 @@ COMMANDS = {
     "acls": "List, add and remove ACLs.",
     "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",
+    "features": "Describe, raise and lower the features of a cluster.",
     "console": "Show a cluster in the browser, and change it.",
     "doctor": "Find what is wrong with a host and a cluster.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",

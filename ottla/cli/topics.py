@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.doctor.kinds import reasons
-from ottla.cli.elect import elect
 from ottla.cli.options import (
     check_brokers,
     cluster_command,
@@ -25,7 +24,8 @@ from ottla.cli.options import (
     topic_partitions,
 )
 from ottla.cli.output import print_json, print_table
-from ottla.cli.reassign import reassign
+from ottla.cli.partitions.elect import elect
+from ottla.cli.partitions.reassign import reassign
 from ottla.cli.times import parse_time
 from ottla.client.errors import ClientError
 

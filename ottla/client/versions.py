@@ -17,6 +17,7 @@ HIGHEST: Final = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.UPDATE_FEATURES: 1,
 }
 """Newest version used: later ones identify topics by id, have bulk requests, or answer another error, which the commands do not need."""
 

@@ -14,9 +14,12 @@ from ottla.controller.znodes.layout import FEATURE, FeatureNode, encode_feature
 from ottla.protocol import features
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.broker_process import BrokerProcess, eventually
+from tests.support.command_line import CommandLine
 from tests.support.golden_replay import decode, request_frame
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.wire_client import a_wire_client
 
 MADE_UP = "made.up"
 
@@ -90,6 +93,87 @@ def test_an_old_cluster_keeps_its_levels_and_is_told_of_higher_ones_at_the_start
         assert newest_end_txn(broker.port) == 4
     said = [record.getMessage() for record in caplog.records if "ottla features upgrade" in record.getMessage()]
     assert said == ["this release supports made.up=2, which the cluster has not finalized: run `ottla features upgrade`"]
+
+
+def test_the_controller_raises_and_lowers_a_level_and_answers_when_it_is_in_effect(new: InProcessBroker) -> None:
+    with a_wire_client(new.port) as client:
+        for level, kind, version in [(1, 2, 1), (2, 1, 2), (0, 3, 2), (1, 1, 1)]:
+            update = FeatureUpdateKey(feature=MADE_UP, max_version_level=level, upgrade_type=kind)
+            answer = client.ask(UpdateFeaturesRequest(feature_updates=[update]), version)
+            assert (answer.error_code, [each.error_code for each in answer.results]) == (0, [0] if version < 2 else [])
+            assert levels(new.port) == ({MADE_UP: level} if level else {})
+            assert newest_end_txn(new.port) == (5 if level else 4)
+        lower = FeatureUpdateKey(feature=MADE_UP, max_version_level=0, allow_downgrade=True)
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[lower]), 0).results[0].error_code == 0
+        assert levels(new.port) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "message", "results"),
+    [
+        (1, 0, None, [(MADE_UP, 0), ("other", 42)]),
+        (
+            2,
+            95,
+            "The update failed for all features since the following feature had an error: Invalid update version 1 for feature other. "
+            "Local controller 1001 does not support this feature.",
+            [],
+        ),
+    ],
+)
+def test_a_wrong_update_beside_a_right_one(new: InProcessBroker, version: int, code: int, message: str | None, results: list[Any]) -> None:
+    asked = [FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=2) for name in (MADE_UP, "other")]
+    with a_wire_client(new.port) as client:
+        answer = client.ask(UpdateFeaturesRequest(feature_updates=asked), version)
+    assert (answer.error_code, answer.error_message) == (code, message)
+    assert [(each.feature, each.error_code) for each in answer.results] == results
+    assert levels(new.port) == {MADE_UP: 2 if code else 1}
+
+
+def test_names_of_30_kib_and_very_many_of_them_are_answered(new: InProcessBroker) -> None:
+    with a_wire_client(new.port) as client:
+        long = FeatureUpdateKey(feature="n" * 30_000, max_version_level=1)
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[long]), 1).results[0].error_code == 42
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[long]), 2).error_code == 95
+        many = [FeatureUpdateKey(feature=f"f{number % 1000}", max_version_level=1) for number in range(20_000)]
+        assert len(client.ask(UpdateFeaturesRequest(feature_updates=many), 1).results) == 1000
+
+
+def test_a_node_with_garbage_takes_no_update(new: InProcessBroker) -> None:
+    new.run(put, new, b"garbage")
+    update = FeatureUpdateKey(feature=MADE_UP, max_version_level=1, upgrade_type=2)
+    with a_wire_client(new.port) as client:
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1).results[0].error_code == 96
+        assert client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == 96
+    assert levels(new.port) == {MADE_UP: 2}
+
+
+def test_a_deleted_node_takes_the_next_update(new: InProcessBroker) -> None:
+    new.run(put, new, None)
+    eventually(lambda: levels(new.port) == {})
+    line = CommandLine(new.bootstrap)
+    assert line("features", "upgrade").out == "made.up: raised to 2\n"
+    assert levels(new.port) == {MADE_UP: 2}
+
+
+def test_the_command_line_describes_raises_and_lowers(new: InProcessBroker) -> None:
+    line = CommandLine(new.bootstrap)
+    assert line("features", "describe").rows == [[MADE_UP, "2", "1", "2"]]
+    assert line("features", "upgrade").err == "every feature has its highest level\n"
+    assert line("features", "downgrade", "made.up=1", "--dry-run").out == "made.up: can be lowered to 1\n"
+    assert levels(new.port) == {MADE_UP: 2}
+    assert line("features", "downgrade", "made.up=1").out == "made.up: lowered to 1\n"
+    assert line("features", "downgrade").out == "made.up: removed\n"
+    assert line("features", "downgrade").err == "no feature is finalized\n"
+    assert line("features", "describe", "--json").json == {
+        "epoch": 2,
+        "features": [{"name": MADE_UP, "finalized": 0, "lowest": 1, "highest": 2}],
+    }
+    refused = line("features", "upgrade", "other=1", status=1)
+    assert "the provided feature is not supported" in refused.err
+    assert line("features", "upgrade", MADE_UP).out == "made.up: raised to 2\n"
+    for wrong in ("=1", "made.up=-1", "made.up=x", "made.up=40000"):
+        assert line("features", "upgrade", wrong, status=2).out == ""
 
 
 UNKNOWN = b'{"features":{"made.up":{"max_version_level":3}},"version":2,"status":1}'

@@ -6,14 +6,16 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs command line tools one after the other, each as if it had a JVM of its own.
@@ -78,9 +80,7 @@ public final class Tools {
         Written errors = new Written();
         System.setOut(new PrintStream(output, true));
         System.setErr(new PrintStream(errors, true));
-        Exit.setExitProcedure((code, message) -> exit(code));
-        Exit.setHaltProcedure((code, message) -> exit(code));
-        Exit.setShutdownHookAdder((name, hook) -> atExit.add(hook));
+        followExit();
         URL[] jars = toolJars();
         while (true) {
             String[] words;
@@ -100,6 +100,30 @@ public final class Tools {
                 answers.write(written);
             }
             answers.flush();
+        }
+    }
+
+    /** Has a tool that exits, halts or adds a hook for its end do so here. Apache Kafka 4.4 has its class `Exit` in another package. */
+    private static void followExit() throws Exception {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException later) {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+        for (Method method : exit.getMethods()) {
+            if (!method.getName().startsWith("set")) {
+                continue;
+            }
+            InvocationHandler handler = (proxy, called, values) -> {
+                if (values[0] instanceof Integer) {
+                    exit((Integer) values[0]);
+                }
+                atExit.add((Runnable) values[1]);
+                return null;
+            };
+            Class<?> procedure = method.getParameterTypes()[0];
+            method.invoke(null, Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure}, handler));
         }
     }
 

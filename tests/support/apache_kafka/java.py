@@ -30,9 +30,12 @@ class DidNotStartError(RuntimeError):
     """A server ended, or stayed silent, before it served; the message holds the end of its log."""
 
 
-def java_command(options: Sequence[str], program: str | Path, *arguments: str) -> list[str]:
-    """The command line that runs a class of Apache Kafka's class path, or the program in a source file. Raises ToolMissingError."""
-    return ["java", *options, f"-Dlog4j.configuration=file:{_LOG4J}", *in_class_path(program, ensure_jars()), *arguments]
+def java_command(options: Sequence[str], program: str | Path, *arguments: str, libs: Path | None = None) -> list[str]:
+    """The command line that runs a class of Apache Kafka's class path, or the program in a source file. Raises ToolMissingError.
+
+    `libs` has the jars of another release than 3.9.
+    """
+    return ["java", *options, f"-Dlog4j.configuration=file:{_LOG4J}", *in_class_path(program, libs or ensure_jars()), *arguments]
 
 
 def start_tool(

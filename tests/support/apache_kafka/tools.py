@@ -24,10 +24,13 @@ _LENGTH = struct.Struct(">i")
 
 
 class ToolJvm:
-    """A JVM that runs tools one after the other. `options` are those beside the quick ones. Raises ToolMissingError."""
+    """A JVM that runs tools one after the other. `options` are those beside the quick ones. `libs` are the jars of another release.
 
-    def __init__(self, options: Sequence[str], program: str | Path = PROGRAM) -> None:
-        command = java_command(("-Xmx256m", *QUICK_OPTIONS, *options), program)
+    Raises ToolMissingError.
+    """
+
+    def __init__(self, options: Sequence[str], program: str | Path = PROGRAM, libs: Path | None = None) -> None:
+        command = java_command(("-Xmx256m", *QUICK_OPTIONS, *options), program, libs=libs)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         process_guard().watch(self._process.pid)
 

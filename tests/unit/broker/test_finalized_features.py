@@ -165,6 +165,19 @@ async def test_a_new_session_reads_the_node_again(stage: Stage) -> None:
     assert stage.features.level(MADE_UP) == 1
 
 
+@staged
+async def test_a_writer_waits_until_its_change_was_seen(stage: Stage) -> None:
+    await stage.put(body(1))
+    await stage.features.load()
+    waiting = asyncio.ensure_future(stage.features.seen(1, 60_000))
+    await stage.seen()
+    assert not waiting.done()
+    await stage.put(body(2))
+    assert await waiting
+    assert await stage.features.seen(1, 0)
+    assert not await stage.features.seen(2, 0)
+
+
 @pytest.mark.parametrize(("protocol", "expected"), [("3.9", {MADE_UP: 2}), ("2.7", {MADE_UP: 2}), ("2.6", {})])
 def test_a_new_cluster_of_its_own_has_all_features_if_all_brokers_know_them(protocol: str, expected: dict[str, int]) -> None:
     @staged

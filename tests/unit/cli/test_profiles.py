@@ -21,7 +21,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def brokers(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["brokers", *arguments])
+    return CliRunner().invoke(main, ["brokers", "list", *arguments])
 
 
 @pytest.mark.usefixtures("file")

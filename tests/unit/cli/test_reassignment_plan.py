@@ -170,7 +170,7 @@ def plan_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A plan that moves partition 0 of t; nothing is being moved yet."""
     monkeypatch.setattr(reassignments, "replicas_of", lambda *_: {TopicPartition("t", 0): [0]})
     monkeypatch.setattr(reassignments, "moves", lambda *_: {})
-    monkeypatch.setattr("ottla.cli.reassign.check_brokers", lambda *_: None)
+    monkeypatch.setattr("ottla.cli.partitions.reassign.check_brokers", lambda *_: None)
     file = tmp_path / "the plan.json"
     file.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}), encoding="utf-8")
     return str(file)
