@@ -9,6 +9,7 @@ from ottla.storage.disk.directory_writes import OnWritten
 from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.disk.scheduler import Scheduler
 from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.roll_lines import RollLines
 from ottla.storage.segment.log_settings import LogSettings
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class LogContext:
         "producer_id_expiration_ms",
         "random",
         "reserve",
+        "roll_lines",
         "schedule",
         "scheduler",
         "submit",
@@ -104,6 +106,7 @@ class LogContext:
         self.clock = clock
         self.scheduler = scheduler
         self.random = random
+        self.roll_lines = RollLines(clock)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.on_flush_due = on_flush_due
         self.on_truncated = on_truncated

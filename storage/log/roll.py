@@ -104,7 +104,7 @@ def _finish_oldest(log: "PartitionLog") -> None:
     if snapshot is not None:
         log.producer_state.write_snapshot(begun.base_offset, snapshot)
     del log.unfinished_rolls[0]  # only now, so that the work is repeated after a disk error
-    logger.info("%s: rolled a new segment at offset %d", log.topic_partition, begun.base_offset)
+    log.context.roll_lines.add(log.topic_partition, begun.base_offset)
 
 
 def _begin_segment(log: "PartitionLog", base_offset: int) -> Segment:
