@@ -200,6 +200,8 @@ class FileSender:
     def close(self) -> None:
         """Release the rest and the files after the connection was lost."""
         self._closed = True
+        if self._pulling is not None and self._parts and isinstance(self._parts[0], ConvertedRegion):
+            self._pulling.cancel()  # it may wait for memory
         self._stop_waiting()
         self._parts.clear()
         self._sock = None

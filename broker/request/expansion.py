@@ -1,9 +1,10 @@
 """Limits the memory in which the records of all clients are decompressed, converted between message formats, and compressed again.
 
 The size of compressed records is known only when they are decompressed: 4 KB may become 128 MiB, and the copies that a conversion makes
-take a multiple. So every work begins with the permission for `FREE_BYTES`, which nearly all records need, and the number of worker threads
-limits what they take together. If the records expand to more, the work ends with an error and is done again with a larger limit, once there
-is room for it in `ottla.expansion.max.bytes`. Works that wait get their room in order. A work that needs more than all of it is done alone.
+take a multiple. So every work begins with the permission for `FREE_BYTES`, which is enough for nearly all records. As many works as there
+are processors have it at once: with more busy threads the event loop would wait longer for the interpreter. If the records expand to more,
+the work ends with an error and is done again with a larger limit, once there is room for it in `ottla.expansion.max.bytes`. Works that
+wait get their room in order. A work that needs more than all of it is done alone. A work whose client leaves does not begin.
 
 A work that took room leaves much freed memory behind in the allocator, which is given back to the system when no other work has room.
 """
@@ -11,6 +12,7 @@ A work that took room leaves much freed memory behind in the allocator, which is
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -50,8 +52,10 @@ class _Waiting:
 class Expansion:
     """The works of one broker. On the event loop."""
 
-    def __init__(self, config: BrokerConfig, workers: Executor) -> None:
+    def __init__(self, config: BrokerConfig, workers: Executor, processors: int = os.cpu_count() or 1) -> None:
         self._workers = workers
+        self._places = asyncio.Semaphore(processors)
+        """For the works without room."""
         self._memory = FrameMemory(config[OTTLA_EXPANSION_MAX_BYTES])
 
     @property
@@ -65,20 +69,24 @@ class Expansion:
 
     async def run(self, work: Callable[[int], _Result]) -> _Result:
         """Have a worker thread call `work` with the bytes to which records may expand; again with more after an error that says so."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._workers, work, FREE_BYTES)
-        except (DecompressionTooLarge, ExpandedTooLarge):
-            for limit in LIMITS[1:]:
-                try:
-                    return await self._run_with_room(work, limit)
-                except (DecompressionTooLarge, ExpandedTooLarge):
-                    if limit == LIMITS[-1]:
-                        raise
+        for limit in LIMITS:
+            try:
+                return await (self._run_with_room(work, limit) if limit > FREE_BYTES else self._run_without_room(work))
+            except (DecompressionTooLarge, ExpandedTooLarge) as error:
+                # The frames of the stack hold the records. Only the garbage collector would free them: a future in a frame holds the error.
+                error.__traceback__ = None
+                if limit == LIMITS[-1]:
+                    raise
         raise AssertionError("the last limit has a result or an error")
 
+    async def _run_without_room(self, work: Callable[[int], _Result]) -> _Result:
+        async with self._places:
+            return await self._run_in_worker(work, FREE_BYTES)
+
+    def _run_in_worker(self, work: Callable[[int], _Result], limit: int) -> asyncio.Future[_Result]:
+        return asyncio.get_running_loop().run_in_executor(self._workers, work, limit)
+
     async def _run_with_room(self, work: Callable[[int], _Result], limit: int) -> _Result:
-        loop = asyncio.get_running_loop()
         room = limit * COPIES
         waiting = _Waiting()
         if not self._memory.take(waiting, room):
@@ -90,7 +98,7 @@ class Expansion:
                 else:
                     self._memory.withdraw(waiting)
                 raise
-        running = loop.run_in_executor(self._workers, work, limit)
+        running = self._run_in_worker(work, limit)
         try:
             return await asyncio.shield(running)
         finally:

@@ -8,6 +8,17 @@ cdef extern from "<endian.h>" nogil:
 
 ctypedef const uint32_t[::1] Tables
 
+# Bytes whose copy or checksum takes so long that other threads should run meanwhile.
+cdef enum:
+    LONG_BYTES = 65536
+
+cdef inline void copy_value(uint8_t *to, const uint8_t *value, Py_ssize_t size) noexcept:
+    if size > LONG_BYTES:
+        with nogil:
+            memcpy(to, value, size)
+    else:
+        memcpy(to, value, size)
+
 
 cdef inline uint32_t eight(const uint32_t *table, uint64_t word) noexcept nogil:
     return (table[1792 + (word & 0xFF)] ^ table[1536 + (word >> 8 & 0xFF)] ^ table[1280 + (word >> 16 & 0xFF)]
@@ -68,8 +79,14 @@ cdef inline Py_ssize_t put_message(Tables tables, bytearray room, Py_ssize_t at,
         p += key_bytes
     set32(p, value_size if value_size > 0 else value_size >> 63)
     if value_bytes:
-        memcpy(p + 4, &data[value_at], value_bytes)
-    set32(start + 12, covered(table, start + 16, size - 16))
+        copy_value(p + 4, &data[value_at], value_bytes)
+    cdef uint32_t crc
+    if size > LONG_BYTES:
+        with nogil:
+            crc = covered(table, start + 16, size - 16)
+    else:
+        crc = covered(table, start + 16, size - 16)
+    set32(start + 12, crc)
     return at + size
 
 cdef inline uint8_t *write_varlong(uint8_t *p, int64_t value) noexcept nogil:
@@ -106,7 +123,7 @@ cdef inline Py_ssize_t put_record(bytearray room, Py_ssize_t at, int64_t elapsed
         p += key_bytes
     p = write_varlong(p, value_size)
     if value_bytes:
-        memcpy(p, &data[value_at], value_bytes)
+        copy_value(p, &data[value_at], value_bytes)
         p += value_bytes
     p[0] = 0
     return at + size

@@ -10,7 +10,7 @@ the messages, messages have at most `MAX_DECOMPRESSED_BYTES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -28,7 +28,7 @@ from ottla.protocol.conversion.limits import (
 )
 from ottla.protocol.conversion.message_reader import MessageReader
 from ottla.protocol.conversion.up_converter import UpConverter
-from ottla.protocol.conversion.wrapped_data import compress_messages, decompress_messages
+from ottla.protocol.conversion.wrapped_data import compress_messages, decompressed_messages
 from ottla.protocol.records.batch import (
     CONTROL_MASK,
     HEADER_SIZE,
@@ -39,13 +39,13 @@ from ottla.protocol.records.batch import (
     NO_SEQUENCE,
     BatchHeader,
     Buffer,
+    known_codec,
     next_batch_size,
     parse_header,
 )
 from ottla.protocol.records.builder import frame_batch
-from ottla.protocol.records.compression import CompressionCodec, compress
+from ottla.protocol.records.compression import CompressionCodec, compress, decompressed
 from ottla.protocol.records.errors import InvalidRecord, MalformedMessage
-from ottla.protocol.records.reader import record_data
 
 _SIZE: Final = Struct(">i")
 _TIMESTAMP: Final = Struct(">q")
@@ -169,7 +169,15 @@ def _messages_in(frame: memoryview, reader: MessageReader, max_bytes: int) -> tu
         raise InvalidRecord(f"Found invalid compressed record set with null value (magic = {magic})")
     value = frame[reader.value_at : reader.value_at + reader.value_size]
     timestamp = reader.timestamp if magic and reader.attributes & TIMESTAMP_TYPE_MASK else FROM_MESSAGE
-    return memoryview(bytearray(decompress_messages(codec, magic, value, max_bytes))), timestamp
+    return _joined(decompressed_messages(codec, magic, value, max_bytes)), timestamp
+
+
+def _joined(pieces: Iterator[bytes]) -> memoryview:
+    """The pieces as one writable buffer, which grows in place: nothing is in memory twice, and no long copy holds the interpreter."""
+    room = bytearray()
+    for piece in pieces:
+        room += piece
+    return memoryview(room)
 
 
 def down_convert(
@@ -203,7 +211,7 @@ def down_convert(
     codec = header.attributes & CODEC_MASK
     at = start + HEADER_SIZE
     if codec:
-        frame = memoryview(bytearray(record_data(frame, start, header, max_bytes)))
+        frame = _joined(decompressed(known_codec(header), frame[at : start + header.size], max_bytes))
         at, end, first_offset = 0, len(frame), header.base_offset
     began = converter.size
     converter.begin(frame, at, end, header, first_offset, codec > 0)

@@ -6,10 +6,11 @@ too, because the first Java clients computed it so (KIP-57). Readers of format 0
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from ottla.protocol.records.batch import Buffer
-from ottla.protocol.records.compression import CompressionCodec, compress, decompress
+from ottla.protocol.records.compression import CompressionCodec, compress, decompressed
 
 _LZ4_DESCRIPTOR_AT: Final = 4  # behind the magic number of a frame
 _LZ4_CONTENT_SIZE: Final = 0x08
@@ -25,11 +26,11 @@ _PRIME_5: Final = 0x165667B1
 _MASK: Final = 0xFFFFFFFF
 
 
-def decompress_messages(codec: int, magic: int, data: Buffer, max_bytes: int) -> bytes:
-    """The messages in a compressed message, at most `max_bytes`. Raises the errors of `decompress`."""
+def decompressed_messages(codec: int, magic: int, data: Buffer, max_bytes: int) -> Iterator[bytes]:
+    """The messages in a compressed message in pieces, at most `max_bytes`. Raises the errors of `decompressed`."""
     if codec == CompressionCodec.LZ4 and magic == 0:
         data = _with_checksum(data, _LZ4_DESCRIPTOR_AT)
-    return decompress(codec, data, max_bytes)
+    return decompressed(codec, data, max_bytes)
 
 
 def compress_messages(codec: int, magic: int, data: Buffer, level: int | None = None) -> Buffer:

@@ -219,6 +219,8 @@ class DelayedFetch(DelayedOperation):
         """See DelayedOperation."""
         self._finish()
         self._has_left = True
+        if self._task is not None and self._fetch.stage == CONVERTING:
+            self._task.cancel()  # it may wait for memory
         self._fetch.abandon()
         self._fetch.delayed = None
 

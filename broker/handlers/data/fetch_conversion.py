@@ -59,7 +59,7 @@ def _begin(regions: Sequence[ConvertedRegion], errors: list[Exception | None], m
         except (NotConvertible, RecordFormatError, OSError) as error:
             if isinstance(error, DecompressionTooLarge) and max_bytes < MAX_DECOMPRESSED_BYTES:
                 raise
-            errors.append(error)
+            errors.append(error.with_traceback(None))  # its frames hold the records
 
 
 def _code(error: Exception, asked: SessionPartition, fetch: Fetch) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -58,9 +60,9 @@ class Records:
 class World:
     """An expansion with room for `room` bytes. For a running loop."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, processors: int = 100) -> None:
         self.threads = HeldThreads()
-        self.expansion = Expansion(BrokerConfig({"ottla.expansion.max.bytes": str(room)}), self.threads)
+        self.expansion = Expansion(BrokerConfig({"ottla.expansion.max.bytes": str(room)}), self.threads, processors)
         self.works: list[asyncio.Future[int]] = []
 
     async def begin(self, size: int) -> Records:
@@ -85,6 +87,49 @@ def test_records_that_expand_little_need_no_room() -> None:
         assert [work.limits for work in works] == [[FREE_BYTES]] * 20
         assert world.expansion.taken_bytes == 0
         assert [await each for each in world.works] == [FREE_BYTES] * 20
+
+    asyncio.run(scenario())
+
+
+def test_no_more_works_than_processors_begin_at_once() -> None:
+    async def scenario() -> None:
+        world = World(room=MIDDLE * COPIES, processors=2)
+        works = [world.expansion.begin(Records(size)) for size in (MIDDLE, 1, 1, 1)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert world.threads.limits() == [FREE_BYTES] * 2
+        await world.threads.run_one()
+        assert world.threads.limits() == [FREE_BYTES, MIDDLE, FREE_BYTES]
+        await world.finish()
+        assert [await each for each in works] == [MIDDLE, 1, 1, 1]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_work_has_expanded_is_freed_before_it_waits_for_room() -> None:
+    async def scenario() -> None:
+        world = World(room=MIDDLE * COPIES)
+        await world.begin(MIDDLE)
+        expanded: weakref.ref[Records] | None = None
+
+        def work(limit: int) -> int:
+            nonlocal expanded
+            records = Records(MIDDLE)
+            expanded = weakref.ref(records)
+            return records(limit)
+
+        waiting = world.expansion.begin(work)
+        await asyncio.sleep(0)
+        world.threads.waiting.reverse()
+        gc.disable()
+        try:
+            await world.threads.run_one()
+            assert expanded is not None
+            assert expanded() is None
+        finally:
+            gc.enable()
+        await world.finish()
+        assert await waiting == MIDDLE
 
     asyncio.run(scenario())
 
