@@ -29,7 +29,7 @@ from ottla.broker.groups.classic_machine import ClassicMachine
 from ottla.broker.groups.commits import Verifier
 from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_settings, no_group_config
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
-from ottla.broker.groups.consumer.group import CONSUMER
+from ottla.broker.groups.consumer.group import CONSUMER, ConsumerGroup
 from ottla.broker.groups.consumer.machine import Pause, no_pause
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.effects import JoinResult, SyncResult
@@ -217,15 +217,36 @@ class GroupCoordinator:
                 group = self.groups.get_or_create(group_id, now_ms)
                 join = join._replace(uuid=str(self._new_uuid()))
             error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            if isinstance(group, ConsumerGroup):
+                self._join_consumer_group(group, join, now_ms)
+                return
         if not isinstance(group, ClassicGroup):
             reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             reply(JoinResult(join.member_id, error))
             return
         self._runner.run(group, on_join(group, join, now_ms))
 
+    def _join_consumer_group(self, group: ConsumerGroup, join: Join, now_ms: int) -> None:
+        """JoinGroup in a group of the new protocol. One without members becomes a classic group."""
+        if group.members or group.replaced is not None:
+            self.consumer.join(group, join)
+            return
+        reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        if join.member_id:
+            reply(JoinResult(join.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+        elif not self.consumer.forget_empty(group):
+            reply(JoinResult(join.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            classic = ClassicGroup(group.group_id, self.settings, now_ms)
+            self.groups.replace(group, classic)
+            self._runner.run(classic, on_join(classic, join, now_ms))
+
     def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
         error, group = self._classic(group_id)
+        if isinstance(found := self.groups.get(group_id), ConsumerGroup) and not error:
+            self.consumer.sync(found, sync)
+            return
         if self.groups.refuses(sync.group_instance_id):
             error, group = ErrorCode.UNSUPPORTED_VERSION, None
         if group is None:
@@ -251,6 +272,9 @@ class GroupCoordinator:
         if error:
             return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         if group is None:
+            found = self.groups.get(group_id)
+            if isinstance(found, ConsumerGroup):
+                return self.consumer.classic_heartbeat(found, member_id, group_instance_id, generation_id)
             return ErrorCode.UNKNOWN_MEMBER_ID
         error, effects = on_heartbeat(group, member_id, group_instance_id, generation_id)
         self._runner.run(group, effects)
@@ -262,6 +286,9 @@ class GroupCoordinator:
         if error:
             return error, []
         if group is None:
+            found = self.groups.get(group_id)
+            if isinstance(found, ConsumerGroup):
+                return ErrorCode.NONE, self.consumer.leave(found, leaving)
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         error, errors, effects = on_leave(group, leaving, self._clock.now_ms())
         self._runner.run(group, effects)

@@ -32,7 +32,6 @@ UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
         Unread(("is_kraft_controller", "type"), _MIGRATION),
         Unread(("zk_version",), "no request reads the value back"),
     ),
-    ApiKey.OFFSET_FETCH: (Unread(("member_id", "member_epoch"), "only for groups of the consumer protocol (KIP-848)"),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (Unread(("replica_id",), "clients and followers get the same answer"),),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),

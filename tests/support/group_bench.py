@@ -12,9 +12,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from ottla.broker.groups.classic_group import Protocols
 from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
+from ottla.broker.groups.consumer.effects import Beat, BeatResult
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Committer
@@ -46,10 +48,13 @@ from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.validation.run import BatchRun
+from tests.support.consumer_groups import topic_id
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
 from tests.support.replicas import at_once
+
+Answer = TypeVar("Answer")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 T0 = TopicPartition("t", 0)
@@ -142,7 +147,7 @@ class GroupBench:
         states = [
             UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=(0,), replicas=(0,)) for index, leader in leaders.items()
         ]
-        topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=states)] if topic else []
+        topics = [UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id(topic), partition_states=states)] if topic else []
         request = UpdateMetadataRequest(controller_epoch=1, topic_states=topics, live_brokers=brokers)
         at_once(self.replica_manager.on_update_metadata(request))
 
@@ -221,6 +226,20 @@ class GroupBench:
         results: list[SyncResult] = []
         self.groups.sync(group, Sync(results.append, member_id, None, generation, None, None, assignments))
         return results
+
+    def beat(self, member_id: str, epoch: int = 0, group: str = "g", **fields: Any) -> list[BeatResult]:
+        """A ConsumerGroupHeartbeat; the answer is put into the list, often by a later turn of the loop."""
+        results: list[BeatResult] = []
+        if not epoch:
+            fields = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "held": {}, **fields}
+        beat = Beat(results.append, member_id, epoch, client_id="client", client_host="/127.0.0.1", **fields)
+        self.groups.consumer.heartbeat(group, beat, requires_member_id=True)
+        return results
+
+    async def answered(self, answers: Sequence[Answer]) -> Answer:
+        """The answer to a request, when it is there."""
+        await self.until(lambda: bool(answers))
+        return answers[0]
 
     def a_member(self, group: str = "g") -> str:
         """The only member of a stable group."""

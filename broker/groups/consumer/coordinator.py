@@ -5,26 +5,42 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final
 
 from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.coordination.topic_log import TopicLog
-from ottla.broker.groups.consumer.effects import Beat, BeatResult
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.classic_members import (
+    check_leaving,
+    on_classic_heartbeat,
+    on_classic_join,
+    on_classic_leave,
+    on_classic_sync,
+)
+from ottla.broker.groups.consumer.conversion import may_upgrade, send_away, upgraded
+from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event, Pause
 from ottla.broker.groups.consumer.members import JOINING
-from ottla.broker.groups.consumer.settings import ConsumerSettings
+from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
 from ottla.broker.groups.consumer.subscriptions import preferred
 from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.groups.joining import Join
+from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.syncing import Sync
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.wire import ProtocolError
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.storage.disk.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 BeatReply = Callable[[BeatResult], None]
 
@@ -35,7 +51,7 @@ FIRST_LEVEL: Final = 1
 class ConsumerGroups:
     """See the module."""
 
-    __slots__ = ("_groups", "_level", "_new_uuid", "machine")
+    __slots__ = ("_cluster", "_groups", "_level", "_new_uuid", "_runner", "machine")
 
     def __init__(
         self,
@@ -53,6 +69,8 @@ class ConsumerGroups:
         """`level` returns the level of the feature `group.version`."""
         self._level = level
         self._groups = groups
+        self._cluster = cluster
+        self._runner = runner
         self._new_uuid = new_uuid
         self.machine = ConsumerMachine(groups, log, runner, cluster, clock, workers, settings, pause)
 
@@ -91,15 +109,12 @@ class ConsumerGroups:
             reply(refused.result)
             return
         if not beat.member_id:
-            beat = beat._replace(member_id=self._new_member_id())
+            beat = beat._replace(member_id=str(self._new_uuid()))
 
         def refuse(error: ErrorCode) -> None:
             reply(BeatResult(error, error.message))
 
         self.machine.submit(group, Event(partial(on_heartbeat, group, beat), refuse))
-
-    def _new_member_id(self) -> str:
-        return urlsafe_b64encode(self._new_uuid().bytes).decode().rstrip("=")  # type: ignore[attr-defined]  # a UUID
 
     def _group_of(self, group_id: str, beat: Beat) -> ConsumerGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""
@@ -112,12 +127,71 @@ class ConsumerGroups:
             kind = "Consumer group" if beat.epoch > JOINING else "Group"
             message = f"{kind} {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
-        made = ConsumerGroup(group_id)
         if group is None:
+            made = ConsumerGroup(group_id)
             self._groups.add(group_id, made)
-        elif group.state is GroupState.EMPTY:
-            made.replaced = group
-            self._groups.replace(group, made)
+            return made
+        return self._converted(group)
+
+    def _converted(self, group: Group) -> ConsumerGroup:
+        """A group of the new protocol in the place of another one. Raises Refused."""
+        group_id = group.group_id
+        if group.state is GroupState.EMPTY:
+            made = ConsumerGroup(group_id)
+        elif isinstance(group, ClassicGroup) and may_upgrade(group, self.settings):
+            try:
+                made, made.creation = upgraded(group, self._cluster.topics)
+            except ProtocolError as error:
+                message = (
+                    f"Cannot upgrade the classic group {group_id} to consumer group because the embedded consumer protocol is malformed."
+                )
+                logger.warning("group %s: it cannot be converted to the new protocol: %s", group_id, error)
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
+            logger.info("group %s: it is converted to the new protocol, with %d classic members", group_id, len(group.members))
+            self._runner.run(group, send_away(group))
         else:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        made.replaced = group
+        self._groups.replace(group, made)
+        self._runner.cancel_timers(group)
         return made
+
+    def forget_empty(self, group: ConsumerGroup) -> bool:
+        """Remove the records of a group without members, which becomes a classic group; False if they cannot be removed."""
+        if not self.machine.bury(group):
+            return False
+        logger.info("group %s: it has no members, and becomes a classic group", group.group_id)
+        return True
+
+    # -- classic members -----------------------------------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, join: Join) -> None:
+        """JoinGroup; `join.waiter` is called once with a JoinResult."""
+        join = join._replace(uuid=str(self._new_uuid()))
+        reply: Callable[[JoinResult], None] = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+
+        def refuse(error: ErrorCode) -> None:
+            reply(JoinResult(join.member_id, error))
+
+        self.machine.submit(group, Event(partial(on_classic_join, group, join), refuse))
+
+    def sync(self, group: ConsumerGroup, sync: Sync) -> None:
+        """SyncGroup; `sync.waiter` is called once with a SyncResult."""
+        reply: Callable[[SyncResult], None] = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+
+        def decide(_: Context) -> list[ConsumerEffect]:
+            return on_classic_sync(group, sync, self._cluster.names_by_id)
+
+        self.machine.submit(group, Event(decide, lambda error: reply(SyncResult(error))))
+
+    def classic_heartbeat(self, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Heartbeat."""
+        error, effects = on_classic_heartbeat(group, member_id, group_instance_id, generation_id)
+        self._runner.run(group, effects)
+        return error
+
+    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+        """LeaveGroup: the error of each."""
+        errors, members = check_leaving(group, leaving)
+        self.machine.submit(group, Event(partial(on_classic_leave, group, members)))
+        return errors

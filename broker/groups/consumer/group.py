@@ -12,7 +12,7 @@ Invariants: `static_members`, `names`, `assignors`, `owner_epochs` and `classic_
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 from ottla.broker.coordination.effects import Arm
@@ -55,6 +55,7 @@ class ConsumerGroup:
         "assignors",
         "classic_members",
         "classic_protocols",
+        "creation",
         "epoch",
         "group_id",
         "has_topics_of_old_release",
@@ -109,6 +110,8 @@ class ConsumerGroup:
         """The topics of the cluster at the last evaluation."""
         self.replaced: Group | None = None
         """The group of another type that this one replaces, until the first records are in the log."""
+        self.creation: Sequence[Record] = ()
+        """The records of what this group has of the group that it replaces; they are written with the first others."""
         self.offsets = GroupOffsets()
         self.timers: dict[Hashable, Cancellable] = {}
         self._is_dead = False

@@ -19,10 +19,12 @@ from ottla.broker.coordination.effects import Arm
 from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.coordination.topic_log import NOT_APPENDED, TopicLog
-from ottla.broker.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Decision, ResolveRegexes, Write
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.conversion import downgraded, on_reverted
+from ottla.broker.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Convert, Decision, ResolveRegexes, Write
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.members import MemberState
-from ottla.broker.groups.consumer.records import pairs_of
+from ottla.broker.groups.consumer.records import Pair, pairs_of
 from ottla.broker.groups.consumer.regexes import matches_of, reason_against
 from ottla.broker.groups.consumer.removal import on_timer
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
@@ -31,6 +33,9 @@ from ottla.broker.groups.consumer.targets import compute
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.group import Group
+from ottla.broker.groups.membership import on_loaded
+from ottla.broker.groups.rebalance import maybe_prepare_rebalance
+from ottla.broker.groups.records import group_key, group_value
 from ottla.broker.groups.store_errors import STORE_ERRORS
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.ports.cluster import MetadataCache
@@ -117,9 +122,12 @@ class ConsumerMachine:
         """Nothing of the group is in the log, so it continues as the group that it was to replace."""
         group.replaced = None
         if not group.is_dead:
+            now_ms = self._clock.now_ms()
             self._groups.replace(group, old)
-            group.end(self._clock.now_ms())
+            group.end(now_ms)
             self._runner.cancel_timers(group)
+            if isinstance(old, ClassicGroup) and old.members:
+                self._runner.run(old, on_reverted(old, now_ms))
 
     def _advance(self, group: ConsumerGroup, event: Event, decision: Decision, result: object) -> bool:
         """Continue a decision; False if it needs a thread."""
@@ -168,6 +176,8 @@ class ConsumerMachine:
         for effect in effects:
             if isinstance(effect, ResolveRegexes):
                 self._resolve(group, effect)
+            elif isinstance(effect, Convert):
+                self._convert(group, event, effect)
             elif not isinstance(effect, Write):
                 others.append(effect)
         self._runner.run(group, others)
@@ -185,7 +195,7 @@ class ConsumerMachine:
         old = group.replaced
         pairs = pairs_of(group_id, write.records)
         if old is not None:
-            pairs[:0] = [(key, None) for key in old.tombstones()]
+            pairs = [*[(key, None) for key in old.tombstones()], *pairs_of(group_id, group.creation), *pairs]
         index = self._groups.partition_for(group_id)
         if self._log.append(index, encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
             self._runner.run(group, write.otherwise)
@@ -193,9 +203,44 @@ class ConsumerMachine:
         for record in write.records:
             group.apply(record)
         if old is not None:
-            group.replaced = None
+            group.replaced, group.creation = None, ()
             old.end(self._clock.now_ms())
-            self._runner.cancel_timers(old)
+            self.on_loaded(group)
+        return True
+
+    def _convert(self, group: ConsumerGroup, event: Event, convert: Convert) -> bool:
+        """Replace the group by a classic one; False if that cannot be written."""
+        now_ms = self._clock.now_ms()
+        classic = downgraded(group, convert.without, self._groups.settings, self._cluster.names_by_id, now_ms)
+
+        def stored(error: ErrorCode, _: int) -> None:
+            if error:
+                event.refuse(STORE_ERRORS.get(error, error))
+            else:
+                self._runner.run(classic, convert.replies)
+
+        assignment = {member_id: member.assignment for member_id, member in classic.members.items()}
+        pairs: list[Pair] = [(key, None) for key in group.tombstones()]
+        pairs.append((group_key(group.group_id), group_value(classic, assignment)))
+        if self._log.append(self._groups.partition_for(group.group_id), encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
+            return False
+        logger.info("group %s: its members all have the classic protocol now, generation %d", group.group_id, classic.generation_id)
+        self._groups.replace(group, classic)
+        group.end(now_ms)
+        self._runner.cancel_timers(group)
+        effects = on_loaded(classic, now_ms)
+        if convert.without:
+            maybe_prepare_rebalance(classic, "it is a classic group again", now_ms, effects)
+        self._runner.run(classic, effects)
+        return True
+
+    def bury(self, group: ConsumerGroup) -> bool:
+        """Write the tombstones of a group, and end it; False if they cannot be written."""
+        keys = group.tombstones()
+        if keys and not self._log.append_tombstones(self._groups.partition_for(group.group_id), keys):
+            return False
+        group.end(self._clock.now_ms())
+        self._runner.cancel_timers(group)
         return True
 
     def _resolve(self, group: ConsumerGroup, work: ResolveRegexes) -> None:

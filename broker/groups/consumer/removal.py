@@ -64,8 +64,8 @@ def remove(
     return [Write(tuple(records), replies, otherwise), *timers]
 
 
-def may_convert(group: ConsumerGroup, leaving: Sequence[Member], context: Context) -> bool:
-    """Whether the group becomes a classic one when these members leave: all others have the classic protocol."""
+def may_convert(group: ConsumerGroup, leaving: Sequence[Member], context: Context, *, joining: int = 0) -> bool:
+    """Whether the group becomes a classic one when these members leave: all others, and those that join, have the classic protocol."""
     left = len(group.members) - len(leaving)
-    are_last = left > 0 and group.classic_members == left and all(member.classic is None for member in leaving)
-    return are_last and context.settings.may_downgrade and left <= context.settings.classic_max_size
+    are_last = group.classic_members == left and all(member.classic is None for member in leaving)
+    return are_last and 0 < left + joining <= context.settings.classic_max_size and context.settings.may_downgrade

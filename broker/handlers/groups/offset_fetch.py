@@ -1,7 +1,7 @@
 """Serves OffsetFetch (api 9), versions 0-9.
 
 Offsets come from the group's log from 1 on; all partitions and an error for the whole request from 2, the leader epoch from 5 (KIP-320),
-stable offsets from 7 (KIP-447), many groups from 8 (KIP-709).
+stable offsets from 7 (KIP-447), many groups from 8 (KIP-709), the epoch of a member from 9 (KIP-848).
 
 Version 0 reads from the metadata store, where old consumers kept their offsets. If this broker does not coordinate the group, Apache Kafka
 answers version 1 without topics. Here the error is in each partition, the only place that this version has for it.
@@ -50,7 +50,9 @@ def handle_offset_fetch(
             if repeats.are_too_many(asked.group_id):
                 response.groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_REQUEST))
             else:
-                response.groups.append((yield from _fetch(asked.group_id, asked.topics, request, context)))
+                response.groups.append(
+                    (yield from _fetch(asked.group_id, asked.topics, request, context, asked.member_id, asked.member_epoch))
+                )
             yield
         return response
     if version == 0:
@@ -72,10 +74,15 @@ def _fetch(
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
     request: OffsetFetchRequest,
     context: RequestContext,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> Steps[OffsetFetchResponseGroup]:
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     offsets = context.broker.coordinators.groups.offsets
+    error = offsets.check_fetch(group_id, member_id, member_epoch)
+    if error:
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
     refused: list[OffsetFetchResponseTopics] = []
     partitions: dict[str, dict[int, None]] = {}
     if topics is None:

@@ -1,0 +1,261 @@
+"""Groups move from the classic to the new protocol and back, while their members stay."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.embedded import assignment_bytes, read_assignment
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.members import LEAVING
+from ottla.broker.groups.group import GroupState
+from ottla.broker.groups.membership import Leaving
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, ConsumerProtocolSubscriptionTopicPartition
+from tests.support.consumer_groups import partitions_of, state_of, topic_id
+from tests.support.group_bench import OFFSETS_TOPIC, GroupBench, run
+
+UPGRADES = {"group_consumer_migration_policy": "bidirectional"}
+NAMES = {topic_id("t"): "t"}
+
+
+def protocols(*held: int, name: str = "range", version: int = 3) -> tuple[tuple[str, bytes], ...]:
+    """The metadata of a classic member of the topic t."""
+    owned = [ConsumerProtocolSubscriptionTopicPartition(topic="t", partitions=list(held))] if held else []
+    subscription = ConsumerProtocolSubscription(topics=["t"], owned_partitions=owned)
+    return ((name, version.to_bytes(2, "big") + subscription.encode(version)),)
+
+
+def assigned(*indexes: int) -> bytes:
+    return assignment_bytes({topic_id("t"): indexes}, 3, NAMES)
+
+
+def read(data: bytes, bench: GroupBench) -> list[int]:
+    return sorted(read_assignment(data, bench.replica_manager.cluster.topics).get(topic_id("t"), ()))
+
+
+async def classic_members(bench: GroupBench, isr: tuple[int, ...] = (0,)) -> tuple[str, str]:
+    """Two classic members, which have two partitions each."""
+    await bench.lead(isr=isr)
+    bench.announce({"t": 4})
+    first = bench.join(protocols=protocols())
+    bench.pass_time(1)
+    second = bench.join(protocols=protocols())
+    first = bench.join(member_id=first[0].member_id, protocols=protocols())
+    one, two = first[0].member_id, second[0].member_id
+    assert first[0].generation_id == second[0].generation_id == 2
+    leader, other = (one, two) if first[0].leader_id == one else (two, one)
+    waiting = bench.sync(other, 2, {})
+    synced = bench.sync(leader, 2, {leader: assigned(0, 1), other: assigned(2, 3)})
+    if len(isr) > 1:
+        bench.follower_fetches()
+    assert synced[0].error == ErrorCode.NONE
+    assert waiting[0].assignment == assigned(2, 3)
+    return leader, other
+
+
+async def step(bench: GroupBench, member_id: str, *held: int) -> tuple[int, list[int]]:
+    """A classic member joins again and asks for its assignment: (generation, partitions)."""
+    joined = await bench.answered(bench.join(member_id=member_id, protocols=protocols(*held)))
+    assert (joined.error, joined.leader_id, joined.members) == (ErrorCode.NONE, "", None)
+    synced = await bench.answered(bench.sync(member_id, joined.generation_id, {}))
+    assert synced.error == ErrorCode.NONE
+    return joined.generation_id, read(synced.assignment, bench)
+
+
+def beat(bench: GroupBench, member_id: str, generation: int) -> ErrorCode:
+    return bench.groups.heartbeat("g", member_id, None, generation)
+
+
+def test_classic_members_give_partitions_to_a_member_of_the_new_protocol() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        one, two = await classic_members(bench)
+        bench.commit(8, member_id=one, generation=2)
+        new = await bench.answered(bench.beat("new"))
+        assert (new.error, new.epoch, partitions_of(new)) == (ErrorCode.NONE, 3, {})
+        group = bench.groups.groups.get("g")
+        assert isinstance(group, ConsumerGroup)
+        assert (bench.committed(), group.classic_members) == (8, 2)
+        assert beat(bench, one, 2) == beat(bench, two, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+        steps = [await step(bench, one, 0, 1), await step(bench, two, 2, 3)]
+        assert sorted(len(partitions) for _, partitions in steps) == [1, 2]
+        giver, (generation, kept) = (one, steps[0]) if len(steps[0][1]) == 1 else (two, steps[1])
+        assert generation == 2, "it stays in its epoch until it has given up a partition"
+        assert beat(bench, giver, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert await step(bench, giver, *kept) == (3, kept)
+        got = await bench.answered(bench.beat("new", 3))
+        assert sum(map(len, (partitions_of(got) or {}).values())) == 1
+        assert group.state is GroupState.STABLE
+        assert beat(bench, giver, 3) == ErrorCode.NONE
+        assert bench.commit(9, member_id=giver, generation=3) == [ErrorCode.NONE]
+        assert bench.commit(9, member_id=giver, generation=4) == [ErrorCode.ILLEGAL_GENERATION]
+
+    run(scenario, **UPGRADES)
+
+
+def test_the_last_member_of_the_new_protocol_leaves_a_classic_group() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        one, two = await classic_members(bench)
+        await bench.answered(bench.beat("new"))
+        bench.commit(8, member_id=one, generation=2)
+        assert (await bench.answered(bench.beat("new", LEAVING))).error == ErrorCode.NONE
+        group = bench.groups.groups.get("g")
+        assert isinstance(group, ClassicGroup)
+        assert (group.state, group.generation_id) == (GroupState.PREPARING_REBALANCE, 3)
+        assert (bench.committed(), [*group.members]) == (8, [one, two])
+        again = [bench.join(member_id=each, protocols=protocols()) for each in (one, two)]
+        assert [each[0].generation_id for each in again] == [4, 4]
+
+    run(scenario, **UPGRADES)
+
+
+def test_a_converted_group_is_loaded_in_its_last_form() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await classic_members(bench)
+        await bench.answered(bench.beat("new"))
+        before = state_of(group_of(bench))
+        await reload(bench, 1)
+        assert state_of(group_of(bench)) == before
+        await bench.answered(bench.beat("new", LEAVING))
+        await reload(bench, 3)
+        classic = bench.groups.groups.get("g")
+        assert isinstance(classic, ClassicGroup)
+        assert (classic.state, classic.generation_id, len(classic.members)) == (GroupState.STABLE, 3, 2)
+
+    run(scenario, **UPGRADES)
+
+
+def group_of(bench: GroupBench) -> ConsumerGroup:
+    group = bench.groups.groups.get("g")
+    assert isinstance(group, ConsumerGroup)
+    return group
+
+
+async def reload(bench: GroupBench, epoch: int) -> None:
+    await bench.lead(leader=1, epoch=epoch)
+    await bench.lead(epoch=epoch + 1)
+    await bench.until_loaded()
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_classic_group_with_members_stays_one_where_the_policy_says_so(policy: str) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        one, _ = await classic_members(bench)
+        refused = await bench.answered(bench.beat("new"))
+        assert (refused.error, refused.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
+        assert beat(bench, one, 2) == ErrorCode.NONE
+
+    run(scenario, group_consumer_migration_policy=policy)
+
+
+def test_a_group_stays_of_the_new_protocol_where_the_policy_says_so() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await classic_members(bench)
+        await bench.answered(bench.beat("new"))
+        await bench.answered(bench.beat("new", LEAVING))
+        assert group_of(bench).classic_members == 2
+
+    run(scenario, group_consumer_migration_policy="upgrade")
+
+
+def test_an_upgrade_that_cannot_be_written_leaves_a_classic_group_that_rebalances() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        bench.disks.topics[OFFSETS_TOPIC] |= {"min.insync.replicas": "2"}
+        one, _ = await classic_members(bench, (0, 1))
+        await bench.lead(epoch=1, isr=(0,), replicas=(0, 1))
+        assert (await bench.answered(bench.beat("new"))).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        group = bench.groups.groups.get("g")
+        assert isinstance(group, ClassicGroup)
+        assert (group.state, len(group.members)) == (GroupState.PREPARING_REBALANCE, 2)
+        assert beat(bench, one, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+        bench.pass_time(70_000)
+        assert not group.members
+
+    run(scenario, **UPGRADES)
+
+
+def test_members_that_wait_for_a_rebalance_join_the_converted_group() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        first = bench.join(protocols=protocols())
+        bench.pass_time(1)
+        second = bench.join(protocols=protocols())
+        assert (len(first), second) == (1, [])
+        await bench.answered(bench.beat("new"))
+        assert second[0].error == ErrorCode.REBALANCE_IN_PROGRESS
+        assert group_of(bench).members.keys() == {first[0].member_id, second[0].member_id, "new"}
+
+    run(scenario, **UPGRADES)
+
+
+def test_members_without_the_consumer_protocol_are_not_converted() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        joined = bench.join(protocols=(("range", b"\0\0garbage"),))
+        bench.pass_time(1)
+        member_id = joined[0].member_id
+        refused = await bench.answered(bench.beat("new"))
+        assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "malformed" in (refused.message or "")
+        assert beat(bench, member_id, 1) == ErrorCode.NONE
+
+    run(scenario, **UPGRADES)
+
+
+def test_groups_without_members_change_their_protocol_with_the_next_member() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        bench.commit(5)
+        await bench.answered(bench.beat("new"))
+        await bench.answered(bench.beat("new", LEAVING))
+        assert bench.join(member_id="known")[0].error == ErrorCode.UNKNOWN_MEMBER_ID
+        joined = bench.join(protocols=protocols())
+        bench.pass_time(1)
+        assert (joined[0].error, joined[0].generation_id) == (ErrorCode.NONE, 1)
+        assert isinstance(bench.groups.groups.get("g"), ClassicGroup)
+        assert bench.groups.leave("g", [Leaving(joined[0].member_id, None)])[0] == ErrorCode.NONE
+        assert (await bench.answered(bench.beat("new"))).error == ErrorCode.NONE
+        assert (group_of(bench).members.keys(), bench.committed()) == ({"new"}, 5)
+        await reload(bench, 1)
+        assert group_of(bench).members.keys() == {"new"}
+
+    run(scenario)
+
+
+def test_requests_of_classic_members_are_checked_in_a_converted_group() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        one, two = await classic_members(bench)
+        await bench.answered(bench.beat("new"))
+        assert bench.join(protocols=protocols(name="sticky"))[0].error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert bench.join(protocols=(("range", b""),))[0].error == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert beat(bench, one, 9) == ErrorCode.ILLEGAL_GENERATION
+        assert beat(bench, "nobody", 2) == beat(bench, "new", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.sync("new", 3, {})[0].error == ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.sync(one, 9, {})[0].error == ErrorCode.ILLEGAL_GENERATION
+        assert bench.sync(one, 2, {})[0].error == ErrorCode.REBALANCE_IN_PROGRESS
+        left = bench.groups.leave("g", [Leaving("nobody", None), Leaving(two, None), Leaving("", None), Leaving("new", None)])
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        assert left == (ErrorCode.NONE, [unknown, ErrorCode.NONE, unknown, unknown])
+        assert group_of(bench).members.keys() == {one, "new"}
+
+    run(scenario, **UPGRADES)
+
+
+def test_a_classic_member_that_does_not_join_again_is_removed() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        one, two = await classic_members(bench)
+        await bench.answered(bench.beat("new"))
+        for _ in range(13):
+            bench.pass_time(5_000)
+            beat(bench, one, 2)
+            beat(bench, two, 2)
+            bench.beat("new", 3)
+            await asyncio.sleep(0)
+        assert group_of(bench).members.keys() == {"new"}
+
+    run(scenario, **UPGRADES)
