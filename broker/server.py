@@ -51,6 +51,7 @@ from ottla.broker.network.host_names import known_hosts
 from ottla.broker.network.limits import limits_of
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.request.expansion import Expansion
+from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.services import Services
@@ -88,7 +89,7 @@ from ottla.config.keys.network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from ottla.config.keys.own import OTTLA_METRICS_LISTENER, OTTLA_SLOW_REQUEST_MS
+from ottla.config.keys.own import OTTLA_INTERNAL_TOPICS_CAN_GROW, OTTLA_METRICS_LISTENER, OTTLA_SLOW_REQUEST_MS
 from ottla.config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
@@ -397,7 +398,8 @@ class Broker:
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._environment.random_bytes, self._random.randrange, services.turns.pause
         )
-        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause)
+        fixed = frozenset() if config[OTTLA_INTERNAL_TOPICS_CAN_GROW] else INTERNAL_TOPICS
+        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause, fixed)
         administration.auto_topics = AutoTopics(config, administration.topic_admin, services.turns.pause)
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel

@@ -156,7 +156,7 @@ class Elections(Generic[State]):
                 await self._read(partition, owned, loader)
                 await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
                 owned.states = states
-                await self._in_slices(self._begin(states), owned)
+                await self._in_slices(self._begin(states, owned), owned)
                 await self._in_slices(owned.catch_up(), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
@@ -187,6 +187,7 @@ class Elections(Generic[State]):
     def _give_up(self, owned: OwnedPartition, states: LargeTable[str, State]) -> None:
         """Stop serving the states. Some of them may have timers already."""
         owned.fail()
+        self._owned.on_unloaded(owned.index)
         self._kind.on_unloaded(states)
 
     async def _read(self, partition: Partition, owned: OwnedPartition, loader: Loader[State]) -> None:
@@ -233,13 +234,22 @@ class Elections(Generic[State]):
         if self._owned.partitions.get(owned.index) is not owned:
             raise _Lost
 
-    def _begin(self, states: LargeTable[str, State]) -> Iterator[None]:
-        for state in states.each():
+    def _begin(self, states: LargeTable[str, State], owned: OwnedPartition) -> Iterator[None]:
+        displaced = 0
+        for key, state in states.keys_and_values():
             self._kind.on_loaded(state)
+            displaced += self._owned.on_loaded(key, owned.index)
             yield
+        if displaced:
+            logger.warning(
+                "%s-%d: %d of the %s in it belong to another partition, because partitions were added to the topic. They stay here, "
+                "and are found only while one broker leads both partitions",
+                self._owned.topic, owned.index, displaced, self._kind.noun,
+            )  # fmt: skip
 
     def _unload(self, owned: OwnedPartition) -> None:
         del self._owned.partitions[owned.index]
+        self._owned.on_unloaded(owned.index)
         states = owned.states
         self._kind.on_unloaded(states)
         if states:

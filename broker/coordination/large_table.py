@@ -66,6 +66,11 @@ class Parts:
         for part in self._parts:
             yield from list(part.values())
 
+    def keys_and_values(self) -> Iterator[tuple[Any, Any]]:
+        """The entries, as by `each`."""
+        for part in self._parts:
+            yield from list(part.items())
+
     def drain(self) -> Iterator[tuple[Any, Any]]:
         """The entries, each taken out when it comes up. Nothing is put in meanwhile."""
         for part in self._parts:

@@ -14,6 +14,7 @@ cdef class StatesByKey:
     cdef public bint is_active
     cdef public object on_other_topic
     cdef object _cluster, _image
+    cdef dict _displaced
     cdef int64_t _configured_partitions, _partition_count, _stored_count
 
     cdef int64_t _count_partitions(self) except -1

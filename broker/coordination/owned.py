@@ -6,6 +6,10 @@ key, so any broker and client can determine the coordinator. `elections` adds an
 As in Apache Kafka, a broker computes with the number of partitions that the topic had when the broker first saw it. With partitions that
 are added later, a group would have two coordinators until all brokers know the new number. A topic that was deleted and created again is
 another topic. Partitions that have never had a leader count, too; only the metadata store has them (`stored_partitions`).
+
+After a restart with more partitions most keys have another partition than their stored states. Such a displaced state is found in the
+partition that it was loaded from, and its records stay there, provided that this broker leads both partitions, and the partition of the key
+has no state of its own. Until all partitions are loaded, a key without a state may have a displaced one.
 """
 
 from __future__ import annotations
@@ -85,6 +89,7 @@ class StatesByKey:
     __slots__ = (
         "_cluster",
         "_configured_partitions",
+        "_displaced",
         "_image",
         "_partition_count",
         "_stored_count",
@@ -100,6 +105,8 @@ class StatesByKey:
         self.is_active = False
         self._cluster = cluster
         self._configured_partitions = configured_partitions
+        self._displaced: dict[str, int] = {}
+        """The partitions that hold displaced states, by key; also of those that are deleted, because their tombstones follow later."""
         self._image: TopicImage | None = None
         """The metadata at the last check."""
         self._partition_count = configured_partitions
@@ -140,18 +147,43 @@ class StatesByKey:
             self.on_other_topic()
         elif count > max(self._partition_count, _partitions_of(former)):
             logger.error(
-                "topic %s: %d partitions were added. This broker counts them from its next start on. From then on most keys have another "
-                "coordinator, which does not find their stored state. While brokers disagree, a key has two coordinators: restart all "
-                "brokers at the same time",
+                "topic %s: %d partitions were added. This broker counts them from its next start on. From then on most keys have "
+                "another coordinator, which finds their stored state only if it leads their former partition, too. While brokers "
+                "disagree, a key has two coordinators: restart all brokers at the same time",
                 self.topic, count - self._partition_count,
             )  # fmt: skip
 
     def partition_for(self, key: str) -> int:
         """The partition of the topic that holds the state."""
+        if self._displaced:
+            owned = self._owner(key)
+            if owned is not None:
+                return owned.index
         return absolute_hash(key) % self._count_partitions()
 
     def _owner(self, key: str) -> OwnedPartition | None:
-        return self.partitions.get(self.partition_for(key))
+        owned: OwnedPartition | None = self.partitions.get(absolute_hash(key) % self._count_partitions())
+        if self._displaced and owned is not None and owned.states.get(key) is None:
+            at = self._displaced.get(key)
+            if at is not None:
+                return self.partitions.get(at)
+        return owned
+
+    def on_loaded(self, key: str, index: int) -> bool:
+        """Note that a state was loaded from a partition. True if it is displaced."""
+        is_displaced = absolute_hash(key) % self._count_partitions() != index
+        if is_displaced:
+            self._displaced[key] = index
+        return is_displaced
+
+    def on_unloaded(self, index: int) -> None:
+        """Forget the displaced states of a partition."""
+        if self._displaced:
+            self._displaced = {key: at for key, at in self._displaced.items() if at != index}
+
+    def _may_be_displaced(self, owned: OwnedPartition, key: str) -> bool:
+        """Whether a partition that is being loaded may have the state."""
+        return self._count_partitions() > self._configured_partitions and self.is_loading and owned.states.get(key) is None
 
     def check(self, key: str) -> ErrorCode:
         """Whether this broker coordinates the state."""
@@ -160,7 +192,8 @@ class StatesByKey:
         owned = self._owner(key)
         if owned is None:
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
+        is_loading = owned.is_loading or self._may_be_displaced(owned, key)
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
     def find(self, key: str) -> tuple[ErrorCode, Any]:
         """The answers of `check` and `get` in one step, because heartbeats and commits are frequent."""
@@ -171,7 +204,10 @@ class StatesByKey:
             return ErrorCode.NOT_COORDINATOR, None
         if owned.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
-        return ErrorCode.NONE, owned.states.get(key)
+        state = owned.states.get(key)
+        if state is None and self._may_be_displaced(owned, key):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
+        return ErrorCode.NONE, state
 
     def get(self, key: str) -> Any:
         """The state, if it is coordinated here."""
@@ -202,7 +238,12 @@ class StatesByKey:
 
     def __iter__(self) -> Iterator[Any]:
         for owned in list(self.partitions.values()):
-            yield from owned.states.each()
+            if not self._displaced:
+                yield from owned.states.each()
+                continue
+            for key, state in owned.states.keys_and_values():
+                if self._owner(key) is owned:
+                    yield state
 
 
 class OwnedStates(StatesByKey, Generic[State]):

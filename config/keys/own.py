@@ -5,7 +5,7 @@ import re
 
 from ottla.config.errors import ConfigValueError
 from ottla.config.schema.key import DAY, LOW, SECOND, MiB, key
-from ottla.config.schema.types import Int, List, Long, PasswordType, String
+from ottla.config.schema.types import Bool, Int, List, Long, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -158,6 +158,16 @@ OTTLA_GROUP_LAG_MAX_SERIES = key(
     effective=True,
     internal=True,
     doc="How many committed offsets, each of a group and a partition, appear in the metrics with their lag. 0 shows none.",
+)
+OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
+    "ottla.internal.topics.can.grow",
+    Bool(),
+    default=False,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Whether clients may add partitions to `__consumer_offsets` and `__transaction_state`. From the next start of the brokers on most "
+    "groups and transactional ids would have another partition, which lacks their stored state.",
 )
 OTTLA_GROUP_MAX_METADATA_BYTES = key(
     "ottla.group.max.metadata.bytes",

@@ -1,7 +1,7 @@
 """Adds partitions to topics for CreatePartitions. Kafka's ZkAdminManager.createPartitions, with its error texts."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.controller.admin.metadata_waits import MetadataWaits
@@ -51,7 +51,10 @@ class PartitionGrowth:
         metadata_waits: MetadataWaits,
         random_below: RandomBelow,
         pause: Pause = no_pause,
+        fixed: Collection[str] = (),
     ) -> None:
+        """`fixed` are the topics that get no new partitions: their number decides where coordinators store states."""
+        self._fixed = fixed
         self._store = store
         self._cluster = cluster
         self._metadata_waits = metadata_waits
@@ -134,6 +137,11 @@ class PartitionGrowth:
             raise InvalidPartitions(f"Topic currently has {old_count} partitions, which is higher than the requested {wanted.total}.")
         if increment == 0:
             raise InvalidPartitions(f"Topic already has {old_count} partitions.")
+        if topic in self._fixed:
+            raise InvalidPartitions(
+                f"Topic '{topic}' is internal: with another number of partitions most groups or transactional ids lose their stored state. "
+                "Set ottla.internal.topics.can.grow=true on the controller to add partitions all the same."
+            )
         if increment > MAX_NEW_PARTITIONS and (wanted.assignments is None or len(wanted.assignments) > MAX_NEW_PARTITIONS):
             raise InvalidPartitions(
                 f"Excessively large number of partitions per request: {increment}, at most {MAX_NEW_PARTITIONS} can be created at once."

@@ -161,7 +161,7 @@ class BrokerUnderTest:
             self.store, broker_id, self.config, ensemble.clock, random.bytes, self._channel_to, "INTERNAL", self.registration
         )
         self.topics = TopicAdmin(self.store, self.config, self.receiver.cluster, self.metadata_waits, random.bytes, random.below)
-        self.growth = PartitionGrowth(self.store, self.receiver.cluster, self.metadata_waits, random.below)
+        self.growth = PartitionGrowth(self.store, self.receiver.cluster, self.metadata_waits, random.below, fixed=["__consumer_offsets"])
 
     def registration(self) -> BrokerRegistration:
         endpoints = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.cli.doctor.certificates import check_end
-from ottla.cli.doctor.cluster_facts import OPEN_SECONDS, ClusterFacts, DiskFacts
+from ottla.cli.doctor.cluster_facts import INTERNAL_TOPIC_KEYS, OPEN_SECONDS, ClusterFacts, DiskFacts
 from ottla.cli.doctor.host_checks import FULL, NEARLY_FULL
 from ottla.cli.doctor.kinds import Finding, call, found, some
 from ottla.client.cluster import NO_LEADER
@@ -17,7 +17,6 @@ IMBALANCE: Final = 0.10
 UNEVEN_SHARE, UNEVEN_COUNT = 0.25, 10
 """Brokers differ by more than both: a share of their mean number of replicas, and a number of replicas."""
 UNEVEN_BYTES: Final = 2**30
-INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 WANTED_REPLICAS: Final = 3
 
 
@@ -138,7 +137,7 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
     for each in partitions:
         factors[each.topic] = min(len(each.facts.replica_nodes), factors.get(each.topic, len(each.facts.replica_nodes)))
     several = len(facts.brokers) > 1
-    single = [topic for topic, factor in factors.items() if several and factor == 1 and topic not in INTERNAL]
+    single = [topic for topic, factor in factors.items() if several and factor == 1 and topic not in INTERNAL_TOPIC_KEYS.values()]
     if single:
         options = f"-r {min(WANTED_REPLICAS, len(facts.brokers))} -o plan.json"
         yield found(
@@ -153,7 +152,15 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
             f"{some(strict)}: min.insync.replicas is not smaller than the number of replicas",
             call("ottla configs alter topic", strict[0], f"--set min.insync.replicas={factors[strict[0]] - 1}"),
         )
-    for topic in INTERNAL:
+    for key, topic in INTERNAL_TOPIC_KEYS.items():
+        count = len([each for each in partitions if each.topic == topic])
+        created = facts.configured_partitions.get(key, count)
+        if count > created:
+            yield found(
+                "internal-topic-partitions",
+                f"{topic} has {count} partitions, and {key}={created}",
+                f"if partitions were added, look for 'partitions were added' in the brokers' logs; if not, set {key}={count}",
+            )
         policy = facts.configs.get(topic, {}).get("cleanup.policy", "compact")
         if policy != "compact":
             yield found(

@@ -30,6 +30,11 @@ OPEN_SECONDS: Final = 900.0
 """The default of transaction.max.timeout.ms: no transaction is open for longer without a reason."""
 _TOPICS_AT_ONCE: Final = 500
 _MOST_GROUPS: Final = 500
+INTERNAL_TOPIC_KEYS: Final = {
+    "offsets.topic.num.partitions": "__consumer_offsets",
+    "transaction.state.log.num.partitions": "__transaction_state",
+}
+"""The keys for the numbers of partitions of internal topics that are created, and these topics."""
 _EXAMINED: Final = ("min.insync.replicas", "cleanup.policy")
 
 
@@ -66,6 +71,8 @@ class ClusterFacts:
     topics: list[MetadataResponseTopic] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """By topic the values of the examined keys."""
+    configured_partitions: dict[str, int] = field(default_factory=dict)
+    """The numbers of partitions of new internal topics, by key; the largest of all brokers."""
     disks: list[DiskFacts] = field(default_factory=list)
     groups_without_commits: list[str] = field(default_factory=list)
     hanging: list[OpenTransaction] = field(default_factory=list)
@@ -84,6 +91,7 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
     _ask_brokers(facts, cluster, answer)
     parts: Sequence[tuple[str, Callable[[], None]]] = (
         ("configurations of topics", lambda: ask_configs(facts, cluster)),
+        ("numbers of partitions", lambda: _ask_partition_counts(facts, cluster)),
         ("log directories", lambda: _ask_disks(facts, cluster)),
         ("groups", lambda: _ask_groups(facts, cluster)),
         ("transactions", lambda: ask_transactions(facts, cluster, now())),
@@ -165,6 +173,19 @@ def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
                 facts.configs[result.resource_name] = {config.name: config.value or "" for config in result.configs}
     if refused:
         facts.not_examined.append(f"configurations of {some(refused)}: the cluster refuses to describe them")
+
+
+def _ask_partition_counts(facts: ClusterFacts, cluster: Cluster) -> None:
+    def ask(own: Cluster, broker_id: int) -> dict[str, int]:
+        keys = [*INTERNAL_TOPIC_KEYS]
+        resource = DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id), configuration_keys=keys)
+        answer = own.ask_broker(broker_id, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+        check(f"broker {broker_id}", answer.results[0].error_code)
+        return {config.name: int(config.value) for config in answer.results[0].configs if config.value}
+
+    for found in ask_each(facts, cluster, "numbers of partitions", ask).values():
+        for key, count in found.items():
+            facts.configured_partitions[key] = max(count, facts.configured_partitions.get(key, 0))
 
 
 def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:

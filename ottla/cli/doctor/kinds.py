@@ -61,6 +61,7 @@ _WARNINGS: Final = {
     "topic-single-replica": "the records exist once: they are unavailable while their broker is down, and lost with its disk",
     "min-isr-too-high": "producers with acks=all stop as soon as one broker is down",
     "internal-topic-replicas": "offsets of groups and states of transactions are unavailable while one broker is down, or lost with it",
+    "internal-topic-partitions": "with more partitions than before, most groups or transactional ids may not find their stored state",
     "group-without-commits": "the members read, and begin anew after each rebalance or restart, as no offset is committed",
     "transaction-long": "consumers of committed records do not get beyond the beginning of an open transaction",
     "versions-mixed": "features of the newer release are not available everywhere; a rolling upgrade may be unfinished",

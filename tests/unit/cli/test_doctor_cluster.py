@@ -92,6 +92,7 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
     "min-isr-too-high": lambda facts: facts.configs["t"].update({"min.insync.replicas": "3"}),
     "internal-topic-policy": lambda facts: facts.configs["__consumer_offsets"].update({"cleanup.policy": "delete"}),
     "internal-topic-replicas": lambda facts: facts.topics[2].partitions.__setitem__(0, partition(0, [1])),
+    "internal-topic-partitions": lambda facts: facts.configured_partitions.update({"offsets.topic.num.partitions": 0}),
     "group-without-commits": lambda facts: facts.groups_without_commits.append("readers"),
     "transaction-hanging": lambda facts: facts.hanging.append(OPEN),
     "transaction-long": lambda facts: facts.long.append(OPEN),

@@ -94,6 +94,22 @@ def test_a_topic_grows_and_keeps_its_id_and_its_old_partitions() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_an_internal_topic_does_not_grow(validate_only: bool) -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        await broker.topics.create_topics([NewTopic("__consumer_offsets", 2, 1)])
+        wanted = NewPartitions("__consumer_offsets", 3)
+        result = (await broker.growth.create_partitions([wanted], validate_only=validate_only))["__consumer_offsets"]
+        assert isinstance(result, InvalidPartitions)
+        assert str(result) == (
+            "Topic '__consumer_offsets' is internal: with another number of partitions most groups or transactional ids lose their stored "
+            "state. Set ottla.internal.topics.can.grow=true on the controller to add partitions all the same."
+        )
+        assert len(broker.receiver.cluster.topics["__consumer_offsets"].partitions) == 2
+
+    run(scenario)
+
+
 def test_a_topic_whose_partitions_are_moving_does_not_grow() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
         topic = decode_topic("", broker.ensemble.dump()["/brokers/topics/cfg"].data)
