@@ -61,6 +61,8 @@ from ottla.broker.security.sasl.key_sets import KeySets
 from ottla.broker.serving.access_control import AccessControl
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.broker.serving.listener_security import ListenerSecurity
+from ottla.broker.shares.leader import ShareLeader
+from ottla.broker.shares.settings import ShareSettings
 from ottla.broker.shares.state.coordinator import ShareCoordinator
 from ottla.broker.start_checks import (
     Unsupported,
@@ -455,9 +457,9 @@ class Broker:
             services.workers,
             while_loading=while_loading,
         )
-        data.replica_manager.leadership_listeners += (
-            groups.on_leadership_change, transactions.on_leadership_change, shares.on_leadership_change,
-        )  # fmt: skip
+        wheel = self._timing_wheel
+        data.shares = ShareLeader(self.config, ShareSettings(self.config), self._cluster.share_state(wheel), wheel, self._clock)
+        data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, data.shares.led)]
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
 
     async def _bind(self) -> None:
@@ -540,6 +542,8 @@ class Broker:
         for coordinator in (coordinators.groups, coordinators.transactions, coordinators.shares):
             coordinator.start()  # before the broker registers: from then on it may become a coordinator
             self._held.push_async_callback(coordinator.stop)
+        services.data.shares.start()
+        self._held.callback(services.data.shares.stop)
         self._held.push_async_callback(services.data.producer_ids.stop)
         self._report_raisable_features()
         services.cluster.broker_epoch = await self.controller.startup()

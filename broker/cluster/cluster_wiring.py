@@ -18,8 +18,11 @@ from ottla.broker.cluster.controller_channel import ControllerChannel, address_i
 from ottla.broker.cluster.missed_deletions import MissedDeletions
 from ottla.broker.cluster.stray_replicas import StrayReplicas
 from ottla.broker.loop.background import LoopBackground
+from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.first_metadata import FirstMetadata
+from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.request.services import Services
+from ottla.broker.shares.state_access import StateAccess
 from ottla.broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
 from ottla.broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from ottla.config.broker import BrokerConfig
@@ -184,6 +187,21 @@ class ClusterWiring:
         verifier = TransactionVerifier(services.metadata, partition_for, ask, services.clock.monotonic)
         self._held.push_async_callback(verifier.close)
         return verifier
+
+    def share_state(self, timing_wheel: TimingWheel) -> StateAccess:
+        """Asks the coordinators of share partitions about their state (`shares.state_access`)."""
+        services = self._services
+        brokers = self._broker_requests(f"Persister-{services.broker_id}")
+        access = StateAccess(
+            services.coordinators.shares,
+            services.broker_id,
+            services.metadata,
+            timing_wheel,
+            brokers.ask,
+            lambda: services.administration.auto_topics.create([SHARE_STATE_TOPIC]),
+        )
+        self._held.push_async_callback(access.close)
+        return access
 
     def _broker_requests(self, client_id: str) -> BrokerRequests:
         """Requests to any broker, over connections of their own."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.acl_admin import AclAdmin
     from ottla.broker.security.authorizer import Authorizer
     from ottla.broker.security.delegation_tokens import DelegationTokens
+    from ottla.broker.shares.leader import ShareLeader
     from ottla.broker.shares.state.coordinator import ShareCoordinator
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
@@ -57,6 +58,7 @@ class DataServices:
         "producer_ids",
         "refused_records",
         "replica_manager",
+        "shares",
         "transaction_verifier",
     )
 
@@ -69,6 +71,7 @@ class DataServices:
     producer_ids: ProducerIds
     refused_records: RefusedRecords
     transaction_verifier: TransactionVerifier
+    shares: ShareLeader
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
 

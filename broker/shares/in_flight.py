@@ -21,7 +21,7 @@ NO_MEMBER = ""
 class Run:
     """Records from `first` to `last`, inclusive, with one state."""
 
-    __slots__ = ("count", "deadline_ms", "first", "last", "member_id", "next_count", "state", "target")
+    __slots__ = ("count", "deadline_ms", "first", "last", "member_id", "state", "target")
 
     def __init__(self, first: int, last: int, state: RecordState, count: int) -> None:
         self.first = first
@@ -35,7 +35,6 @@ class Run:
         """The end of the lock of acquired records."""
         self.target: RecordState | None = None
         """The state to which the records change once it is stored; None while no change is in progress."""
-        self.next_count = count
 
     @property
     def size(self) -> int:
@@ -53,7 +52,6 @@ class Run:
         rest.member_id = self.member_id
         rest.deadline_ms = self.deadline_ms
         rest.target = self.target
-        rest.next_count = self.next_count
         self.last = offset - 1
         return rest
 
@@ -128,7 +126,7 @@ class InFlight:
         """Set the state of a run that is in flight; no change of it is in progress afterwards."""
         self.complete += (state in COMPLETE) * run.size - (run.state in COMPLETE) * run.size
         run.state = state
-        run.count = run.next_count = count
+        run.count = count
         run.target = None
         if state is not RecordState.ACQUIRED:
             run.member_id = NO_MEMBER

@@ -16,11 +16,10 @@ Invariants: the runs cover all offsets in flight; the first is not complete; an 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ottla.broker.coordination.effects import Arm, Reply
-from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.shares.effects import LOCKS, Effect, Store
 from ottla.broker.shares.in_flight import InFlight, Run
 from ottla.broker.shares.record_states import (
@@ -70,19 +69,12 @@ class SharePartition:
         "_stores",
         "_waiters",
         "_wakes_ms",
-        "is_dead",
-        "name",
         "rules",
-        "timers",
     )
 
-    def __init__(self, name: str, start_offset: int, batches: Iterable[StateBatch], rules: ShareRules) -> None:
-        """`name` is for the log. Offsets that are in no batch are available. Raises MalformedState."""
-        self.name = name
+    def __init__(self, start_offset: int, batches: Iterable[StateBatch], rules: ShareRules) -> None:
+        """Offsets that are in no batch are available. Raises MalformedState."""
         self.rules = rules
-        self.timers: dict[Hashable, Cancellable] = {}
-        self.is_dead = False
-        """Whether another broker leads the partition, or another leader fenced this one: no timer is armed any more."""
         self._flight = InFlight(start_offset)
         for first, last, state, count in batches:
             if not self._flight.end <= first <= last or state not in STORED:
@@ -192,7 +184,7 @@ class SharePartition:
     # -- acknowledge -----------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement], waiter: object, now_ms: int) -> list[Effect]:
-        """A member acknowledges records: all of them, or none if one is not its own. The batches are in order and do not overlap."""
+        """A member acknowledges records: all of them, or none if one is not its own. The batches are in order."""
         error = self._refusal(member_id, batches)
         if error:
             return [Reply(waiter, error)]
@@ -203,18 +195,18 @@ class SharePartition:
                     if kind == AcknowledgeType.RENEW:
                         run.deadline_ms = now_ms + self.rules.lock_ms
                     else:
-                        self._begin(run, OUTCOMES[AcknowledgeType(kind)], run.count)
+                        self._begin(run, OUTCOMES[AcknowledgeType(kind)])
         if len(self._queued) == began:
             return [Reply(waiter, ErrorCode.NONE)]
         self._queued_waiters.append(waiter)
         return self._store_next()
 
     def release(self, member_id: str, waiter: object) -> list[Effect]:
-        """The share session of a member has ended. The records that it still has were not delivered, as far as its leader knows."""
+        """The share session of a member has ended: the records that it still has are for others."""
         began = len(self._queued)
         for run in self._flight.runs:
             if run.state is RecordState.ACQUIRED and run.target is None and run.member_id == member_id:
-                self._begin(run, RecordState.AVAILABLE, run.count - 1)
+                self._begin(run, RecordState.AVAILABLE)
         if len(self._queued) == began:
             return [Reply(waiter, ErrorCode.NONE)]
         self._queued_waiters.append(waiter)
@@ -222,9 +214,13 @@ class SharePartition:
 
     def _refusal(self, member_id: str, batches: Sequence[Acknowledgement]) -> ErrorCode:
         flight = self._flight
+        former_last = -1
         for batch in batches:
             if batch.last < flight.start:
                 continue
+            if batch.first <= former_last:
+                return ErrorCode.INVALID_RECORD_STATE  # the second acknowledgement of a record
+            former_last = batch.last
             if not flight.runs:
                 return ErrorCode.INVALID_RECORD_STATE
             if batch.last >= flight.end:
@@ -236,13 +232,12 @@ class SharePartition:
                     return ErrorCode.INVALID_RECORD_STATE
         return ErrorCode.NONE
 
-    def _begin(self, run: Run, target: RecordState, next_count: int) -> None:
+    def _begin(self, run: Run, target: RecordState) -> None:
         """Change the state of an acquired run once it is stored."""
-        if target is RecordState.AVAILABLE and next_count >= self.rules.delivery_limit:
+        if target is RecordState.AVAILABLE and run.count >= self.rules.delivery_limit:
             target = RecordState.ARCHIVED
         run.target = target
-        run.next_count = next_count
-        self._queued[StateBatch(run.first, run.last, target, next_count)] = True
+        self._queued[StateBatch(run.first, run.last, target, run.count)] = True
 
     # -- store ---------------------------------------------------------------------------------------------------------------
 
@@ -267,9 +262,8 @@ class SharePartition:
                 continue
             if has_failed:
                 run.target = None
-                run.next_count = run.count
             else:
-                flight.change(run, run.target, run.next_count)
+                flight.change(run, run.target, run.count)
                 if run.is_free:
                     self._free_from = min(self._free_from, run.first)
         flight.join(first, last)
@@ -298,7 +292,7 @@ class SharePartition:
 
     # -- time ----------------------------------------------------------------------------------------------------------------
 
-    def on_timer(self, key: object, now_ms: int) -> list[Effect]:
+    def on_timer(self, now_ms: int) -> list[Effect]:
         """End the locks whose time is over, except those of records that are being acknowledged."""
         return self._end_locks(now_ms) + self._store_next()
 

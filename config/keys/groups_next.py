@@ -97,6 +97,7 @@ GROUP_SHARE_DELIVERY_COUNT_LIMIT = key(
     Int(2, 10),
     default=5,
     importance=MEDIUM,
+    effective=True,
     doc="How often a record is delivered to a share group before it is given up.",
 )
 GROUP_SHARE_ENABLE = key("group.share.enable", Bool(), default=False, importance=MEDIUM, internal=True, doc="Turns on share groups.")
@@ -122,6 +123,7 @@ GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = key(
     Int(30_000, 3_600_000),
     default=MINUTE,
     importance=MEDIUM,
+    effective=True,
     doc="The longest record lock that a share group may be given.",
 )
 GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = key(
@@ -146,6 +148,7 @@ GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS = key(
     Int(1000, 30_000),
     default=15 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The shortest record lock that a share group may be given.",
 )
 GROUP_SHARE_MIN_SESSION_TIMEOUT_MS = key(
@@ -159,7 +162,9 @@ GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = key(
     "group.share.partition.max.record.locks",
     Int(100, 10_000),
     default=200,
+    standalone=2_000,
     importance=MEDIUM,
+    effective=True,
     doc="How many records of one partition may be locked at once.",
 )
 GROUP_SHARE_RECORD_LOCK_DURATION_MS = key(
@@ -167,6 +172,7 @@ GROUP_SHARE_RECORD_LOCK_DURATION_MS = key(
     Int(1000, 60_000),
     default=30 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="How long a delivered record stays locked for the member that got it.",
 )
 GROUP_SHARE_SESSION_TIMEOUT_MS = key(

@@ -1,11 +1,20 @@
-"""Declares the keys of share groups (KIP-932): the coordinator of their state.
+"""Declares the keys of share groups (KIP-932) that Apache Kafka 3.9 does not have.
 
-Apache Kafka 3.9 has no such keys, so DescribeConfigs does not list them.
+DescribeConfigs does not list them.
 """
 
 from ottla.config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, MiB, key
 from ottla.config.schema.types import Int, Short
 
+GROUP_SHARE_MAX_SHARE_SESSIONS = key(
+    "group.share.max.share.sessions",
+    Int(1),
+    default=2_000,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="How many share sessions a broker keeps.",
+)
 SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS = key(
     "share.coordinator.cold.partition.snapshot.interval.ms",
     Int(1),
@@ -97,4 +106,13 @@ SHARE_COORDINATOR_WRITE_TIMEOUT_MS = key(
     internal=True,
     effective=True,
     doc="How long a write of a share partition's state may wait for the replicas.",
+)
+SHARE_FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS = key(
+    "share.fetch.purgatory.purge.interval.requests",
+    Int(),
+    default=1_000,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="How many finished share fetches may stay in watch lists.",
 )

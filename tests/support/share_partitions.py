@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ottla.broker.coordination.effects import Reply
-from ottla.broker.shares.effects import LOCKS, Effect, Store
+from ottla.broker.shares.effects import Effect, Store
 from ottla.broker.shares.partition import SharePartition, ShareRules
 from ottla.broker.shares.record_states import (
     COMPLETE,
@@ -59,7 +59,7 @@ class SharePlayer:
         self.rules = rules
         self.now_ms = 1_000
         self.stored = Stored(start)
-        self.partition = SharePartition("g:t-0", start, (), rules)
+        self.partition = SharePartition(start, (), rules)
         self.replies: dict[object, ErrorCode] = {}
         self.stores: list[Store] = []
         self.wakes_ms: int | None = None
@@ -113,12 +113,12 @@ class SharePlayer:
         while self.wakes_ms is not None and self.wakes_ms <= end_ms:
             self.now_ms = max(self.now_ms, self.wakes_ms)
             self.wakes_ms = None
-            self.carry_out(self.partition.on_timer(LOCKS, self.now_ms))
+            self.carry_out(self.partition.on_timer(self.now_ms))
         self.now_ms = end_ms
 
     def crash(self) -> None:
         """Another broker takes the partition over with what is stored."""
-        self.partition = SharePartition("g:t-0", self.stored.start, self.stored.batches(), self.rules)
+        self.partition = SharePartition(self.stored.start, self.stored.batches(), self.rules)
         self.stores.clear()
         self.wakes_ms = None
 

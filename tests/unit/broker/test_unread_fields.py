@@ -32,6 +32,8 @@ SHARE_STATE_REQUESTS = {
     if ApiKey.INITIALIZE_SHARE_GROUP_STATE <= key <= ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
 }
 READ_ELSEWHERE = SHARE_STATE_REQUESTS | {
+    ApiKey.SHARE_FETCH: ("broker/handlers/shares/share_requests.py", "broker/handlers/shares/waiting_fetch.py"),
+    ApiKey.SHARE_ACKNOWLEDGE: ("broker/handlers/shares/share_requests.py",),
     ApiKey.FETCH: (
         "broker/fetching/fetch_session.py",
         "broker/handlers/data/fetch_reading.py",

@@ -140,6 +140,13 @@ def test_records_beyond_the_end_cannot_be_acknowledged() -> None:
     assert player.acknowledge("a", acknowledgement(5, 10)) == ErrorCode.INVALID_REQUEST
 
 
+def test_batches_of_one_request_that_overlap_are_refused() -> None:
+    player = SharePlayer(TEN_BATCHES)
+    player.acquire("a", 10)
+    assert player.acknowledge("a", acknowledgement(0, 3), acknowledgement(3, 4)) == ErrorCode.INVALID_RECORD_STATE
+    assert player.states() == [(0, 9, "ACQUIRED", 1)]
+
+
 def test_records_below_the_start_are_acknowledged_without_effect() -> None:
     player = SharePlayer(TEN_BATCHES)
     player.acquire("a", 20)
@@ -214,13 +221,13 @@ def test_a_lower_limit_archives_what_was_delivered_more_often() -> None:
     assert player.partition.start_offset == 10
 
 
-def test_the_end_of_a_session_releases_its_records_as_if_they_had_not_been_delivered() -> None:
+def test_the_end_of_a_session_releases_its_records() -> None:
     player = SharePlayer(TEN_BATCHES)
     player.acquire("a", 10)
     player.acquire("b", 10)
     player.release("a")
-    assert player.states() == [(0, 9, "AVAILABLE", 0), (10, 19, "ACQUIRED", 1)]
-    assert player.acquire("b", 10) == [Acquired(0, 9, 1)]
+    assert player.states() == [(0, 9, "AVAILABLE", 1), (10, 19, "ACQUIRED", 1)]
+    assert player.acquire("b", 10) == [Acquired(0, 9, 2)]
 
 
 def test_only_as_many_records_are_in_flight_as_allowed() -> None:
@@ -300,7 +307,7 @@ def test_a_new_leader_continues_from_the_stored_state() -> None:
         StateBatch(15, 19, RecordState.AVAILABLE, 2),
         StateBatch(30, 34, RecordState.ARCHIVED, 5),
     ]
-    partition = SharePartition("g:t-0", 10, stored, ShareRules())
+    partition = SharePartition(10, stored, ShareRules())
     assert partition.start_offset == 15
     assert [(run.first, run.last, run.count) for run in partition.runs] == [(15, 19, 2), (20, 29, 0), (30, 34, 5)]
     assert (partition.next_fetch_offset(), partition.end_offset, partition.complete_count) == (15, 35, 5)
@@ -318,4 +325,4 @@ def test_a_new_leader_continues_from_the_stored_state() -> None:
 )
 def test_a_stored_state_that_cannot_be_right_is_refused(batches: list[StateBatch]) -> None:
     with pytest.raises(MalformedState):
-        SharePartition("g:t-0", 0, batches, ShareRules())
+        SharePartition(0, batches, ShareRules())

@@ -36,7 +36,7 @@ class History:
         self.locks: dict[int, tuple[str, int]] = {}
         """Member and end of the lock, by offset."""
         self.deliveries: dict[int, int] = {}
-        """Deliveries since the last crash that were not taken back."""
+        """Deliveries since the last crash."""
         self.done: set[int] = set()
         """What the coordinator confirmed as accepted, rejected or gap."""
         self.waiting: list[tuple[object, str, Acknowledgement]] = []
@@ -101,7 +101,6 @@ class History:
         player.carry_out(player.partition.release(member, object()))
         player.store()
         for offset in offsets:
-            self.deliveries[offset] -= 1
             del self.locks[offset]
 
     def take(self, what: str, one: int, two: int, kind: AcknowledgeType) -> None:

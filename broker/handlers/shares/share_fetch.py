@@ -1,0 +1,69 @@
+"""Handles ShareFetch (api 78), versions 1-2: a member acquires records, and acknowledges those that it has processed (KIP-932).
+
+Version 2 has the mode of acquiring (KIP-1206) and can renew locks (KIP-1222). A fetch that can acquire nothing waits up to `max_wait_ms`.
+The final epoch ends the member's session.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.shares.share_requests import Acknowledging, acknowledged_in
+from ottla.broker.handlers.shares.waiting_fetch import WaitingFetch
+from ottla.broker.network.request_channel import Answer
+from ottla.broker.request.context import RequestContext
+from ottla.broker.request.turns import Steps
+from ottla.broker.shares.record_states import AcquireMode
+from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.protocol.acls import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.schema.message import Message
+
+
+def handle_share_fetch(request: ShareFetchRequest, context: RequestContext) -> Steps[Message | Answer]:
+    """Acknowledge first; then acquire what the session's partitions have."""
+    group_id, member_id = request.group_id, request.member_id
+    if group_id is None or not member_id:
+        return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not context.is_authorized(Operation.READ, ResourceType.GROUP, group_id):
+        return ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    acknowledged = acknowledged_in(request.topics)
+    if _is_invalid(request, bool(acknowledged)):
+        return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    sessions = context.broker.data.shares.sessions
+    key = SessionKey(group_id, member_id)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        error, session = sessions.begin(key, context.client)
+    else:
+        error, session = sessions.use(key, request.share_session_epoch, context.client)
+    if session is None:
+        return ShareFetchResponse(error_code=error)
+    if request.share_acquire_mode not in AcquireMode.__members__.values():
+        return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    if request.share_session_epoch != FINAL_EPOCH:
+        yield from _update(session, request)
+    fetch = WaitingFetch(request, session, context)
+    acknowledging = Acknowledging(fetch.on_acknowledged)
+    for place, batches in acknowledged.items():
+        acknowledging.acknowledge(place, batches, group_id, member_id, context, may_renew=request.is_renew_ack)
+        yield
+    acknowledging.finish()
+    fetch.begin()
+    return fetch.pending
+
+
+def _is_invalid(request: ShareFetchRequest, acknowledges: bool) -> bool:
+    """Whether the request cannot be right: the first one of a session acknowledges, or one that renews locks also acquires."""
+    if request.share_session_epoch == INITIAL_EPOCH and acknowledges:
+        return True
+    return request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records))
+
+
+def _update(session: ShareSession, request: ShareFetchRequest) -> Steps[None]:
+    for topic in request.topics:
+        for each in topic.partitions:
+            session.partitions[topic.topic_id, each.partition_index] = None
+            yield
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.partitions.pop((forgotten.topic_id, index), None)
+            yield

@@ -1,0 +1,97 @@
+"""Carries out what ShareFetch and ShareAcknowledge have in common: finding partitions, and acknowledging records in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.request.context import RequestContext
+from ottla.broker.shares.acknowledgements import are_valid
+from ottla.broker.shares.record_states import Acknowledgement
+from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.protocol.acls import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.errors import ReplicationError
+from ottla.replication.leader.partition import Partition
+from ottla.storage.errors import StorageError
+
+Place: TypeAlias = tuple[bytes, int]
+"""Topic id and index of a partition."""
+
+
+class Located(NamedTuple):
+    """A partition that a member names. `partition` is the one that this broker leads, if there is no error."""
+
+    error: ErrorCode
+    name: str | None = None
+    partition: Partition | None = None
+
+
+def locate(place: Place, context: RequestContext) -> Located:
+    """Find a partition that the member may read, and that this broker leads."""
+    topic_id, index = place
+    broker = context.broker
+    name = broker.metadata.names_by_id.get(topic_id)
+    if name is None:
+        return Located(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not context.is_authorized(Operation.READ, ResourceType.TOPIC, name):
+        return Located(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+    if broker.metadata.partition(name, index) is None:
+        return Located(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    try:
+        partition = broker.data.replica_manager.partition_or_raise(name, index)
+        partition.check_leader()
+    except (StorageError, ReplicationError) as error:
+        return Located(partition_error(error, broker.data), name)
+    return Located(ErrorCode.NONE, name, partition)
+
+
+def acknowledged_in(topics: Iterable[Any]) -> dict[Place, list[Acknowledgement]]:
+    """The acknowledgements in a request, by partition."""
+    found: dict[Place, list[Acknowledgement]] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            batches = [
+                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in each.acknowledgement_batches
+            ]
+            if batches:
+                found.setdefault((topic.topic_id, each.partition_index), []).extend(batches)
+    return found
+
+
+class Acknowledging:
+    """Acknowledges records in many partitions, and calls `then` once with the error of each."""
+
+    __slots__ = ("_left", "_then", "errors")
+
+    def __init__(self, then: Callable[[dict[Place, ErrorCode]], object]) -> None:
+        self.errors: dict[Place, ErrorCode] = {}
+        self._left = 1
+        self._then = then
+
+    def acknowledge(
+        self, place: Place, batches: Sequence[Acknowledgement], group_id: str, member_id: str, context: RequestContext, *, may_renew: bool
+    ) -> None:
+        """Acknowledge records of one partition."""
+        self.errors[place] = ErrorCode.NONE
+        error = ErrorCode.NONE if are_valid(batches, may_renew=may_renew) else ErrorCode.INVALID_REQUEST
+        error = error or locate(place, context).error
+        led = context.broker.data.shares.led
+        share_partition = None if error else led.find(SharePartitionKey(group_id, *place))
+        if error or share_partition is None:
+            self.errors[place] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        self._left += 1
+        led.acknowledge(share_partition, member_id, batches, partial(self._on_acknowledged, place))
+
+    def _on_acknowledged(self, place: Place, error: ErrorCode) -> None:
+        self.errors[place] = error
+        self.finish()
+
+    def finish(self) -> None:
+        """All partitions of the request were begun, or one of them is done."""
+        self._left -= 1
+        if not self._left:
+            self._then(self.errors)

@@ -1,0 +1,297 @@
+"""Carries out a ShareFetch: opens the share partitions of the session, acquires records, waits until there are some, and answers.
+
+The fetch waits in the lists of the partitions, which new records notify, and in those of the share partitions, which released ones notify.
+Records are acquired only at the moment of the answer. Pages that are not in the page cache are read by a thread first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
+from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.handlers.shares.share_requests import Place, locate
+from ottla.broker.loop.purgatory import DelayedOperation
+from ottla.broker.network.request_channel import CLOSE, Parts, Pending
+from ottla.broker.quotas.quota_type import FETCH
+from ottla.broker.request.context import RequestContext
+from ottla.broker.shares.extents import Extents
+from ottla.broker.shares.led_partitions import LedPartition
+from ottla.broker.shares.record_states import Acquired, AcquireMode
+from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.protocol.cursors.share_fetch_answer import ShareFetchAnswer
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.replication.errors import ReplicationError
+from ottla.replication.ports.waiters import Waiters
+from ottla.storage.errors import StorageError
+from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.segment.file_region import FileRegion
+
+logger = logging.getLogger(__name__)
+
+MOST_PARTITIONS: Final = 500
+"""Partitions of a session that one fetch visits; the next one visits the others."""
+
+MOST_BYTES: Final = 1024 * 1024
+"""Bytes of a partition that one fetch looks at, unless the first batch has more: a millisecond, if the batches are small."""
+
+NO_LEADER: Final = (0, 0)
+
+
+class _Cold(Exception):
+    """Pages have to be read by a thread."""
+
+    def __init__(self, warm: Callable[[], None]) -> None:
+        super().__init__()
+        self.warm = warm
+
+
+class _Asked:
+    """A partition of the fetch, and its result."""
+
+    __slots__ = ("acquired", "error", "extents", "led", "offset", "place", "region")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.error = ErrorCode.NONE
+        self.led: LedPartition | None = None
+        self.offset = 0
+        self.extents: Extents | None = None
+        self.region: FileRegion | None = None
+        self.acquired: list[Acquired] = []
+
+
+class WaitingFetch(DelayedOperation):
+    """See the module. `pending` is the answer."""
+
+    __slots__ = (
+        "_acknowledged", "_asked", "_context", "_has_fetched", "_is_last_try", "_is_warming", "_opening", "_request", "_session", "_shares",
+        "_task", "pending",
+    )  # fmt: skip
+
+    def __init__(self, request: ShareFetchRequest, session: ShareSession, context: RequestContext) -> None:
+        super().__init__()
+        self._request = request
+        self._session = session
+        self._context = context
+        self._shares = context.broker.data.shares
+        self._asked: list[_Asked] = []
+        self._acknowledged: dict[Place, ErrorCode] | None = None
+        """The errors of the acknowledgements, once all of them are stored."""
+        self._opening = 1
+        self._has_fetched = False
+        self._is_last_try = False
+        self._is_warming = False
+        self._task: asyncio.Task[None] | None = None
+        self.pending = Pending(on_closed=self._on_closed)
+
+    # -- before the wait -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Open the share partitions."""
+        request = self._request
+        if not request.is_renew_ack and request.share_session_epoch != FINAL_EPOCH:
+            for place in islice(self._session.partitions, MOST_PARTITIONS):
+                self._asked.append(_Asked(place))
+        for asked in self._asked:
+            located = locate(asked.place, self._context)
+            asked.error = located.error
+            if located.partition is not None:
+                self._opening += 1
+                self._shares.led.open(SharePartitionKey(self._session.key.group_id, *asked.place), located.partition, self._opened(asked))
+        self._on_open()
+
+    def _opened(self, asked: _Asked) -> Callable[[ErrorCode, LedPartition], None]:
+        def then(error: ErrorCode, led: LedPartition) -> None:
+            asked.error = error
+            asked.led = led
+            self._on_open()
+
+        return then
+
+    def _on_open(self) -> None:
+        self._opening -= 1
+        if self._opening or self.completed:
+            return
+        isolated = self._shares.settings.reads_committed(self._session.key.group_id)
+        watched: list[Waiters] = []
+        for asked in self._asked:
+            if asked.led is not None and not asked.error:
+                partition = asked.led.partition
+                watched += (asked.led.waiters, partition.stable_waiters if isolated else partition.waiters)
+        timeout_ms = self._request.max_wait_ms if watched and not any(asked.error for asked in self._asked) else 0
+        self._shares.purgatory.try_complete_else_watch(self, watched, timeout_ms)
+
+    # -- the purgatory ---------------------------------------------------------------------------------------------------------
+
+    def try_complete(self) -> bool:
+        """See DelayedOperation."""
+        if self._is_warming or self._opening:
+            return False
+        try:
+            has_enough = self._collect()
+        except _Cold as cold:
+            self._is_warming = True
+            self._task = asyncio.get_running_loop().create_task(self._warm(cold.warm))
+            return False
+        return has_enough and self.force_complete()
+
+    async def _warm(self, warm: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, warm)
+        self._is_warming = False
+        if not self.completed:
+            self.try_complete()
+
+    def on_expiration(self) -> None:
+        """Acquire what there is."""
+        self._is_last_try = True
+        try:
+            self._collect()
+        except _Cold as cold:
+            asyncio.get_running_loop().run_in_executor(None, cold.warm)  # for the next fetch
+
+    def on_complete(self) -> None:
+        """The fetch has its records, or its time is over."""
+        self._has_fetched = True
+        self._maybe_answer()
+
+    def on_acknowledged(self, errors: dict[Place, ErrorCode]) -> None:
+        """The acknowledgements of the request are stored."""
+        self._acknowledged = errors
+        if self._request.share_session_epoch == FINAL_EPOCH:
+            self._shares.sessions.end(self._session)
+        self._maybe_answer()
+
+    def _on_closed(self) -> None:
+        """The member's connection is closed. Records that were acquired for it go back with its session."""
+        self._finish()
+        self._shares.sessions.end_lost()
+
+    # -- acquiring -------------------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> bool:
+        """Acquire records, if there are as many as the member wants; whether the fetch is done. Raises _Cold, and has acquired nothing
+        then."""
+        request = self._request
+        left = request.max_bytes
+        found = 0
+        for asked in self._asked:
+            asked.extents = None
+            if asked.led is None or asked.error:
+                continue
+            if asked.led.is_dead:
+                asked.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif left > 0:
+                size = self._read(asked, left, not found)
+                left -= size
+                found += size
+        is_failed = any(asked.error for asked in self._asked)
+        if found < max(request.min_bytes, 1) and not is_failed and not self._is_last_try:
+            return False
+        records = request.max_records
+        for asked in self._asked:
+            if asked.extents is not None and records > 0:
+                records -= self._acquire(asked, records)
+        return records < request.max_records or is_failed
+
+    def _read(self, asked: _Asked, left: int, min_one_batch: bool) -> int:
+        """Find the bytes from which records may be acquired."""
+        led = asked.led
+        assert led is not None  # it is open
+        try:
+            offset = self._shares.led.next_fetch_offset(led)
+            if offset is None:
+                return 0
+            log = led.partition.log
+            is_committed = self._shares.settings.reads_committed(self._session.key.group_id)
+            end_offset = log.last_stable_offset if is_committed else log.high_watermark
+            found = log.read(offset, min(left, MOST_BYTES), end_offset, min_one_batch, False)
+            region = found.region
+            if region is None:
+                return 0
+            if not region.is_cached():
+                raise _Cold(region.warm)
+            aborted = log.aborted_transactions(offset, found.next_offset, False) if is_committed else ()
+        except ColdRead as cold:
+            raise _Cold(cold.warm) from None
+        except (StorageError, ReplicationError) as error:
+            asked.error = partition_error(error, self._context.broker.data)
+            return 0
+        asked.offset = offset
+        asked.extents = Extents(region, aborted)
+        return region.length
+
+    def _acquire(self, asked: _Asked, records: int) -> int:
+        request = self._request
+        led, extents = asked.led, asked.extents
+        assert led is not None
+        assert extents is not None
+        acquired = self._shares.led.acquire(
+            led,
+            self._session.key.member_id,
+            asked.offset,
+            extents,
+            records,
+            max(request.batch_size, 1),
+            AcquireMode(request.share_acquire_mode),
+        )
+        if not acquired:
+            return 0
+        asked.acquired = acquired
+        asked.region = extents.region(acquired[0].first, acquired[-1].last)
+        led.partition.stats.bytes_out += asked.region.length
+        partitions = self._session.partitions
+        if partitions.pop(asked.place, True) is None:
+            partitions[asked.place] = None  # the others come first next time
+        return sum(last - first + 1 for first, last, _ in acquired)
+
+    # -- the answer --------------------------------------------------------------------------------------------------------------
+
+    def _maybe_answer(self) -> None:
+        if not self._has_fetched or self._acknowledged is None:
+            return
+        try:
+            self.pending.complete(self._parts(self._acknowledged))
+        except Exception:  # a bug of the broker: the member would wait forever
+            logger.exception("a ShareFetch cannot be answered; closing its connection")
+            self.pending.complete(CLOSE)
+
+    def _parts(self, acknowledged: dict[Place, ErrorCode]) -> Parts:
+        context = self._context
+        is_first = self._request.share_session_epoch == INITIAL_EPOCH
+        by_topic: dict[bytes, list[_Asked]] = {}
+        asked_for = {asked.place: asked for asked in self._asked}
+        for place in acknowledged:
+            asked_for.setdefault(place, _Asked(place))
+        size = 0
+        for place, asked in asked_for.items():
+            if asked.error or asked.acquired or place in acknowledged or is_first:
+                by_topic.setdefault(place[0], []).append(asked)
+                size += 0 if asked.region is None else asked.region.length
+        throttle_time_ms = context.connection.throttle(FETCH, size)
+        lock_ms = self._shares.settings.rules_of(self._session.key.group_id).lock_ms
+        answer = ShareFetchAnswer(context.correlation_id, throttle_time_ms, ErrorCode.NONE, lock_ms, len(by_topic))
+        leaders: set[int] = set()
+        for topic_id, partitions in by_topic.items():
+            answer.begin_topic(topic_id, len(partitions))
+            for asked in partitions:
+                leader = self._leader_of(asked)
+                if leader is not NO_LEADER:
+                    leaders.add(leader[0])
+                answer.put(asked.place[1], asked.error, acknowledged.get(asked.place, 0), leader, asked.region, asked.acquired)
+            answer.end_topic()
+        nodes = leader_nodes(context.broker.data.replica_manager, leaders, context.client.listener_name) if leaders else ()
+        return answer.finish(nodes)  # type: ignore[return-value]  # pieces are parts
+
+    def _leader_of(self, asked: _Asked) -> tuple[int, int]:
+        if asked.error != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return NO_LEADER
+        broker = self._context.broker
+        topic_id, index = asked.place
+        return current_leader(broker.data.replica_manager, broker.metadata.names_by_id.get(topic_id, ""), index)

@@ -1,0 +1,233 @@
+"""Keeps the share partitions of the partitions that this broker leads. Kafka's SharePartitionManager, without its requests.
+
+A share partition is loaded from its coordinator for the first fetch of its group. It is kept until this broker no longer leads the
+partition, or another leader fences it. Its state machine (`partition`) decides; here its effects are carried out. Requests wait in its
+`waiters`, which are notified after each change by which more records can be acquired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from ottla.broker.coordination.runner import EffectRunner
+from ottla.broker.loop.timing_wheel import Cancellable, TimingWheel
+from ottla.broker.shares.effects import Effect, Store
+from ottla.broker.shares.offset_resets import initial_offset
+from ottla.broker.shares.partition import MalformedState, SharePartition
+from ottla.broker.shares.record_states import Acknowledgement, Acquired, AcquireMode
+from ottla.broker.shares.settings import ShareSettings
+from ottla.broker.shares.state.coordinator import StateResult, StateWrite
+from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
+from ottla.broker.shares.state_access import ReadState, StateAccess, WriteState
+from ottla.protocol.errors import ErrorCode
+from ottla.replication.errors import ReplicationError
+from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.waiters import Waiters
+from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+Then = Callable[[ErrorCode], object]
+
+ERRORS: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""The errors of the coordinator that members get as another one."""
+
+KNOWN_TO_MEMBERS: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""All others are UNKNOWN_SERVER_ERROR for members."""
+
+FENCED: Final = frozenset(
+    {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+"""Errors of a write after which the state has to be read again: others have changed it."""
+
+
+class LedPartition:
+    """A share partition of a partition that this broker leads. `machine` is None while it is loaded."""
+
+    __slots__ = ("is_dead", "key", "leader_epoch", "loading", "machine", "partition", "state_epoch", "timers", "waiters")
+
+    def __init__(self, key: SharePartitionKey, partition: Partition) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state_epoch = 0
+        self.machine: SharePartition | None = None
+        self.loading: list[Then] = []
+        """Called when it is loaded, or cannot be."""
+        self.waiters = Waiters()
+        """The fetches that wait until more records can be acquired."""
+        self.timers: dict[Hashable, Cancellable] = {}
+        self.is_dead = False
+        """Whether it is kept no more."""
+
+
+class LedPartitions:
+    """See the module. Implements `coordination.runner.Machines`."""
+
+    def __init__(self, settings: ShareSettings, access: StateAccess, timing_wheel: TimingWheel, clock: Clock) -> None:
+        self.settings = settings
+        self._access = access
+        self._clock = clock
+        self._runner: EffectRunner[LedPartition, Store] = EffectRunner(self, timing_wheel)
+        self._led: dict[SharePartitionKey, LedPartition] = {}
+        self._by_partition: dict[TopicPartition, set[LedPartition]] = {}
+
+    # -- life ----------------------------------------------------------------------------------------------------------------
+
+    def find(self, key: SharePartitionKey) -> LedPartition | None:
+        """The share partition, if it is loaded."""
+        led = self._led.get(key)
+        return None if led is None or led.machine is None else led
+
+    def open(self, key: SharePartitionKey, partition: Partition, then: Callable[[ErrorCode, LedPartition], object]) -> None:
+        """Load the share partition, if it is not loaded, and call `then`, maybe at once."""
+        led = self._led.get(key)
+        if led is None:
+            led = self._led[key] = LedPartition(key, partition)
+            self._by_partition.setdefault(partition.topic_partition, set()).add(led)
+            led.loading.append(partial(_call, then, led))
+            self._access.ask(ReadState(key, led.leader_epoch), partial(self._on_read, led))
+        elif led.machine is None:
+            led.loading.append(partial(_call, then, led))
+        else:
+            then(ErrorCode.NONE, led)
+
+    def on_leadership_change(self, partition: Partition) -> None:
+        """A partition of this broker has a new leader or leader epoch, or is no longer hosted here."""
+        for led in list(self._by_partition.get(partition.topic_partition, ())):
+            if not partition.is_leader or partition.leader_epoch != led.leader_epoch or led.partition is not partition:
+                self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _on_read(self, led: LedPartition, result: StateResult) -> None:
+        if led.is_dead:
+            return
+        if result.error:
+            logger.warning("share partition %s cannot be loaded (%s): %s", led.key, result.error.name, result.message)
+            self._drop(led, _for_members(result.error))
+            return
+        group_id = led.key.group_id
+        try:
+            start = result.start_offset
+            if start == NO_OFFSET:
+                start = initial_offset(led.partition.log, self.settings.offset_reset(group_id), self._clock.now_ms())
+            machine = SharePartition(start, result.batches, self.settings.rules_of(group_id))
+        except (MalformedState, StorageError, ReplicationError, ValueError) as error:
+            logger.error("share partition %s cannot be loaded: %s", led.key, error)
+            self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        machine.on_log_start(led.partition.log.log_start_offset)
+        led.machine = machine
+        led.state_epoch = result.state_epoch
+        self._call_loading(led, ErrorCode.NONE)
+
+    def _drop(self, led: LedPartition, error: ErrorCode) -> None:
+        """Keep a share partition no more. Its waiting requests look it up again."""
+        if led.is_dead:
+            return
+        led.is_dead = True
+        del self._led[led.key]
+        of_partition = self._by_partition[led.partition.topic_partition]
+        of_partition.discard(led)
+        if not of_partition:
+            del self._by_partition[led.partition.topic_partition]
+        for timer in led.timers.values():
+            timer.cancel()
+        led.timers.clear()
+        self._call_loading(led, error)
+        led.waiters.notify()
+
+    def _call_loading(self, led: LedPartition, error: ErrorCode) -> None:
+        loading, led.loading = led.loading, []
+        for then in loading:
+            then(error)
+
+    def __len__(self) -> int:
+        return len(self._led)
+
+    # -- events --------------------------------------------------------------------------------------------------------------
+
+    def next_fetch_offset(self, led: LedPartition) -> int | None:
+        """See SharePartition. Follows the start of the log, and the configuration of the group."""
+        machine = _machine(led)
+        machine.rules = self.settings.rules_of(led.key.group_id)
+        log_start_offset = led.partition.log.log_start_offset
+        if log_start_offset > machine.start_offset:
+            machine.on_log_start(log_start_offset)
+        return machine.next_fetch_offset()
+
+    def acquire(
+        self, led: LedPartition, member_id: str, offset: int, extents: Any, max_records: int, batch_size: int, mode: AcquireMode
+    ) -> list[Acquired]:
+        """See SharePartition."""
+        acquired, effects = _machine(led).acquire(member_id, offset, extents, max_records, batch_size, mode, self._clock.now_ms())
+        self._runner.run(led, effects)
+        return acquired
+
+    def acknowledge(self, led: LedPartition, member_id: str, batches: Sequence[Acknowledgement], then: Then) -> None:
+        """See SharePartition. `then` is called when the acknowledgement is stored."""
+        self._runner.run(led, _machine(led).acknowledge(member_id, batches, then, self._clock.now_ms()))
+
+    def release(self, led: LedPartition, member_id: str, then: Then) -> None:
+        """See SharePartition."""
+        self._runner.run(led, _machine(led).release(member_id, then))
+
+    # -- effects -------------------------------------------------------------------------------------------------------------
+
+    def name_of(self, subject: LedPartition) -> str:
+        """Names the share partition, for the log."""
+        return f"share partition {subject.key}"
+
+    def on_timer(self, subject: LedPartition, key: object) -> list[Effect]:
+        """Locks may end."""
+        effects = _machine(subject).on_timer(self._clock.now_ms())
+        subject.waiters.notify()
+        return effects
+
+    def carry_out(self, subject: LedPartition, effect: Store) -> None:
+        """Let the coordinator store a change."""
+        write = StateWrite(subject.state_epoch, subject.leader_epoch, effect.start_offset, effect.complete_count, effect.batches)
+        self._access.ask(WriteState(subject.key, write), partial(self._on_written, subject))
+
+    def _on_written(self, led: LedPartition, result: StateResult) -> None:
+        error = result.error
+        if error:
+            logger.warning("share partition %s cannot be stored (%s): %s", led.key, error.name, result.message)
+        self._runner.run(led, _machine(led).on_stored(_for_members(error), self._clock.now_ms()))
+        if error in FENCED:
+            self._drop(led, _for_members(error))
+        else:
+            led.waiters.notify()
+
+
+def _machine(led: LedPartition) -> SharePartition:
+    assert led.machine is not None  # it is loaded
+    return led.machine
+
+
+def _call(then: Callable[[ErrorCode, LedPartition], object], led: LedPartition, error: ErrorCode) -> None:
+    then(error, led)
+
+
+def _for_members(error: ErrorCode) -> ErrorCode:
+    error = ERRORS.get(error, error)
+    return error if error in KNOWN_TO_MEMBERS else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,94 @@
+"""Keeps the share sessions of members (KIP-932): which partitions a member fetches from this broker. Kafka's ShareSessionCache.
+
+A session belongs to a member of a group, and to the connection that it was last used on. It ends with a request of the final epoch, or with
+its connection; then its records are for others. A member that begins a new session keeps its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from ottla.protocol.errors import ErrorCode
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+LAST_EPOCH: Final = 2**31 - 1
+
+
+class SessionKey(NamedTuple):
+    """A member of a group."""
+
+    group_id: str
+    member_id: str
+
+
+class Owner(Protocol):
+    """The client at the other end of a connection."""
+
+    is_lost: bool
+    """Whether the connection is closed."""
+
+
+class ShareSession:
+    """See the module. `partitions` has (topic id, index) in the order in which they are read next."""
+
+    __slots__ = ("epoch", "has_ended", "key", "owner", "partitions")
+
+    def __init__(self, key: SessionKey, owner: Owner) -> None:
+        self.key = key
+        self.owner = owner
+        self.epoch = INITIAL_EPOCH + 1
+        """That of the next request."""
+        self.partitions: dict[tuple[bytes, int], None] = {}
+        self.has_ended = False
+
+
+class ShareSessions:
+    """See the module. `on_end` is called with a session that has ended."""
+
+    def __init__(self, most: int, on_end: Callable[[ShareSession], object]) -> None:
+        """`most` is `group.share.max.share.sessions`."""
+        self._most = most
+        self._on_end = on_end
+        self._sessions: dict[SessionKey, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, key: SessionKey, owner: Owner) -> tuple[ErrorCode, ShareSession | None]:
+        """A new session of a member, in place of an earlier one."""
+        former = self._sessions.pop(key, None)
+        if former is not None:
+            former.has_ended = True
+        if len(self._sessions) >= self._most:
+            self.end_lost()
+            if len(self._sessions) >= self._most:
+                return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
+        session = self._sessions[key] = ShareSession(key, owner)
+        return ErrorCode.NONE, session
+
+    def use(self, key: SessionKey, epoch: int, owner: Owner) -> tuple[ErrorCode, ShareSession | None]:
+        """The session of a member for a request with this epoch, which may be the final one."""
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND, None
+        if epoch != FINAL_EPOCH:
+            if epoch != session.epoch:
+                return ErrorCode.INVALID_SHARE_SESSION_EPOCH, None
+            session.epoch = INITIAL_EPOCH + 1 if epoch == LAST_EPOCH else epoch + 1
+        session.owner = owner
+        return ErrorCode.NONE, session
+
+    def end(self, session: ShareSession) -> None:
+        """Forget a session."""
+        if not session.has_ended:
+            session.has_ended = True
+            del self._sessions[session.key]
+            self._on_end(session)
+
+    def end_lost(self) -> None:
+        """Forget the sessions whose connections are closed."""
+        for session in list(self._sessions.values()):
+            if session.owner.is_lost:
+                self.end(session)

@@ -1,0 +1,78 @@
+"""Holds the configuration of share groups: the keys of the broker, and those of single groups, within the bounds of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from ottla.broker.shares.partition import ShareRules
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.groups_next import (
+    GROUP_SHARE_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
+    GROUP_SHARE_RECORD_LOCK_DURATION_MS,
+)
+
+GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
+"""The configuration of a group, as text by key."""
+
+RECORD_LOCK_DURATION: Final = "share.record.lock.duration.ms"
+DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
+PARTITION_MAX_RECORD_LOCKS: Final = "share.partition.max.record.locks"
+RENEW_ACKNOWLEDGE: Final = "share.renew.acknowledge.enable"
+ISOLATION_LEVEL: Final = "share.isolation.level"
+AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
+
+READ_COMMITTED: Final = "read_committed"
+LATEST: Final = "latest"
+
+FEWEST_DELIVERIES: Final = 2
+MOST_DELIVERIES: Final = 10
+FEWEST_LOCKS: Final = 100
+MOST_LOCKS: Final = 4_000
+
+
+def no_group_config(group_id: str) -> Mapping[str, str]:
+    """The configuration of a group where no group has one of its own."""
+    return {}
+
+
+class ShareSettings:
+    """See the module."""
+
+    __slots__ = ("_config", "_of_group")
+
+    def __init__(self, config: BrokerConfig, of_group: GroupConfigs = no_group_config) -> None:
+        self._config = config
+        self._of_group = of_group
+
+    def rules_of(self, group_id: str) -> ShareRules:
+        """The rules for the share partitions of a group."""
+        config = self._config
+        of = self._of_group(group_id)
+        return ShareRules(
+            _within(
+                of.get(RECORD_LOCK_DURATION),
+                config[GROUP_SHARE_RECORD_LOCK_DURATION_MS],
+                config[GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS],
+                config[GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS],
+            ),
+            _within(of.get(DELIVERY_COUNT_LIMIT), config[GROUP_SHARE_DELIVERY_COUNT_LIMIT], FEWEST_DELIVERIES, MOST_DELIVERIES),
+            _within(of.get(PARTITION_MAX_RECORD_LOCKS), config[GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS], FEWEST_LOCKS, MOST_LOCKS),
+            of.get(RENEW_ACKNOWLEDGE, "true") == "true",
+        )
+
+    def reads_committed(self, group_id: str) -> bool:
+        """Whether the group gets no records of open and aborted transactions."""
+        return self._of_group(group_id).get(ISOLATION_LEVEL) == READ_COMMITTED
+
+    def offset_reset(self, group_id: str) -> str:
+        """Where a share partition of the group begins: `latest`, `earliest`, or `by_duration:` and an ISO 8601 duration."""
+        return self._of_group(group_id).get(AUTO_OFFSET_RESET, LATEST)
+
+
+def _within(text: str | None, default: int, least: int, most: int) -> int:
+    """The value of a group, within bounds that may have changed since; the broker's own where there is none."""
+    return default if text is None else min(max(int(text), least), most)
