@@ -26,7 +26,7 @@ _DECODER_CLASSES = "StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[FILE|DIR]...")
 @click.option("--files", "listed", metavar="FILE,FILE...", help="Files, comma-separated, as kafka-dump-log.sh takes them.")
-@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches. With --verify: check every record.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
 @click.option("--print-data-log", is_flag=True, help="Print keys and values, too.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes only as far as a broker does when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log without printing entries.")
@@ -63,8 +63,8 @@ def dump_log(
     """Print log files, or check a data directory.
 
     Prints .log, .index, .timeindex, .txnindex and .snapshot files in the format of Apache Kafka's tool; for a
-    directory, all such files below it. With --verify, directories are checked: batches, checksums, offsets, indexes,
-    snapshots, checkpoints.
+    directory, all such files below it. With --verify, directories are checked: batches, every record, checksums, offsets,
+    indexes, snapshots, checkpoints.
 
     Nothing is written or locked; the directory of a running broker may be examined.
     """
@@ -76,7 +76,7 @@ def dump_log(
         raise click.UsageError("Name at least one file or directory.")
     if verify:
         with reported_errors():
-            status = _verify(chosen, deep=deep_iteration, workers=workers or os.cpu_count() or 1, as_json=as_json)
+            status = _verify(chosen, workers=workers or os.cpu_count() or 1, as_json=as_json)
         sys.exit(status)
     if as_json:
         raise click.UsageError("--json requires --verify.")
@@ -145,7 +145,7 @@ def _dump(paths: list[Path], options: DumpOptions) -> int:
     return status
 
 
-def _verify(paths: list[Path], *, deep: bool, workers: int, as_json: bool) -> int:
+def _verify(paths: list[Path], *, workers: int, as_json: bool) -> int:
     from ottla.cli.dump.directory_check import check_directory
 
     reports = []
@@ -153,7 +153,7 @@ def _verify(paths: list[Path], *, deep: bool, workers: int, as_json: bool) -> in
         if not path.is_dir():
             raise click.UsageError(f"--verify takes directories; {path} is not one.")
         with progress_bar(f"checking {path}", None, quiet=as_json) as advance:
-            reports.append(check_directory(path, deep=deep, workers=workers, progress=advance))
+            reports.append(check_directory(path, workers=workers, progress=advance))
     problems = [problem for report in reports for problem in report.all_problems]
     if as_json:
         print_json(

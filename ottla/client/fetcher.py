@@ -251,15 +251,21 @@ class Fetcher:
         if not data.records:
             return
         aborted = AbortedFilter(data.aborted_transactions or []) if self._settings.isolation == READ_COMMITTED else None
+        header: BatchHeader | None = None
         try:
             for at, header in iter_batches(data.records):
                 if not crc_is_valid(data.records, at):
-                    raise ClientError(f"{partition}: the checksum of the batch at offset {header.base_offset} is wrong")
+                    raise ClientError(
+                        f"{partition}: the checksum of the batch at offset {header.base_offset} is wrong; {_way_around(header)}"
+                    )
                 yield from self._batch(partition, data.records, at, header, aborted)
                 if partition not in self.positions:
                     return  # the reader wants no more of it
         except RecordFormatError as error:
-            raise ClientError(f"{partition}: the records from offset {self.positions[partition]} on cannot be read: {error}") from None
+            around = f"; {_way_around(header)}" if header is not None and header.next_offset > self.positions[partition] else ""
+            raise ClientError(
+                f"{partition}: the records from offset {self.positions[partition]} on cannot be read: {error}{around}"
+            ) from None
 
     def _batch(
         self, partition: TopicPartition, buffer: memoryview | bytes, at: int, header: BatchHeader, aborted: AbortedFilter | None
@@ -279,6 +285,11 @@ class Fetcher:
     def _advanced(self, partition: TopicPartition, header: BatchHeader, records: list[Record], next_offset: int) -> FetchedBatch:
         self.positions[partition] = max(self.positions[partition], next_offset)
         return FetchedBatch(partition, header.timestamp_type, records, next_offset)
+
+
+def _way_around(header: BatchHeader) -> str:
+    """How to read on behind a batch that cannot be read."""
+    return f"its batch has offsets {header.base_offset} to {header.last_offset}, and reading can go on at {header.next_offset}"
 
 
 def _some(records: Iterator[Record]) -> tuple[list[Record], bool, TooManyHeaders | None]:

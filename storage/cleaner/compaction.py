@@ -416,7 +416,8 @@ class LogCleaner:
             if isinstance(error, OSError) and not task.is_aborted:
                 self._on_failure(each.disk_failure(each.directory, error))
             self._done_with(task, is_worker_fit=False)
-            self._wake_in(0 if task.is_aborted else self._config[LOG_CLEANER_BACKOFF_MS])
+            is_over = task.is_aborted or (isinstance(message, CleaningEnded) and message.is_log_at_fault)  # it is not tried again
+            self._wake_in(0 if is_over else self._config[LOG_CLEANER_BACKOFF_MS])
 
         def clean_up() -> None:
             task.worker.close()

@@ -10,12 +10,12 @@ one.
 """
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from ottla.protocol.conversion.old_logs import as_batches
 from ottla.protocol.records.batch import CONTROL_MASK, NO_TIMESTAMP, BatchHeader, Buffer, iter_batches, next_batch_size, parse_header
-from ottla.protocol.records.errors import CorruptRecord
+from ottla.protocol.records.errors import CorruptRecord, RecordFormatError
 from ottla.protocol.records.reader import record_data
 from ottla.storage.cleaner.filter import BatchFilter
 from ottla.storage.cleaner.job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, SourceSegment
@@ -111,9 +111,9 @@ class _Cleaning:
                     if header.attributes & CONTROL_MASK:
                         transactions.on_control(chunk, position, header)
                     elif not transactions.on_data(header) and header.last_offset >= start:
-                        data = record_data(chunk, position, header)
-                        if not offset_map.add(data, header, start, max_size):
-                            return
+                        with _named(file, header):
+                            if not offset_map.add(record_data(chunk, position, header), header, start, max_size):
+                                return
                     stats.map_bytes_read += header.size
                     if header.last_offset >= start:
                         offset_map.latest_offset = header.last_offset
@@ -151,7 +151,8 @@ class _Cleaning:
             for position, header in headers:
                 size = header.size
                 stats.bytes_read += size
-                kept = batches.filter(view, position, header)
+                with _named(source.file, header):
+                    kept = batches.filter(view, position, header)
                 if kept is True:
                     output.add(view[position : position + size], header)
                 elif kept is not False:
@@ -263,6 +264,17 @@ def group_segments(segments: list[Segment], settings: LogSettings, first_unclean
             groups.append([segment])
             bytes_of_group = sizes
     return groups
+
+
+@contextmanager
+def _named(file: File, header: BatchHeader) -> Iterator[None]:
+    """Name the batch in an error about its records."""
+    try:
+        yield
+    except RecordFormatError as error:
+        raise CorruptRecord(
+            f"{file.path}: the batch of offsets {header.base_offset} to {header.last_offset} cannot be read: {error}"
+        ) from None
 
 
 def _position_of(file: File, source: SourceSegment, start_offset: int) -> int:

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.judged_broker import JUDGED_BY_APACHE, JudgedBroker, a_judged_broker, needs_its_broker
-from tests.support.odd_batch_answers import TOPICS, Answer, ask, create_topics, explained, from_json, recorded_batches, stored
+from tests.support.clients import AiokafkaClient, ConfluentClient, KafkaPythonClient
+from tests.support.command_line import CommandLine
+from tests.support.judged_broker import JUDGED_BY_APACHE, JudgedBroker, a_judged_broker, needs_its_broker, only_ottla
+from tests.support.odd_batch_answers import KEPT, TOPICS, Answer, ask, create_topics, explained, from_json, recorded_batches, stored
+from tests.support.odd_batches import a_body, framed
 from tests.support.wire_client import a_wire_client
 
 pytestmark = needs_its_broker
@@ -40,3 +43,25 @@ def test_odd_batches_get_the_recorded_answers(broker: JudgedBroker, topic: str) 
         assert not wrong
         assert stricter < 70, "most answers are those of Apache Kafka"
         assert stored(client, topic).keys() == offsets, "of the refused batches nothing is stored"
+
+
+@only_ottla
+def test_consumers_read_past_every_refused_batch(broker: JudgedBroker) -> None:
+    readers = [ConfluentClient(broker.bootstrap), KafkaPythonClient(broker.bootstrap), AiokafkaClient(broker.bootstrap)]
+    readers[0].create_topic("readable", 1, KEPT)
+    good = framed(a_body(3), count=3)
+    refused = 0
+    with a_wire_client(broker.port) as client:
+        for known in recorded_batches().values():
+            batch = base64.b64decode(known["base64"])
+            if not from_json(known["plain"]).code:
+                continue
+            assert ask(client, "readable", batch)[0].code
+            refused += 1
+            if refused % 20 == 0:
+                assert not ask(client, "readable", good)[0].code
+    expected = 3 * (refused // 20)
+    assert expected > 60
+    for reader in readers:
+        assert len(reader.consume("readable")) == expected
+    assert len(CommandLine(broker.bootstrap)("consume", "-e", "readable").lines) == expected

@@ -407,6 +407,12 @@ _FIELDS = ((">i", 23), (">q", 27), (">q", 35), (">i", 57), (">h", 21), (">q", 43
 _NUMBERS = (0, 1, -1, 2, -2, 9, 10, 11, 100, 127, 128, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), TIME, TIME + 1, 16, 8, 32)
 
 
+def mutated_records(chance: random.Random) -> tuple[int, bytes]:
+    """Good records after one to three changes of their bytes: their number, and the bytes."""
+    count, body = chance.choice(SEEDS)(chance)
+    return count, _changed(body, chance, chance.choice((1, 1, 1, 2, 3)))
+
+
 def mutated(chance: random.Random) -> bytes:
     """A good batch of any codec after one to three changes: of bytes before compression, of compressed bytes, of fields of the header."""
     count, body = chance.choice(SEEDS)(chance)

@@ -182,19 +182,22 @@ def _damaged(facts: DirectoryFacts, dice: random.Random) -> Iterator[Finding]:
         last[directory] = max(base_offset, last.get(directory, 0))
     read = 0
     problems: list[str] = []
+    unreadable: list[str] = []
     for directory, base_offset, size in dice.sample(facts.segments, min(SAMPLED_SEGMENTS, len(facts.segments))):
         if read and read + size > SAMPLED_BYTES:
             continue
         read += size
-        task = SegmentTask(directory, base_offset, base_offset == last[directory], is_unfinished, False)
+        task = SegmentTask(directory, base_offset, base_offset == last[directory], is_unfinished)
         try:
             if (segment := check_segment(task)) is not None:
-                problems += segment.problems
+                problems += (problem for problem in segment.problems if problem not in segment.unreadable)
+                unreadable += segment.unreadable
         except (StorageError, OSError) as error:
             problems.append(str(error))
+    verify = f"ottla dump-log --verify {quote(facts.path)}"
     if problems:
+        yield found("segment-damaged", some(problems), f"{verify}; delete the replica if others are in sync, and restart the broker")
+    if unreadable:
         yield found(
-            "segment-damaged",
-            some(problems),
-            f"ottla dump-log --verify {quote(facts.path)}; delete the replica if others are in sync, and restart the broker",
+            "batch-unreadable", some(unreadable), f"{verify} names all of them; move the consumers behind them, or delete the records"
         )

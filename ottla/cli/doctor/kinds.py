@@ -80,6 +80,7 @@ _PROBLEMS: Final = {
     "mount-read-only": "nothing can be written",
     "mount-in-memory": "everything is lost when the host restarts",
     "disk-full": "the log directory goes offline with the next refused write",
+    "batch-unreadable": "consumers stop at a batch of malformed records, which every replica has, and compaction does, too",
     "segment-damaged": "records cannot be read, or are found slowly or not at all",
     "zookeeper-unreachable": "brokers do not start, and the controller cannot decide anything",
     "cluster-unreachable": "no client can use the cluster",

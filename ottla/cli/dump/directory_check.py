@@ -72,7 +72,7 @@ def is_partition_directory(path: Path) -> bool:
     return any(offset_of_file_name(file.name) is not None for file in path.glob(f"*{LOG_SUFFIX}"))
 
 
-def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress) -> DirectoryReport:
+def check_directory(path: Path, *, workers: int, progress: Progress) -> DirectoryReport:
     """Verify a data directory, or one partition's directory."""
     alone = is_partition_directory(path)
     log_dir = path.parent if alone else path
@@ -85,7 +85,7 @@ def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress)
     if not directories and not (path / META_PROPERTIES).exists():
         problems.append(f"{path} is neither a data directory nor a partition's: it has no {META_PROPERTIES}, no partition and no segment")
     extras = {str(directory): _Extras(directory) for directory in directories}
-    tasks = [task for directory in directories for task in _tasks(directory, live, deep)]
+    tasks = [task for directory in directories for task in _tasks(directory, live)]
     reports = _run(tasks, workers, progress)
     partitions = [
         _partition(str(directory), sorted(reports.get(str(directory), []), key=lambda report: report.base_offset), extras[str(directory)])
@@ -114,10 +114,10 @@ def _partition_directories(log_dir: Path) -> Iterator[Path]:
             yield directory
 
 
-def _tasks(directory: Path, live: bool, deep: bool) -> list[SegmentTask]:
+def _tasks(directory: Path, live: bool) -> list[SegmentTask]:
     offsets = (offset_of_file_name(path.name) for path in directory.glob(f"*{LOG_SUFFIX}"))
     bases = sorted(offset for offset in offsets if offset is not None)
-    return [SegmentTask(str(directory), base, base == bases[-1], live, deep) for base in bases]
+    return [SegmentTask(str(directory), base, base == bases[-1], live) for base in bases]
 
 
 def _run(tasks: list[SegmentTask], workers: int, progress: Progress) -> dict[str, list[SegmentReport]]:

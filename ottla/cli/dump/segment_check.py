@@ -11,9 +11,10 @@ from typing import NamedTuple
 from ottla.cli.dump.index_bytes import IndexEntry, TimeEntry, used_offset_entries, used_time_entries
 from ottla.cli.dump.segment_bytes import WholeBatch, whole_batches
 from ottla.protocol.conversion.old_logs import readable
-from ottla.protocol.records.batch import CURRENT_MAGIC, UNKNOWN_COUNT, crc_is_valid
+from ottla.protocol.records.batch import CURRENT_MAGIC, UNKNOWN_COUNT, BatchHeader, crc_is_valid
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.records.reader import check_records, record_pieces
+from ottla.storage.disk.directory_names import parse_directory_name
 from ottla.storage.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.errors import StorageError
@@ -31,11 +32,13 @@ class SegmentTask(NamedTuple):
     base_offset: int
     is_last: bool
     is_live: bool
-    deep: bool
 
 
 class SegmentReport(NamedTuple):
-    """The result of a check. `first_offset` and `next_offset` are None for a segment without batches."""
+    """The result of a check. `first_offset` and `next_offset` are None for a segment without batches.
+
+    `unreadable` are those of the problems that are whole batches of malformed records.
+    """
 
     directory: str
     base_offset: int
@@ -47,6 +50,7 @@ class SegmentReport(NamedTuple):
     first_epoch: int
     last_epoch: int
     problems: list[str]
+    unreadable: list[str]
 
 
 class _IndexFiles(NamedTuple):
@@ -64,13 +68,14 @@ def check_segment(task: SegmentTask) -> SegmentReport | None:
         problems = [f"{error.filename}: it vanished during the check"]
     except OSError as error:
         problems = [f"{error.filename or task.directory}: {error.strerror or error}"]
-    return SegmentReport(task.directory, task.base_offset, 0, 0, 0, None, None, -1, -1, problems)
+    return SegmentReport(task.directory, task.base_offset, 0, 0, 0, None, None, -1, -1, problems, [])
 
 
 class _Segment:
     def __init__(self, task: SegmentTask) -> None:
         self.task = task
         self.problems: list[str] = []
+        self.unreadable: list[str] = []
         self.path = self._path(LOG_SUFFIX)
 
     def _path(self, suffix: str) -> Path:
@@ -127,6 +132,7 @@ class _Segment:
             -1 if first_epoch is None else first_epoch,
             epoch,
             self.problems,
+            self.unreadable,
         )
 
     def _read_indexes(self) -> _IndexFiles:
@@ -160,12 +166,19 @@ class _Segment:
             self._problem(self.path, f"{where}: {header.record_count} records in {header.last_offset_delta + 1} offsets")
         if 0 <= header.partition_leader_epoch < epoch:
             self._problem(self.path, f"{where}: leader epoch {header.partition_leader_epoch} after {epoch}")
-        if self.task.deep:
-            try:
-                buffer, at, header = readable(batch.buffer, batch.at, header)
-                check_records(record_pieces(buffer, at, header), header)
-            except RecordFormatError as error:
-                self._problem(self.path, f"{where}: {error}")
+        try:
+            buffer, at, readable_header = readable(batch.buffer, batch.at, header)
+            check_records(record_pieces(buffer, at, readable_header), readable_header)
+        except RecordFormatError as error:
+            self._problem(self.path, f"{where} to {header.last_offset}: its records cannot be read: {error}; {self._way_around(header)}")
+            if len(self.problems) <= MAX_PROBLEMS:
+                self.unreadable.append(self.problems[-1])
+
+    def _way_around(self, header: BatchHeader) -> str:
+        """How consumers get past a batch that cannot be read."""
+        found = parse_directory_name(Path(self.task.directory).name)
+        partition = "the partition" if found is None else f"{found[0].topic}-{found[0].partition}"
+        return f"consumers of {partition} can go on at offset {header.next_offset} (a seek, or `ottla groups reset-offsets`)"
 
     def _count(self, batch: WholeBatch) -> int:
         """The number of records. Only the content of a compressed message shows it."""
@@ -174,7 +187,7 @@ class _Segment:
         try:
             return readable(batch.buffer, batch.at, batch.header)[2].record_count
         except RecordFormatError:
-            return 0  # the deep check reports it
+            return 0  # the check of the records reports it
 
     def _check_tail(self, size: int, end_of_batches: int, next_offset: int) -> None:
         torn = size - end_of_batches

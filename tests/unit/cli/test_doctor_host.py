@@ -18,6 +18,8 @@ from ottla.cli.doctor.kinds import Finding
 from ottla.cli.main import main
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS
+from ottla.protocol.records.batch import parse_header
+from tests.support.batches import with_bytes
 from tests.support.certificates import Identity
 from tests.support.examined_host import GIB, ImaginedHost
 from tests.support.golden_logs import LOGS
@@ -75,6 +77,14 @@ def _flip(broker: Broker) -> None:
     log.write_bytes(content)
 
 
+def _malformed(broker: Broker) -> None:
+    """The last segment of a log begins with a batch whose checksum is right."""
+    log = next(path for path in sorted(broker.data.glob("*/*.log")) if path.stat().st_size > 200)
+    content = log.read_bytes()
+    end = parse_header(content).size
+    log.write_bytes(with_bytes(content[:end], 57, (1000).to_bytes(4, "big")) + content[end:])
+
+
 def _key_without_effect(broker: Broker) -> None:
     """Any of those that are left."""
     name, value = next((key.name, key.default) for key in BROKER_KEYS.values() if not key.effective and isinstance(key.default, int))
@@ -122,6 +132,7 @@ PROVOKED: dict[str, Callable[[Broker], object]] = {
     "partition-twice": _second_directory,
     "metadata-missing": lambda broker: (broker.data / METADATA_FILE).unlink(),
     "segment-damaged": _flip,
+    "batch-unreadable": _malformed,
     "zookeeper-unreachable": lambda broker: broker.properties.update(
         {"zookeeper.connect": "127.0.0.1:1", "zookeeper.session.timeout.ms": "6000"}
     ),

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from ottla.protocol.records.batch import parse_header
 from ottla.storage.cleaner.process import CleaningEnded
 from ottla.storage.cleaner.task import CleaningTask
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
@@ -219,6 +220,8 @@ def test_a_log_that_cannot_be_cleaned_is_named_and_counted_and_the_others_go_on(
     assert world.manager.cleaner.uncleanable_bytes("/data") > 0
     assert "orders-0: it cannot be cleaned" in caplog.text
     assert "1 partitions of /data" in caplog.text
+    first = parse_header(log.segments.first.file.pread(61, 0))
+    assert f"the batch of offsets 0 to {first.last_offset} cannot be read" in caplog.text
     assert world.checkpoint().keys() == {USERS}
     tries = len(world.cleaners)
     world.wait(60_000)

@@ -1,14 +1,28 @@
 """Good batches after random changes are judged, and stored, by Ottla as by Apache Kafka."""
 
+import base64
 import os
 import random
 
 import pytest
 
 from tests.support.apache_kafka.marks import needs_apache_kafka
-from tests.support.java_pair import Pair
-from tests.support.odd_batch_answers import RECOMPRESSED, TOPICS, Answer, ask, create_topics, explained, stored
-from tests.support.odd_batches import mutated
+from tests.support.apache_kafka.tools import run_tool
+from tests.support.clients import ConfluentClient
+from tests.support.java_pair import CONSUMER, Pair
+from tests.support.odd_batch_answers import (
+    KEPT,
+    RECOMPRESSED,
+    TOPICS,
+    Answer,
+    ask,
+    create_topics,
+    explained,
+    from_json,
+    recorded_batches,
+    stored,
+)
+from tests.support.odd_batches import a_body, framed, mutated
 from tests.support.wire_client import a_wire_client
 
 pytestmark = needs_apache_kafka
@@ -53,3 +67,20 @@ def _comparable(topic: str, batch: bytes) -> bytes:
     if topic == "log-append-time":
         return batch[5:19] + batch[27:]
     return batch[5:45] if topic in RECOMPRESSED else batch[5:]
+
+
+def test_javas_consumer_reads_past_every_refused_batch(pair: Pair) -> None:
+    topic = "past-refused"
+    ConfluentClient(pair.ours.bootstrap).create_topic(topic, 1, KEPT)
+    good = framed(a_body(2), count=2)
+    written = 0
+    with a_wire_client(pair.ours.port) as client:
+        for number, known in enumerate(recorded_batches().values()):
+            if from_json(known["plain"]).code:
+                assert ask(client, topic, base64.b64decode(known["base64"]))[0].code
+            if number % 40 == 0:
+                assert not ask(client, topic, good)[0].code
+                written += 2
+    options = ("--bootstrap-server", pair.ours.bootstrap, "--topic", topic, "--from-beginning", "--max-messages", str(written))
+    read = run_tool(CONSUMER, *options, "--timeout-ms", "60000")
+    assert read.stdout.split() == ["v"] * written
