@@ -1,4 +1,4 @@
-"""Gives the tests of a module one broker, its topics, and each of the four transactional clients."""
+"""Gives the tests of a module one broker, its topics, and each of the five transactional clients."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,9 +6,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.judged_broker import JudgedBroker, a_judged_broker
-from tests.support.transactional import CLIENTS, Client
+from tests.support.transactional import CLIENTS, MARKS, Client
 from tests.support.transactional.java import JavaClient
 
 SECONDS = 90
@@ -24,11 +23,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedBroker]:
         yield started
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=needs_apache_kafka if name == JavaClient.name else []) for name in CLIENTS]
-)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=MARKS.get(name, [])) for name in CLIENTS])
 def client(request: pytest.FixtureRequest, broker: JudgedBroker) -> Iterator[Client]:
-    """Each of the four in turn."""
+    """Each of the five in turn."""
     made = CLIENTS[request.param](broker.bootstrap)
     yield made
     if isinstance(made, JavaClient):

@@ -39,13 +39,14 @@ def java_command(options: Sequence[str], program: str | Path, *arguments: str, l
 
 
 def start_tool(
-    program: str | Path, *arguments: str, options: Sequence[str] | None = None, output: IO[str] | None = None
+    program: str | Path, *arguments: str, options: Sequence[str] | None = None, output: IO[str] | None = None, libs: Path | None = None
 ) -> subprocess.Popen[str]:
     """Start a tool that runs until it is stopped, with pipes for its three streams. The caller ends it; otherwise the guard does.
 
     `options` are those of its JVM beside the quick ones: by default, the archive of the tools' classes. `output` takes both its outputs.
+    `libs` has the jars of another release than 3.9.
     """
-    command = java_command(("-Xmx256m", *QUICK_OPTIONS, *(using(TOOLS) if options is None else options)), program, *arguments)
+    command = java_command(("-Xmx256m", *QUICK_OPTIONS, *(using(TOOLS) if options is None else options)), program, *arguments, libs=libs)
     to = output or subprocess.PIPE
     tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=to, stderr=to, text=True)
     process_guard().watch(tool.pid)

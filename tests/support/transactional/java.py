@@ -9,6 +9,7 @@ from typing import Any
 from tests.support.apache_kafka.class_archives import TOOLS, using
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.java import start_tool
+from tests.support.apache_kafka_4 import ensure_jars_4
 from tests.support.transactional.face import TIMEOUT_MS, Fenced, Found, Member, Producer, Refused
 
 _PROGRAM = Path(__file__).parents[1] / "java" / "TransactionalClient.java"
@@ -17,8 +18,8 @@ _PROGRAM = Path(__file__).parents[1] / "java" / "TransactionalClient.java"
 class _Jvm:
     """A JVM that executes commands, one a line, for all Java objects of a client."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._process = start_tool(_PROGRAM, bootstrap, options=using(TOOLS))
+    def __init__(self, bootstrap: str, libs: Path | None) -> None:
+        self._process = start_tool(_PROGRAM, bootstrap, options=using(TOOLS) if libs is None else (), libs=libs)
         self._numbers = itertools.count()
 
     def new_name(self) -> str:
@@ -95,7 +96,12 @@ class JavaClient:
     name = "java"
 
     def __init__(self, bootstrap: str) -> None:
-        self._jvm = _Jvm(bootstrap)
+        self._jvm = _Jvm(bootstrap, self.jars())
+
+    @staticmethod
+    def jars() -> Path | None:
+        """The folder of its jars; None for those of Apache Kafka 3.9. Raises ToolMissingError."""
+        return None
 
     def producer(self, transactional_id: str, timeout_ms: int = TIMEOUT_MS) -> Producer:
         return JavaProducer(self._jvm, transactional_id, timeout_ms)
@@ -109,3 +115,14 @@ class JavaClient:
     def end(self) -> None:
         """Kill its JVM."""
         self._jvm.end()
+
+
+class Java4Client(JavaClient):
+    """The client of Kafka 4: its transactions have version 2 where the cluster has transaction.version 2."""
+
+    name = "java-4"
+
+    @staticmethod
+    def jars() -> Path:
+        """See JavaClient."""
+        return ensure_jars_4()
