@@ -10,7 +10,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 COPY . /source
 RUN python3 -m venv /opt/ottla \
-    && /opt/ottla/bin/python -m pip --no-cache-dir install --constraint /source/constraints.txt "/source[console,security]" \
+    && /opt/ottla/bin/python -m pip --no-cache-dir install --constraint /source/constraints.txt "/source[console,security,regex]" \
     && /opt/ottla/bin/python -m pip --no-cache-dir uninstall --yes pip
 
 FROM debian:bookworm-slim

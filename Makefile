@@ -87,7 +87,7 @@ $(VENV)/.compiled: $(COMPILED) $(BUILD_TOOLS)/.installed
 EDITABLE = OTTLA_PURE_PYTHON=1 $(PIP) install --constraint constraints.txt --editable
 
 $(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
-	$(EDITABLE) .
+	$(EDITABLE) '.[regex]'
 	@touch $@
 
 # PySpark comes as sources, of which pip makes a wheel. To compress that takes a third of the time of all packages, so it is stored as it is.

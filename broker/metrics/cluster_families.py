@@ -75,7 +75,7 @@ def _build(_: View) -> Reading:
 
 CLUSTER_FAMILIES: tuple[Family, ...] = (
     _groups("NumGroups", "Groups that this broker coordinates.", lambda view: view.groups),
-    *(_in_state(state) for state in GroupState),
+    *(_in_state(state) for state in GroupState if state not in (GroupState.ASSIGNING, GroupState.RECONCILING)),
     _groups("NumOffsets", "Offsets that those groups have committed.", lambda view: view.committed_offsets),
     Family(
         "ottla_build_info",

@@ -18,6 +18,7 @@ WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
     ApiKey.API_VERSIONS: 5,
     ApiKey.UPDATE_FEATURES: 2,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,  # without the feature it is refused; librdkafka gets an error only if this version is listed
 }
 """The newest versions that need no feature, where 3.9 has older ones or none."""
 

@@ -10,8 +10,6 @@ import pytest
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -336,12 +334,6 @@ def test_a_transactional_id_that_no_answer_could_name_is_not_stored(broker: InPr
     refused, _ = InitProducerIdResponse.decode(answer, 3, 5)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert client.ask(ListTransactionsRequest(), 0).error_code == ErrorCode.NONE
-
-
-def test_the_new_protocol_is_off(client: WireClient) -> None:
-    assert client.ask(ConsumerGroupHeartbeatRequest(group_id="g"), 0).error_code == ErrorCode.UNSUPPORTED_VERSION
-    (described,) = client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 0).groups
-    assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_client_that_goes_away_while_it_joins_is_replaced_when_its_session_ends(broker: InProcessBroker) -> None:

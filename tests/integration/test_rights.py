@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.network import offenders
 from ottla.broker.security.audit_log import logger
+from ottla.protocol import features
 from ottla.protocol.api_keys import ApiKey
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.record_rights import RECORDING
@@ -43,12 +45,23 @@ class Lines(logging.Handler):
         return found
 
 
+@contextmanager
+def without_features(patches: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cluster whose metadata are made inside has no features, as that of Apache Kafka 3.9."""
+    patches.setattr(features, "IMPLEMENTED", {})
+    yield
+
+
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Our lines, by question."""
     lines, level = Lines(), logger.level
     logger.addHandler(lines)
-    with pytest.MonkeyPatch.context() as patches, a_broker_in_process(tmp_path_factory.mktemp("rights"), **properties(0, 0)) as broker:
+    with (
+        pytest.MonkeyPatch.context() as patches,
+        without_features(patches),
+        a_broker_in_process(tmp_path_factory.mktemp("rights"), **properties(0, 0)) as broker,
+    ):
         patches.setattr(offenders, "LINES_PER_WINDOW", 1_000_000)
         (address,) = (each for each in broker.broker.addresses if each.startswith(LISTENER))
         player = RightsPlayer(int(address.rpartition(":")[2]), lines.taken)

@@ -16,7 +16,6 @@ from tests.support.refusals import (
     THE_ID,
     TOPIC_REFUSED,
     TOPIC_TEXT,
-    UNSUPPORTED_VERSION,
     Row,
     of_cluster,
     of_topics,
@@ -116,13 +115,13 @@ GROUPS = [
         ["DELETE GROUP g"],
         {"error_code": GROUP_REFUSED},
     ),
-    Row(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, {"group_id": "g"}, [], {"error_code": UNSUPPORTED_VERSION}),
+    Row(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, {"group_id": "g"}, ["READ GROUP g"], {"error_code": GROUP_REFUSED}),
     Row(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         0,
         {"group_ids": ["g"]},
-        [],
-        {"groups": [{"group_id": "g", "error_code": UNSUPPORTED_VERSION}]},
+        ["DESCRIBE GROUP g"],
+        {"groups": [{"group_id": "g", "error_code": GROUP_REFUSED}]},
     ),
 ]
 

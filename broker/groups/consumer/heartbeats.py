@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect, Decision, Write
@@ -24,6 +25,9 @@ from ottla.broker.groups.records import is_too_long
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+MAX_SHOWN: Final = 1_000
+"""The part of a regular expression, and of the reason against it, that an error message shows, characters."""
 
 
 class Refused(Exception):
@@ -115,7 +119,7 @@ def _stay(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
     if member.regex and member.regex not in group.regex_users:
         reason = yield from check_regex(member.regex)
         if reason is not None:
-            message = f"SubscribedTopicRegex `{member.regex}` is not a valid regular expression: {reason}."
+            message = f"SubscribedTopicRegex `{member.regex[:MAX_SHOWN]}` is not a valid regular expression: {reason[:MAX_SHOWN]}."
             raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
     records: list[Record] = []
     out: list[ConsumerEffect] = []

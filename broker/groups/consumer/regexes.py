@@ -17,7 +17,7 @@ try:
 except ImportError:
     re2 = None
 
-NOT_INSTALLED = "the broker lacks the library google-re2"
+NOT_INSTALLED = "the broker lacks the library RE2, which comes with ottla[regex]"
 
 
 def _compiled(regex: str) -> Any:

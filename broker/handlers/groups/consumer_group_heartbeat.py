@@ -38,6 +38,7 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
     """Join a group, stay in it, or leave it."""
     consumer = context.broker.coordinators.groups.consumer
     if not consumer.is_served:
+        context.offend("asks for a group of the new protocol, which the cluster does not have: run `ottla features upgrade`")
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)

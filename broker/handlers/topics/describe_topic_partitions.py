@@ -81,6 +81,8 @@ def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> St
 
 def _partition(state: UpdateMetadataPartitionState, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
     seen = visible_partition(state, context)
+    # Java's Admin of 4.x fails on null. Apache Kafka 3.9 answers null, because it has no such replicas either.
+    none: list[int] | None = [] if context.broker.listed.is_beyond_3_9 else None
     return DescribeTopicPartitionsResponsePartition(
         error_code=seen.error_code,
         partition_index=seen.partition_index,
@@ -88,5 +90,7 @@ def _partition(state: UpdateMetadataPartitionState, context: RequestContext) -> 
         leader_epoch=seen.leader_epoch,
         replica_nodes=seen.replica_nodes,
         isr_nodes=seen.isr_nodes,
+        eligible_leader_replicas=none,
+        last_known_elr=none,
         offline_replicas=seen.offline_replicas,
     )
