@@ -334,13 +334,15 @@ class Controller:
 
         return await self._queue.ask("AlterPartition", alter)
 
-    async def alter_reassignments(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
+    async def alter_reassignments(
+        self, targets: Targets, *, may_change_factor: bool = True
+    ) -> dict[TopicPartition, ControllerError | None]:
         """AlterPartitionReassignments: for each partition None, or the reason why its reassignment was not started or
         cancelled. Raises NotController."""
 
         async def alter() -> dict[TopicPartition, ControllerError | None]:
             self._core.check_active()
-            return await self._reassignments.alter(targets)
+            return await self._reassignments.alter(targets, may_change_factor=may_change_factor)
 
         return await self._queue.ask("ApiPartitionReassignment", alter)
 

@@ -162,6 +162,10 @@ class EligibleLeadersNotAvailable(ControllerError):
     """No replica can lead now."""
 
 
+class FeatureUpdateFailed(ControllerError):
+    """The finalized features cannot be written; the text says why."""
+
+
 class InvalidUpdateVersion(ControllerError):
     """The ISR change is based on an old partition epoch."""
 

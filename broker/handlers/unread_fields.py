@@ -18,7 +18,9 @@ _REFUSED: Final = "the request is always refused"
 _ANSWERED_AT_ONCE: Final = "the controller answers as soon as it can, as in Apache Kafka in ZooKeeper mode"
 
 UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
-    ApiKey.FETCH: (Unread(("cluster_id", "replica_directory_id", "replica_epoch"), _KRAFT_ONLY),),
+    ApiKey.FETCH: (Unread(("cluster_id", "replica_directory_id", "replica_epoch", "high_watermark"), _KRAFT_ONLY),),
+    ApiKey.LIST_OFFSETS: (Unread(("timeout_ms",), "only for tiered storage"),),
+    ApiKey.DESCRIBE_CLUSTER: (Unread(("include_fenced_brokers",), "there are none in ZooKeeper mode"),),
     ApiKey.LEADER_AND_ISR: (
         Unread(("is_kraft_controller", "type"), _MIGRATION),
         Unread(("live_leaders", "host_name", "port", "broker_id"), "the addresses of brokers come from UpdateMetadata"),

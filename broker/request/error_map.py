@@ -65,6 +65,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     controller_errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
     controller_errors.PreferredLeaderNotAvailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     controller_errors.EligibleLeadersNotAvailable: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    controller_errors.FeatureUpdateFailed: ErrorCode.FEATURE_UPDATE_FAILED,
     controller_errors.InvalidUpdateVersion: ErrorCode.INVALID_UPDATE_VERSION,
     controller_errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     controller_errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,

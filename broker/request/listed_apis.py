@@ -15,8 +15,17 @@ from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 
 WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
+    ApiKey.FETCH: 18,
+    ApiKey.LIST_OFFSETS: 11,
+    ApiKey.METADATA: 13,
+    ApiKey.DESCRIBE_GROUPS: 6,
     ApiKey.API_VERSIONS: 5,
+    ApiKey.DESCRIBE_LOG_DIRS: 5,
+    ApiKey.DELETE_GROUPS: 3,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.UPDATE_FEATURES: 2,
+    ApiKey.DESCRIBE_CLUSTER: 2,
+    ApiKey.LIST_TRANSACTIONS: 2,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,  # without the feature it is refused; librdkafka gets an error only if this version is listed
 }

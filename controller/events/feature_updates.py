@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.controller.admin.features import are_versioned, feature_body
-from ottla.controller.errors import ControllerError, NoNode, StoreError
+from ottla.controller.errors import FeatureUpdateFailed, NoNode, StoreError
 from ottla.controller.state.core import ControllerCore
 from ottla.controller.store.metadata_store import Create, Get, SetData, Stat, data_and_stat
 from ottla.controller.znodes.layout import FEATURE, HIGHEST_SUPPORTED, FeatureNode, decode_feature, encode_feature
@@ -36,10 +36,6 @@ class FeatureUpdate(NamedTuple):
     def is_deletion(self) -> bool:
         """Whether the feature is to have no level."""
         return self.level < 1 and self.upgrade_type != UpgradeType.UPGRADE
-
-
-class FeatureUpdateFailed(ControllerError):
-    """The levels could not be written; the text says why."""
 
 
 class FeatureOutcome(NamedTuple):

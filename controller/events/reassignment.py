@@ -20,6 +20,7 @@ from ottla.controller.errors import (
     BadVersion,
     ControllerError,
     InvalidReplicaAssignment,
+    InvalidReplicationFactor,
     NoNode,
     NoReassignmentInProgress,
     StoreError,
@@ -53,7 +54,7 @@ class Reassignments:
 
     # Requests
 
-    async def alter(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
+    async def alter(self, targets: Targets, *, may_change_factor: bool = True) -> dict[TopicPartition, ControllerError | None]:
         """AlterPartitionReassignments: begin, change or cancel reassignments; for each partition None, or the error."""
         results: dict[TopicPartition, ControllerError | None] = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
@@ -64,6 +65,8 @@ class Reassignments:
                 if target is not None:
                     _check_list(target)
                     self._check_alive(partition, target)
+                    if not may_change_factor:
+                        self._check_factor(partition, target)
                 assignment = self._assignment_towards(partition, target)
                 legal.append(partition)
                 results[partition] = None
@@ -79,6 +82,12 @@ class Reassignments:
             if self._context.assignment(partition) is None:
                 results[partition] = UnknownTopicOrPartition("The partition does not exist.")
         return results
+
+    def _check_factor(self, partition: TopicPartition, target: Sequence[int]) -> None:
+        """Raises InvalidReplicationFactor if the partition has another number of replicas, at the end of a reassignment in progress."""
+        current = self._context.assignment(partition)
+        if current is not None and len(current.target_replicas) != len(target):
+            raise InvalidReplicationFactor(f"The replication factor is changed from {len(current.target_replicas)} to {len(target)}")
 
     async def on_order(self) -> None:
         """/admin/reassign_partitions, created by an old tool: begin its reassignments; it is deleted when all of them

@@ -9,6 +9,7 @@ from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fetch_versions import (
     FIRST_FLEXIBLE,
     FIRST_WITH_DIRECTORY_ID,
+    FIRST_WITH_HIGH_WATERMARK,
     FIRST_WITH_ISOLATION_LEVEL,
     FIRST_WITH_LEADER_EPOCH,
     FIRST_WITH_LOG_START_OFFSET,
@@ -149,6 +150,8 @@ class FetchReader(RequestReader):
                 self.replica_directory_id = fields.take(self.data, at, at + UUID_BYTES)
                 if end != at + UUID_BYTES:
                     raise InvalidTaggedField("a replica directory id is not as long as its tag says")
+            elif tag == 1 and self.version >= FIRST_WITH_HIGH_WATERMARK and end != at + 8:
+                raise InvalidTaggedField("a high watermark is not as long as its tag says")
             at = end
         return at
 

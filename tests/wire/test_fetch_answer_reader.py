@@ -10,13 +10,12 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.wire import ProtocolError
 from tests.support.fetch_requests import fetch_responses
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES
 
-LAST_VERSION = versions_in_3_9(ApiKey.FETCH).last
+LAST_VERSION = FetchResponse.SCHEMA.versions.last
 VERSIONS = range(LAST_VERSION + 1)
 
 

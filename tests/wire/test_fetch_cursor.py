@@ -11,7 +11,6 @@ from ottla.protocol.cursors.fetch import FetchAnswer, FetchReader
 from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.messages.header import ResponseHeader
-from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField, uvarint
 from tests.support.fetch_requests import fetch_requests, fetch_responses
@@ -19,7 +18,7 @@ from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES
 from tests.wire.test_produce_cursor import BYTES
 
-LAST_VERSION = versions_in_3_9(ApiKey.FETCH).last
+LAST_VERSION = FetchRequest.SCHEMA.versions.last
 VERSIONS = range(LAST_VERSION + 1)
 
 

@@ -6,7 +6,7 @@ functions run in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +36,14 @@ def reason_against(regex: str) -> str | None:
         reason = error.args[0] if error.args else ""
         return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
     return None
+
+
+def full_match(regex: str) -> Callable[[str], object] | None:
+    """A function that matches a text as a whole; None for an expression that cannot be used."""
+    if reason_against(regex) is not None:
+        return None
+    found: Callable[[str], object] = _compiled(regex).fullmatch
+    return found
 
 
 def matches_of(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, list[str]]:

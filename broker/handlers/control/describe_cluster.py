@@ -1,4 +1,7 @@
-"""Handles DescribeCluster (api 60), versions 0-1. KIP-700; the type of endpoint from 1 (KIP-919), of which only brokers are supported."""
+"""Handles DescribeCluster (api 60), versions 0-2. KIP-700; the type of endpoint from 1 (KIP-919), fenced brokers from 2 (KIP-1073).
+
+Only brokers are supported endpoints. No broker is fenced, because one without a session is no member.
+"""
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata

@@ -11,8 +11,8 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import cut
 from ottla.broker.request.turns import Steps, each
 from ottla.controller.admin.features import are_versioned
-from ottla.controller.errors import NotController
-from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, FeatureUpdateFailed, UpgradeType
+from ottla.controller.errors import FeatureUpdateFailed, NotController
+from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, UpgradeType
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -1,4 +1,4 @@
-"""Handles Fetch (api 1), versions 0-17.
+"""Handles Fetch (api 1), versions 0-18.
 
 Sessions from 7 (KIP-227), leader epochs from 9, zstd topics only from 10, reads from followers and referrals to them from 11 (KIP-392),
 diverging epochs from 12, topic ids from 13 (KIP-516), the current leader in errors from 16 (KIP-951). A fetch that finds less than

@@ -1,8 +1,9 @@
-"""Handles ListOffsets (api 2), versions 0-9.
+"""Handles ListOffsets (api 2), versions 0-11.
 
 Timestamps from 1 (KIP-79), isolation level from 2, leader epochs from 4 (KIP-320), the offset of the largest timestamp from 7 (KIP-734),
-earliest local (-4) from 8 and latest tiered (-5) from 9 (KIP-405, KIP-1005). Without tiering, the earliest local offset is the log start
-offset, and the latest tiered one is unknown. Version 0 answers with a list of segment base offsets, latest first, instead of one offset.
+earliest local (-4) from 8 latest tiered (-5) from 9 (KIP-405, KIP-1005), and the earliest that is not tiered yet (-6) from 11
+(KIP-1023). Without tiering, the earliest local offset is the log start offset, and the last two are unknown.
+Version 0 answers with a list of segment base offsets, latest first, instead of one offset.
 
 Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka uses the modification time of its file.
 """
@@ -41,7 +42,8 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 FUTURE_VERSION = 99
 UNKNOWN_OFFSET = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
@@ -182,7 +184,7 @@ def _find(
         return -1, log.log_start_offset, -1 if epoch is None else epoch
     if not log.rules.magic:
         raise UnsupportedForMessageFormat(log.topic_partition, "timestamps are", log.rules.magic)
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, UNKNOWN_OFFSET, -1
     if timestamp == MAX_TIMESTAMP:
         found = log.offset_of_max_timestamp(may_wait, searched)

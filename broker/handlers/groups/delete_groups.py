@@ -1,4 +1,4 @@
-"""Serves DeleteGroups (api 42), versions 0-2 (KIP-229)."""
+"""Serves DeleteGroups (api 42), versions 0-3 (KIP-229)."""
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps

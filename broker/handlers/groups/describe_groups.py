@@ -1,8 +1,9 @@
-"""Serves DescribeGroups (api 15), versions 0-5.
+"""Serves DescribeGroups (api 15), versions 0-6.
 
 Authorized operations from 3 (KIP-430), static members from 4 (KIP-345).
 
-A group that does not exist is described as Dead, without an error. Metadata and assignments are shown while the group is Stable.
+A group that does not exist is described as Dead, from 6 with GROUP_ID_NOT_FOUND (KIP-1043), before without an error. Metadata and
+assignments are shown while the group is Stable.
 """
 
 from ottla.broker.groups.classic_group import ClassicGroup
@@ -13,6 +14,8 @@ from ottla.broker.request.turns import Steps
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+
+FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
 def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
@@ -32,11 +35,17 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
 
 
 def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribedGroup]:
-    error, group = context.broker.coordinators.groups.describe(group_id)
+    groups = context.broker.coordinators.groups
+    error, group = groups.describe(group_id)
     if error:
         return DescribedGroup(error_code=error, group_id=group_id)
     if group is None:
         described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if context.api_version >= FIRST_VERSION_WITH_NOT_FOUND:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = (
+                f"Group {group_id} {'not found' if groups.groups.get(group_id) is None else 'is not a classic group'}."
+            )
     else:
         described = yield from _described(group)
     if request.include_authorized_operations:

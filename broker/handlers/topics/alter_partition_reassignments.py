@@ -1,4 +1,5 @@
-"""Handles AlterPartitionReassignments (api 45), version 0. KIP-455: moves partitions to other brokers, or cancels such moves.
+"""Handles AlterPartitionReassignments (api 45), versions 0-1. KIP-455: moves partitions to other brokers, or cancels such
+moves. From 1 the client can forbid that their replication factors change (KIP-860).
 
 Only the active controller does so. It answers when the moves have begun, not when they are done. Null replicas cancel a move. The replicas
 then have the same order as before the move; Apache Kafka loses that order.
@@ -33,7 +34,9 @@ async def handle_alter_partition_reassignments(
             replicas = None if partition.replicas is None else tuple(partition.replicas)
             targets[TopicPartition(topic.name, partition.partition_index)] = replicas
     try:
-        results = await context.broker.cluster.controller.alter_reassignments(targets)
+        results = await context.broker.cluster.controller.alter_reassignments(
+            targets, may_change_factor=request.allow_replication_factor_change
+        )
     except NotController:
         return _refused(ErrorCode.NOT_CONTROLLER)
     topics: dict[str, list[ReassignablePartitionResponse]] = {}
@@ -44,6 +47,7 @@ async def handle_alter_partition_reassignments(
         answer = ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
         topics.setdefault(name, []).append(answer)
     return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
         error_message="",
         responses=await context.broker.turns.spread(
             each(topics.items(), lambda named: ReassignableTopicResponse(name=named[0], partitions=named[1]))

@@ -1,4 +1,5 @@
-"""Handles DescribeLogDirs (api 35), versions 0-4: KIP-113; an error for the whole answer from 3, space from 4 (KIP-827).
+"""Handles DescribeLogDirs (api 35), versions 0-5: KIP-113; an error for the whole answer from 3, space from 4 (KIP-827), from 5
+whether a directory takes no new partitions (KIP-1066), which is never so here.
 
 The lag is -1 for a log whose partition this broker does not host yet, because the controller has not assigned it.
 

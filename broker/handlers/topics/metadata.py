@@ -1,7 +1,8 @@
-"""Handles Metadata (api 3), versions 0-12.
+"""Handles Metadata (api 3), versions 0-13.
 
 The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations 8-10
-(KIP-430; those of topics in later versions, too), topic ids from 10, requests by topic id from 12 (KIP-516).
+(KIP-430; those of topics in later versions, too), topic ids from 10, requests by topic id from 12 (KIP-516), an error for the
+whole answer from 13 (KIP-1102), which is never needed.
 
 A missing topic is created when the client allows it and `auto.create.topics.enable` is on. The answer is then LEADER_NOT_AVAILABLE, and the
 client retries, as with Apache Kafka.

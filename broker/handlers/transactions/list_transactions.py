@@ -1,14 +1,17 @@
-"""Handles ListTransactions (api 66), versions 0-1.
+"""Handles ListTransactions (api 66), versions 0-2.
 
-KIP-664: lists the transactions that this broker coordinates, from 1 also only those older than a duration (KIP-994).
+KIP-664: lists the transactions that this broker coordinates, from 1 also only those older than a duration (KIP-994), from 2 those
+whose id matches a regular expression as a whole (KIP-1152).
 """
 
 from __future__ import annotations
 
+from ottla.broker.groups.consumer.regexes import full_match
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, how_often
 from ottla.broker.transactions.metadata import STATES_BY_LABEL
 from ottla.protocol.acls import Operation, ResourceType
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 NO_DURATION = -1
@@ -22,6 +25,11 @@ def handle_list_transactions(request: ListTransactionsRequest, context: RequestC
     if error:
         return response
     state_names = yield from how_often(request.state_filters)
+    pattern = request.transactional_id_pattern
+    matches = full_match(pattern) if pattern else None
+    if pattern and matches is None:
+        response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+        return response
     states = set()
     for name in state_names:
         state = STATES_BY_LABEL.get(name)
@@ -37,6 +45,7 @@ def handle_list_transactions(request: ListTransactionsRequest, context: RequestC
         if (
             (not state_names or txn.state in states)
             and (not producer_ids or txn.producer_id in producer_ids)
+            and (matches is None or matches(txn.transactional_id))
             and (duration_ms <= NO_DURATION or now_ms - txn.start_ms > duration_ms)
             and context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)
         ):

@@ -11,11 +11,12 @@ from ottla.broker.handlers.configs.alter_user_scram_credentials import _refused
 from ottla.broker.handlers.control.update_features import handle_update_features
 from ottla.broker.handlers.topics.create_topics import handle_create_topics
 from ottla.broker.handlers.transactions.describe_transactions import handle_describe_transactions
+from ottla.broker.handlers.transactions.list_transactions import handle_list_transactions
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.turns import Steps, Turns
 from ottla.broker.security.acl_authorizer import AclAuthorizer
-from ottla.broker.security.authorizer import Authorizer
+from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.config.broker import BrokerConfig
 from ottla.controller.errors import AdminTimeout
 from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
@@ -27,6 +28,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 )
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.uuid import ZERO_UUID
 from tests.support.admin_requests import a_topic, said
@@ -94,6 +96,18 @@ def test_features_need_the_version_of_all_brokers_that_knows_them() -> None:
     response = ask(handle_update_features, request, 1, config=BrokerConfig({"inter.broker.protocol.version": "2.6"}))
     assert said(response) == ("INVALID_REQUEST", "Feature versioning system is disabled.")
     assert response.results == []
+
+
+@pytest.mark.parametrize(("pattern", "ids"), [(None, ["a-1", "b-a-1"]), ("", ["a-1", "b-a-1"]), ("a-[0-9]+", ["a-1"]), ("nothing", [])])
+def test_transactions_whose_id_matches_as_a_whole_are_listed(pattern: str | None, ids: list[str]) -> None:
+    pytest.importorskip("re2")
+    state = SimpleNamespace(label="Ongoing")
+    found = [SimpleNamespace(transactional_id=each, producer_id=1, state=state, start_ms=0) for each in ("a-1", "b-a-1")]
+    coordinator = SimpleNamespace(list=lambda: (ErrorCode.NONE, found))
+    request = ListTransactionsRequest(transactional_id_pattern=pattern)
+    clock = SimpleNamespace(now_ms=lambda: 0)
+    response = ask(handle_list_transactions, request, 2, AllowAll(), transactions=coordinator, clock=clock)
+    assert [each.transactional_id for each in response.transaction_states] == ids
 
 
 def test_very_many_users_are_refused_in_steps_and_in_order() -> None:

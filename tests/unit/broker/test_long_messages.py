@@ -43,7 +43,7 @@ class Refusing:
     """A controller that quotes the brokers to which a partition should be moved."""
 
     async def alter_reassignments(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, may_change_factor: bool
     ) -> dict[TopicPartition, ControllerError | None]:
         return {partition: InvalidReplicaAssignment(f"Duplicate replica ids: {replicas}") for partition, replicas in targets.items()}
 

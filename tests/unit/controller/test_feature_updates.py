@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ottla.controller.errors import NotController
-from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, FeatureUpdateFailed, UpgradeType
+from ottla.controller.errors import FeatureUpdateFailed, NotController
+from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, UpgradeType
 from ottla.controller.store.metadata_store import Multi, SetData
 from ottla.controller.znodes.layout import FEATURE, BrokerRegistration, FeatureNode, decode_feature, encode_feature
 from ottla.protocol import features

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from ottla.controller.admin.topic_admin import NewTopic
-from ottla.controller.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition
+from ottla.controller.errors import InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress, UnknownTopicOrPartition
 from ottla.controller.znodes.changes import encode_reassignments
 from ottla.controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment, decode_topic, topic_path
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
@@ -325,3 +325,18 @@ def test_the_next_controller_goes_on_from_any_write_of_the_beginning_of_a_move(w
         assert (P in cluster.peers[3].replicas) == (writes > 0)
 
     run(scenario, brokers=4)
+
+
+def test_a_client_may_forbid_that_the_replication_factor_changes() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        controller = cluster.controller.controller
+        refused = (await controller.alter_reassignments({P: (0,)}, may_change_factor=False))[P]
+        assert isinstance(refused, InvalidReplicationFactor)
+        assert str(refused) == "The replication factor is changed from 2 to 1"
+        assert cluster.assignment().replicas == (0, 1)
+        assert (await controller.alter_reassignments({P: (2, 1)}, may_change_factor=False)) == {P: None}
+        assert (await controller.alter_reassignments({P: (0, 2)}, may_change_factor=False)) == {P: None}  # while three are assigned
+        assert isinstance((await controller.alter_reassignments({P: (0, 1, 2)}, may_change_factor=False))[P], InvalidReplicationFactor)
+
+    run(scenario)
