@@ -54,6 +54,7 @@ from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
+from ottla.broker.request.running import RunningRequests
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import AllowAll
@@ -116,6 +117,7 @@ from ottla.controller.errors import ControllerError, NoNode, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import pause
 from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
@@ -368,7 +370,8 @@ class Broker:
         features = services.cluster.features
         services.listed = ListedApis(SERVED, features.level, is_own_cluster=config.standalone)
         features.on_change(services.listed.update)
-        services.turns = Turns(asyncio.get_running_loop().call_soon, self._environment.clock_ns, while_large=resting)
+        services.turns = Turns()
+        services.running = RunningRequests(self._environment.clock_ns, while_large=resting)
         data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
         data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
         self.log_manager.on_log_dir_failure = data.replica_manager.on_log_dir_failure
@@ -390,7 +393,7 @@ class Broker:
             config.listeners.inter_broker_listener_name,
             self._registration,
             self._environment.is_listening,
-            services.turns.pause,
+            pause,
             paused,
             lambda: features.levels,
         )
@@ -398,11 +401,11 @@ class Broker:
         self.controller.on_new_session(self._cluster.on_new_session)
         self._access_control.follow(self.controller)
         administration.topic_admin = TopicAdmin(
-            store, config, cluster, waits, self._environment.random_bytes, self._random.randrange, services.turns.pause
+            store, config, cluster, waits, self._environment.random_bytes, self._random.randrange, pause
         )
         fixed = frozenset() if config[OTTLA_INTERNAL_TOPICS_CAN_GROW] else INTERNAL_TOPICS
-        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause, fixed)
-        administration.auto_topics = AutoTopics(config, administration.topic_admin, services.turns.pause)
+        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, pause, fixed)
+        administration.auto_topics = AutoTopics(config, administration.topic_admin, pause)
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
         data.refused_records = RefusedRecords()
@@ -445,7 +448,7 @@ class Broker:
             data.transaction_verifier,
             lambda: UUID(bytes=self._environment.random_bytes(16), version=4),
             while_loading=while_loading,
-            pause=services.turns.pause,
+            pause=pause,
             level=partial(services.cluster.features.level, GROUP_VERSION),
         )
         shares = services.coordinators.shares = ShareCoordinator(
@@ -468,7 +471,7 @@ class Broker:
         hosts = await known_hosts(self.config)
         self.socket_server = server = self._environment.socket_server(limits_of(self.config, hosts))
         self.dispatcher = dispatcher = Dispatcher(self.services, self._measured_requests())
-        self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
+        self.services.administration.metadata_waits.on_wait = self.services.running.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         administration = self.services.administration

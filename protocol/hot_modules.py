@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 HOT: Final = (
+    "ottla.pauses",
     "ottla.protocol.cursors.request_reader",
     "ottla.protocol.cursors.response_writer",
     "ottla.protocol.cursors.produce",
@@ -60,7 +61,7 @@ HOT: Final = (
     "ottla.broker.network.peer_wire",
     "ottla.broker.request.delayed_produce",
     "ottla.broker.request.context",
-    "ottla.broker.request.turns",
+    "ottla.broker.request.running",
     "ottla.broker.serving.route",
     "ottla.broker.serving.message_requests",
     "ottla.broker.serving.dispatch",

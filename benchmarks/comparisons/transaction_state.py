@@ -37,7 +37,7 @@ from ottla.protocol.compiled import describe
 from ottla.protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
 from tests.support.log_manager import Disks
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, a_transaction_bench
 
 RECORDS_PER_BATCH: Final = 5_000

@@ -33,7 +33,6 @@ from benchmarks.controllers.scale_parts import FarBroker, Meter, MeteredStore, N
 from ottla.broker.cluster.broker_channels import BrokerChannels, control_versions
 from ottla.broker.loop.collector import collector_paused
 from ottla.broker.network.peer_connection import MAX_RESPONSE_BYTES, PeerConnection
-from ottla.broker.request.turns import Turns
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.controller.admin.placement import assign_replicas
@@ -53,6 +52,7 @@ from ottla.controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
+from ottla.pauses import pause
 from ottla.protocol.client_security import PLAINTEXT
 from ottla.replication.ports.peer import Peer, Resolve
 from ottla.storage.disk.topic_partition import TopicPartition
@@ -97,7 +97,6 @@ class LargeCluster:
         self._stores = [MeteredStore(self.ensemble, self.meter) for _ in range(2)]
         self._others = MeteredStore(self.ensemble, self.meter)
         """The session in which the far brokers are registered."""
-        self._turns = Turns(asyncio.get_running_loop().call_soon)
         self.controllers = [self._controller(broker_id) for broker_id in range(2)]
         self.active = self.controllers[0]
 
@@ -124,7 +123,7 @@ class LargeCluster:
             channels,
             LISTENER,
             lambda: self._registration(broker_id),
-            pause=self._turns.pause,
+            pause=pause,
             while_large=collector_paused,
         )
 

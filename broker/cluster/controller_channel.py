@@ -11,19 +11,20 @@ has its own.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from ottla.broker.handlers.table import Handler, handlers_of
 from ottla.broker.network.request_channel import NO_RESPONSE, Completion, Pending
 from ottla.broker.quotas.token_bucket import MutationQuota
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.services import Services
+from ottla.broker.request.turns import GENERATORS
 from ottla.broker.security.access import Access
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.security.client import Client
+from ottla.pauses import COROUTINES, in_slices
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.message import Message
@@ -132,9 +133,6 @@ class _Itself:
     def exempt(self) -> None:
         """See `RequestContext`."""
 
-    def add_work(self, work_ns: int) -> None:
-        """See `RequestContext`."""
-
     def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
         """See `RequestContext`."""
         return MutationQuota(None, lambda: 0, is_strict=is_strict)
@@ -157,10 +155,16 @@ class _Arrival:
         """The answer is complete."""
         self.answered.set()
 
-    def begin_work(self) -> None:
+    def hold_slot(self, pending: Pending) -> None:
         """See `Waiter`. The work of the broker itself is not limited."""
 
+    def begin_work(self) -> None:
+        """See `Waiter`."""
+
     def end_work(self) -> None:
+        """See `Waiter`."""
+
+    def add_work(self, work_ns: int) -> None:
         """See `Waiter`."""
 
 
@@ -183,13 +187,13 @@ def asking_here(services: Services, listener: str) -> AskHere:
         connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
         context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, keep)
         answer: Any = handler(message, context)
-        if isinstance(answer, Generator):
-            answer = await services.turns.spread(answer)
-        elif inspect.isawaitable(answer):
+        if type(answer) in GENERATORS:
+            answer = in_slices(answer)
+        if type(answer) in COROUTINES:
             answer = await answer
         if isinstance(answer, Pending) and not answer.completed:
             arrival = answer.connection = _Arrival()
             await arrival.answered.wait()
-        return later[0] if isinstance(answer, Pending) else cast("Message", answer)
+        return answer if isinstance(answer, Message) else later[0]
 
     return ask

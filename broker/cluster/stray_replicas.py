@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import Steps
 from ottla.controller.errors import NoNode, StoreError
 from ottla.controller.store.metadata_store import Get, data_and_stat
 from ottla.controller.znodes.layout import TopicAssignment, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import pause
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.storage.disk.background import Background
 from ottla.storage.errors import LogDirFailure
@@ -62,7 +62,7 @@ class StrayReplicas:
 
     async def _look(self) -> None:
         services = self._services
-        suspects = await services.turns.spread(self._not_ours(list(services.data.log_manager.current_logs())))
+        suspects = await self._not_ours(list(services.data.log_manager.current_logs()))
         if not suspects:
             return
         try:
@@ -75,7 +75,7 @@ class StrayReplicas:
             assignment = stored.get(partition_log.topic_partition.topic)
             if assignment is not None and self._is_elsewhere(partition_log, assignment):
                 self._set_aside(partition_log)
-                await services.turns.pause()
+                await pause()
 
     async def _stored(self, topics: set[str]) -> dict[str, TopicAssignment]:
         """The assignments in the metadata store of those topics that exist. Raises StoreError."""
@@ -87,12 +87,12 @@ class StrayReplicas:
                 found[topic] = decode_topic(path, data_and_stat(outcome)[0])
         return found
 
-    def _not_ours(self, logs: Iterable[PartitionLog]) -> Steps[list[PartitionLog]]:
+    async def _not_ours(self, logs: Iterable[PartitionLog]) -> list[PartitionLog]:
         found = []
         for each in logs:
             if self._is_said_to_be_elsewhere(each):
                 found.append(each)
-            yield
+            await pause()
         return found
 
     def _is_said_to_be_elsewhere(self, partition_log: PartitionLog) -> bool:

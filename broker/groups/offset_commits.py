@@ -25,7 +25,7 @@ from ottla.broker.groups.record_encoding import encode_commits
 from ottla.broker.groups.records import is_too_long
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.transactional import SupportedOperation
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
@@ -303,7 +303,7 @@ class OffsetCommits:
 
     # -- delete ------------------------------------------------------------------------------------------------------------
 
-    def delete_group(self, group_id: str) -> Steps[ErrorCode]:
+    async def delete_group(self, group_id: str) -> ErrorCode:
         """DeleteGroups: delete a group without members, with its offsets."""
         error, group = self._groups.find(group_id, may_be_empty=True)
         if error:
@@ -314,10 +314,10 @@ class OffsetCommits:
             return ErrorCode.NON_EMPTY_GROUP
         group.end(self._clock.now_ms())
         self._groups.leave_transactions(group)
-        return (yield from self._bury(group))
+        return await self._bury(group)
 
-    def _bury(self, group: Group) -> Steps[ErrorCode]:
-        """Write the tombstones of a dead group, those of some offsets in a step. Until the last step the dead group keeps its place, and
+    async def _bury(self, group: Group) -> ErrorCode:
+        """Write the tombstones of a dead group, those of some offsets at once. Until the end the dead group keeps its place, and
         clients have to retry: its tombstones would also delete the offsets of a new group with the same id."""
         group_id = group.group_id
         while self._groups.owner_of(group_id, group) is not None:
@@ -327,7 +327,7 @@ class OffsetCommits:
                 logger.info("group %s was deleted", group_id)
                 return ErrorCode.NONE
             self._write_tombstones(group_id, offset_keys(group_id, removed))
-            yield
+            await pause()
         return ErrorCode.NOT_COORDINATOR  # another broker has loaded the rest of the group
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, list[ErrorCode]]:

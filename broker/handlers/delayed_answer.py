@@ -5,9 +5,12 @@ A coordinator often calls back before its method returns; the handler then retur
 
 from __future__ import annotations
 
-from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from ottla.broker.network.request_channel import Answer, Completion, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, Unfinished
+from ottla.pauses import in_slices
 from ottla.protocol.schema.message import Message
 
 
@@ -18,7 +21,7 @@ class DelayedAnswer:
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._response: Message | Steps[Message] | Completion | None = None
+        self._response: Message | Answer | None = None
         self._pending: Pending | None = None
 
     def complete(self, response: Message) -> None:
@@ -28,25 +31,18 @@ class DelayedAnswer:
         else:
             self._pending.complete(self._context.encode(response))
 
-    def complete_steps(self, steps: Steps[Message]) -> None:
-        """Complete with a response that is made in steps. A few steps are done at once."""
-        if self._pending is None:
-            self._response = steps
-            return
-        turns = self._context.broker.turns
-        try:
-            response = turns.first_slice(steps)
-        except Exception:
-            # A bug of the broker, which the coordinator logs. The client would wait for an answer forever.
-            self._pending.complete(CLOSE)
-            raise
-        if isinstance(response, Unfinished):
-            turns.go_on(self._answer_steps(steps, self._pending), self._pending)
-        else:
-            self._pending.complete(self._context.encode(response))
+    def complete_steps(self, steps: Generator[None, None, Message]) -> None:
+        """Like `complete_by`, for the response of a generator."""
+        self.complete_by(in_slices(steps))
 
-    def _answer_steps(self, steps: Steps[Message], pending: Pending) -> Steps[None]:
-        pending.complete((yield from self._context.encode_steps((yield from steps))))
+    def complete_by(self, response: Coroutine[Any, Any, Message]) -> None:
+        """Complete with the response of a coroutine, whose first slice runs at once. After a bug of the broker the connection is closed."""
+        answer = self._context.broker.running.begin(self._encoded(response), self._pending)
+        if self._pending is None:
+            self._response = answer
+
+    async def _encoded(self, response: Coroutine[Any, Any, Message]) -> Completion:
+        return await self._context.encode_in_slices(await response)
 
     def complete_encoded(self, answer: Completion) -> None:
         """Complete with a response that is encoded already."""
@@ -55,7 +51,7 @@ class DelayedAnswer:
         else:
             self._pending.complete(answer)
 
-    def answer(self) -> Message | Steps[Message] | Answer:
+    def answer(self) -> Message | Answer:
         """The response if it is complete by now, otherwise a Pending for it."""
         if self._response is not None:
             return self._response

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.request.services import Services
 
 Handler = Callable[[Any, "RequestContext"], Any]
-"""Called with request and context. Returns the response message, a generator (`Steps`) or coroutine of it, or an Answer of the network."""
+"""Called with request and context: a function or a coroutine. The result is the response message or an Answer of the network."""
 
 FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer"]
 """Called with frame, offset of the body, version, correlation id, connection and services. Returns an Answer. Raises ProtocolError for a

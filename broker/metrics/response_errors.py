@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.pauses import in_slices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.fields import ArrayOf, StructOf
 from ottla.protocol.schema.registry import api
@@ -49,7 +50,7 @@ StepWalk = Callable[[Any, dict[int, int], int], Generator[None, None, None]]
 def count_answers(route: Route, errors: ErrorCounts) -> None:
     """Make the route's encoders count the error codes of every answer first."""
     encode = route.encode
-    encode_steps = route.encode_steps
+    encode_in_slices = route.encode_in_slices
     api_key = int(route.api_key)
     counts = errors.counts
     walk = walker(api(route.api_key).response)
@@ -59,15 +60,15 @@ def count_answers(route: Route, errors: ErrorCounts) -> None:
         walk(response, counts, api_key << 16)
         return encode(correlation_id, response)
 
-    def encode_and_count_steps(correlation_id: int, response: Message) -> Generator[None, None, Completion]:
+    async def encode_and_count_in_slices(correlation_id: int, response: Message) -> Completion:
         nonlocal walk_steps
         if walk_steps is None:
             walk_steps = step_walker(api(route.api_key).response)
-        yield from walk_steps(response, counts, api_key << 16)
-        return (yield from encode_steps(correlation_id, response))
+        await in_slices(walk_steps(response, counts, api_key << 16))
+        return await encode_in_slices(correlation_id, response)
 
     route.encode = encode_and_count
-    route.encode_steps = encode_and_count_steps
+    route.encode_in_slices = encode_and_count_in_slices
 
 
 def walker(response: type[Message]) -> Walk:

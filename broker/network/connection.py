@@ -267,6 +267,10 @@ class Connection:
             self._processor.channel.hold_waiting(pending)
         self._state |= APPENDED if pending.appended else WAITING
 
+    def hold_slot(self, pending: Pending) -> None:
+        """See Waiter."""
+        self._processor.channel.hold_slot(pending)
+
     def on_answer_ready(self) -> None:
         """Note that a Pending was completed. The answer leaves in the next turn of the loop, so that completing never runs a handler."""
         self._processor.wake(self)

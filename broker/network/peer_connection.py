@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.broker.network.peer_wire import WINDOW_BYTES, Wire
 from ottla.config.errors import ConfigError
+from ottla.pauses import in_slices, pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client_security import PLAINTEXT, ClientSecurity
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
@@ -43,10 +44,8 @@ MAY_BE_LARGE: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION, ApiKey.ADD_PARTITIONS_TO_TXN}
 )
 """Requests that may have thousands of partitions. They are encoded, and their answers decoded, over several turns of the event loop."""
-STEPS_PER_TURN: Final = 200
-"""Steps of coding per turn of the event loop, a few microseconds each."""
-PARTITIONS_PER_TURN: Final = 1000
-"""Partitions of an answer to Fetch that are verified per turn: one microsecond each, less if compiled."""
+PARTITIONS_AT_ONCE: Final = 1000
+"""Partitions of an answer to a Fetch that are verified between two pauses, a fraction of a millisecond."""
 LARGE_ANSWER_BYTES: Final = 4 * 1024
 
 _MALFORMED: Final = (ProtocolError, IndexError, struct.error)
@@ -163,10 +162,8 @@ class PeerConnection(Peer):
             raise
         try:
             answer = FetchAnswerReader(frame, _body_at(frame, form), version)
-            is_verified = answer.verify(PARTITIONS_PER_TURN)
-            while not is_verified:
-                await asyncio.sleep(0)
-                is_verified = answer.verify(PARTITIONS_PER_TURN)
+            while not answer.verify(PARTITIONS_AT_ONCE):
+                await pause()
         except _MALFORMED as malformed:
             raise _unreadable(wire, ApiKey.FETCH, version, malformed) from None
         return answer
@@ -182,7 +179,7 @@ class PeerConnection(Peer):
         form = self._forms.get(api_key << 16 | version) or self._form(api_key, version)
         in_steps = api_key in MAY_BE_LARGE
         body: Sequence[bytes | memoryview]
-        body = await _unhurried(request.encode_steps(version)) if in_steps else (request.encode(version),)
+        body = await in_slices(request.encode_steps(version)) if in_steps else (request.encode(version),)
         try:
             frame = await wire.exchange(api_key, version, form.client_id, body, deadline)
         except asyncio.CancelledError:
@@ -204,7 +201,7 @@ class PeerConnection(Peer):
 
     async def _decode_unhurried(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:
         try:
-            response, _ = await _unhurried(form.response.decode_steps(frame, version, _body_at(frame, form)))
+            response, _ = await in_slices(form.response.decode_steps(frame, version, _body_at(frame, form)))
         except _MALFORMED as malformed:
             raise _unreadable(wire, api_key, version, malformed) from None
         return response
@@ -331,17 +328,6 @@ def _body_at(frame: memoryview, form: _Form) -> int:
     if not form.flexible_response_header:
         return 4
     return 5 if not frame[4] else skip_tagged_fields(frame, 4)
-
-
-async def _unhurried(steps: Generator[None, None, _T]) -> _T:
-    """The result of the steps, which yield to other work meanwhile."""
-    try:
-        while True:
-            for _ in range(STEPS_PER_TURN):
-                next(steps)
-            await asyncio.sleep(0)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # what the generator returned
 
 
 def _unreadable(wire: Wire, api_key: ApiKey, version: int, malformed: Exception) -> PeerUnavailable:

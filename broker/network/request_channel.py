@@ -63,11 +63,17 @@ class Waiter(Protocol):
     def on_answer_ready(self) -> None:
         """Called when it was completed."""
 
+    def hold_slot(self, pending: Pending) -> None:
+        """Called when the handler begins to wait for the metadata store or a thread."""
+
     def begin_work(self) -> None:
         """Called before the request is worked on in a turn of the loop."""
 
     def end_work(self) -> None:
         """Called after that."""
+
+    def add_work(self, work_ns: int) -> None:
+        """Called after the handler waited for the metadata store or a thread."""
 
 
 class Pending:
@@ -104,6 +110,13 @@ class Pending:
         self.connection: Waiter | None = None
         self.channel: RequestChannel | None = None
         self.timing: Timing | None = None  # set when the request is measured
+
+    def take_slot(self) -> None:
+        """Hold a slot until the answer is complete, because the handler waits for the metadata store or a thread."""
+        if not self.occupies_slot:
+            self.occupies_slot = True
+            if self.connection is not None:
+                self.connection.hold_slot(self)
 
     def leave_slot(self) -> None:
         """Release the slot, because the handler is done and only waits."""

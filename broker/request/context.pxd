@@ -4,7 +4,7 @@ cdef class RequestContext:
     cdef readonly object access, broker, client, client_id, connection, offend
     cdef readonly int64_t api_key, api_version, correlation_id
     cdef public bint is_large
-    cdef object _encode, _encode_steps, _mutations
+    cdef object _encode, _encode_in_slices, _mutations
     cdef bint _has_throttle_time, _is_exempt
 
     cpdef object encode(self, object response)

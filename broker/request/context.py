@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.quotas.quota_type import REQUEST
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ottla.broker.network.request_channel import Completion
     from ottla.broker.quotas.token_bucket import MutationQuota
     from ottla.broker.request.services import Services
-    from ottla.broker.request.turns import Steps
     from ottla.broker.security.access import Access
     from ottla.broker.security.client import Client
     from ottla.protocol.acls import ResourceType
@@ -40,9 +39,6 @@ class Asker(Protocol):
     def exempt(self) -> None:
         """Have the request not count towards the client's request quota."""
 
-    def add_work(self, work_ns: int) -> None:
-        """Add work that a task has done for the request."""
-
     def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
         """The quota for partitions that the request creates and deletes."""
 
@@ -56,7 +52,7 @@ class RequestContext:
 
     __slots__ = (
         "_encode",
-        "_encode_steps",
+        "_encode_in_slices",
         "_has_throttle_time",
         "_is_exempt",
         "_mutations",
@@ -81,7 +77,7 @@ class RequestContext:
         connection: Asker,
         broker: Services,
         encode: Callable[[int, Message], Completion],
-        encode_steps: Callable[[int, Message], Steps[Completion]] | None = None,
+        encode_in_slices: Callable[[int, Message], Coroutine[Any, Any, Completion]] | None = None,
         is_exempt: bool = False,
         has_throttle_time: bool = False,
     ) -> None:
@@ -97,8 +93,8 @@ class RequestContext:
         self.broker = broker
         self._encode = encode
         self.is_large = False
-        """Whether the request is large enough to be handled in steps."""
-        self._encode_steps = encode_steps
+        """Whether the request is large."""
+        self._encode_in_slices = encode_in_slices
         self.connection = connection
         self._is_exempt = is_exempt
         self._has_throttle_time = has_throttle_time
@@ -109,12 +105,12 @@ class RequestContext:
         self._say_throttle_time(response)
         return self._encode(self.correlation_id, response)
 
-    def encode_steps(self, response: Message) -> Steps[Completion]:
-        """Like `encode`, in steps, for a large response."""
-        if self._encode_steps is None:
+    async def encode_in_slices(self, response: Message) -> Completion:
+        """Like `encode`. The response to a large request, or one that took several slices, is encoded with pauses."""
+        if self._encode_in_slices is None or not (self.is_large or self.broker.running.has_waited):
             return self.encode(response)
         self._say_throttle_time(response)
-        return (yield from self._encode_steps(self.correlation_id, response))
+        return await self._encode_in_slices(self.correlation_id, response)
 
     def _say_throttle_time(self, response: Any) -> None:
         if self._is_exempt:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.network.request_channel import CLOSE
-from ottla.broker.request.turns import GENERATORS
 
 if TYPE_CHECKING:
     from ottla.broker.request.context import RequestContext
     from ottla.broker.request.services import Services
+from ottla.broker.request.turns import GENERATORS
+from ottla.pauses import COROUTINES, in_slices
 
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
@@ -81,5 +81,5 @@ async def _later(handler: Callable[[_Request, RequestContext], Any], request: _R
         return CLOSE
     answer = handler(request, context)
     if type(answer) in GENERATORS:
-        answer = await context.broker.turns.spread(answer)
-    return await answer if iscoroutine(answer) else answer
+        answer = await in_slices(answer)
+    return await answer if type(answer) in COROUTINES else answer

@@ -1,27 +1,24 @@
-"""Closes the connections of requests that cannot be read, and answers large requests in turns, from a copy of their frame."""
+"""Closes the connections of requests that cannot be read, and answers large requests in their turn, from a copy of their frame."""
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
-from ottla.broker.network.request_channel import CLOSE, Completion, Pending
+from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.wire import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection
-    from ottla.broker.request.turns import Steps, Turns
+    from ottla.broker.request.running import Work
+    from ottla.broker.request.services import Services
 
 MALFORMED: Final = (ProtocolError, IndexError, struct.error)
 """Exceptions of decoders for bytes that are no valid message."""
 
 _P = ParamSpec("_P")
-_Task = TypeVar("_Task", bound="asyncio.Task[None] | None")
-_Work: TypeAlias = Callable[Concatenate[memoryview, Pending, _P], "Steps[_Task]"]
-"""Reads the request in the frame, and completes the answer."""
 
 
 def name_of(frame: memoryview) -> str:
@@ -41,20 +38,24 @@ def refuse(name: str, connection: Connection, malformed: Exception) -> Completio
     return CLOSE
 
 
-def refused_if_malformed(steps: Steps[_Task], name: str, connection: Connection, pending: Pending) -> Steps[_Task | None]:
-    """Continues `steps`; a ProtocolError of theirs completes `pending`."""
+async def refused_if_malformed(name: str, connection: Connection, work: Callable[_P, Work], *args: _P.args, **kwargs: _P.kwargs) -> Answer:
+    """The answer of `work`, or that to a malformed request."""
     try:
-        return (yield from steps)
+        return await work(*args, **kwargs)
     except ProtocolError as malformed:
-        pending.complete(refuse(name, connection, malformed))
-        return None
+        return refuse(name, connection, malformed)
 
 
 def answer_in_turn(
-    frame: memoryview, connection: Connection, turns: Turns, work: _Work[_P, _Task], *args: _P.args, **kwargs: _P.kwargs
+    frame: memoryview,
+    connection: Connection,
+    services: Services,
+    work: Callable[Concatenate[memoryview, Pending, _P], Work],
+    *args: _P.args,
+    **kwargs: _P.kwargs,
 ) -> Pending:
-    """Has a large request wait for its turn. `work` gets a copy of the frame, whose buffer is used again meanwhile, and the answer."""
+    """Has a large request wait for its turn. `work` gets a copy of the frame, whose buffer is used again meanwhile, and the Pending."""
     pending = Pending(in_turns=True, waiting_bytes=len(frame))
     kept = memoryview(bytearray(frame))
-    turns.wait(refused_if_malformed(work(kept, pending, *args, **kwargs), name_of(frame), connection, pending), pending)
+    services.running.large.wait(refused_if_malformed(name_of(frame), connection, work, kept, pending, *args, **kwargs), pending)
     return pending

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.request.first_metadata import FirstMetadata
     from ottla.broker.request.listed_apis import ListedApis
     from ottla.broker.request.refused_records import RefusedRecords
+    from ottla.broker.request.running import RunningRequests
     from ottla.broker.request.turns import Turns
     from ottla.broker.security.acl_admin import AclAdmin
     from ottla.broker.security.authorizer import Authorizer
@@ -146,6 +147,7 @@ class Services:
         "listed",
         "metadata",
         "quotas",
+        "running",
         "turns",
         "workers",
     )
@@ -160,8 +162,10 @@ class Services:
     quotas: ClientQuotas
     error_counts: dict[int, int]
     """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
+    running: RunningRequests
+    """Runs the handlers that are coroutines."""
     turns: Turns
-    """Runs long work in slices."""
+    """Pauses, for handlers that take them from here."""
     expansion: Expansion
     """Runs work on compressed records within a limit of memory."""
     workers: Executor

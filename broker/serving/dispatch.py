@@ -141,8 +141,8 @@ class Dispatcher(RequestHandler):
 
     async def drain(self) -> None:
         """Wait for the handlers that still run; the caller bounds the time."""
-        await self.messages.drain()
+        await self._services.running.drain()
 
     async def close(self) -> None:
         """End the handlers that still run or wait."""
-        await self.messages.close()
+        await self._services.running.close()

@@ -6,12 +6,12 @@ The dispatcher creates a `Route` for the first such request. The metrics count i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.network.request_channel import CLOSE, Completion
-from ottla.broker.request.turns import Steps
+from ottla.pauses import in_slices
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.message import Message
 
@@ -41,6 +41,35 @@ BETWEEN_BROKERS: Final = frozenset(
 This holds for senders that may act as brokers (`Access.acts_for_cluster`); to others these are requests like all others, and are refused.
 """
 
+WAITING: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
+"""Requests that always wait for the metadata store or a thread."""
+
 
 EXEMPT: Final = frozenset(
     {
@@ -61,7 +90,7 @@ class Route:
     __slots__ = (
         "api_key",
         "encode",
-        "encode_steps",
+        "encode_in_slices",
         "flexible_request_header",
         "frame_handler",
         "handler",
@@ -75,6 +104,7 @@ class Route:
         "response_class",
         "sample_at",
         "version",
+        "waits_for_store",
     )
 
     def __init__(
@@ -96,11 +126,13 @@ class Route:
         self.flexible_request_header = types.request_header_version(version) >= 2
         header_is_flexible = types.response_header_version(version) >= 1
         self.encode = encoder(version, header_is_flexible=header_is_flexible)
-        self.encode_steps = step_encoder(version, header_is_flexible=header_is_flexible)
+        self.encode_in_slices = slice_encoder(version, header_is_flexible=header_is_flexible)
         self.is_between_brokers = types.key in BETWEEN_BROKERS
         """Whether the request of a broker never waits behind others; a large one takes turns with others all the same."""
         self.is_exempt = types.key in EXEMPT
         """Whether the request does not count towards a client's request quota."""
+        self.waits_for_store = types.key in WAITING
+        """Whether a large request begins only when another one may wait for the metadata store."""
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
         """Whether answers contain the throttle time of the client."""
         self.requests = 0
@@ -130,17 +162,17 @@ def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message
     return encode
 
 
-def step_encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Steps[Completion]]:
-    """Like `encoder`, in steps, for large responses."""
+def slice_encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Coroutine[Any, Any, Completion]]:
+    """Like `encoder`, with pauses, for large responses."""
     header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
     no_tagged_fields = (0,) if header_is_flexible else ()
 
-    def encode_steps(correlation_id: int, response: Message) -> Steps[Completion]:
+    async def encode_in_slices(correlation_id: int, response: Message) -> Completion:
         try:
-            parts = yield from response.encode_steps(version)
+            parts = await in_slices(response.encode_steps(version))
         except Exception:
             logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
             return CLOSE
         return [header(correlation_id, *no_tagged_fields), *parts]
 
-    return encode_steps
+    return encode_in_slices

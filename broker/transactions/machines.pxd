@@ -14,7 +14,6 @@ cdef class TransactionMachines:
     cpdef void carry_out(self, TransactionMetadata subject, object effect) except *
     cpdef void on_markers_written(self, TransactionMetadata txn, object completion) except *
     cpdef void _store(self, TransactionMetadata txn, object store) except *
-    cpdef void _encode(self, TransactionMetadata txn, object store, object value) except *
     @cython.locals(owned=OwnedPartition)
     cpdef void _append(self, TransactionMetadata txn, object store, bytes value) except *
     cpdef void _on_stored(self, TransactionMetadata txn, object store, object error, int64_t _) except *

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +13,6 @@ from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.coordination.topic_log import STORE_ERRORS, TopicLog
 from ottla.broker.loop.timing_wheel import TimingWheel
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.between import Between
 from ottla.broker.transactions.effects import AfterAdd, AfterComplete, Effect, SendMarkers, Store
 from ottla.broker.transactions.loading import TransactionLoader
@@ -23,6 +21,7 @@ from ottla.broker.transactions.markers import TransactionMarkers
 from ottla.broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
 from ottla.broker.transactions.state import on_loaded, on_markers_written, on_stored
 from ottla.broker.transactions.stats import TransactionStats
+from ottla.pauses import begin
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock
 
@@ -30,9 +29,6 @@ logger = logging.getLogger(__name__)
 
 STORE_RETRY_MS: Final = 100
 """Pause before the end of a transaction is appended again, ms."""
-
-STEPS_PER_TURN: Final = 2_000
-"""Topics of a record that are encoded before others have the event loop: 3 ms."""
 
 WEIGHT_OF_AN_ID: Final = 10
 """Time that freeing a transactional id takes, in units of 0.1 µs."""
@@ -118,20 +114,17 @@ class TransactionMachines:
     def _store(self, txn: TransactionMetadata, store: Store) -> None:
         # A transaction of version 2 needs the tagged fields, also while this broker has not yet learned of the feature.
         is_flexible = self._level() >= FIRST_FLEXIBLE or store.transit.client_version >= FIRST_FLEXIBLE
-        self._encode(txn, store, transaction_value(store.transit, int(is_flexible)))
+        begin(self._encode(txn, store, int(is_flexible)))
 
-    def _encode(self, txn: TransactionMetadata, store: Store, value: Steps[bytes]) -> None:
-        """Encode the record, a part of it in each turn of the event loop, and append it. The transition is pending meanwhile."""
+    async def _encode(self, txn: TransactionMetadata, store: Store, version: int) -> None:
+        """Encode the record, with pauses, and append it. The transition is pending meanwhile."""
         try:
-            for _ in range(STEPS_PER_TURN):
-                next(value)
-        except StopIteration as end:
-            self._append(txn, store, end.value)
+            value = await transaction_value(store.transit, version)
         except Exception:  # a lack of memory, for example: the transition would be pending forever
             logger.exception("%s: its record cannot be encoded", txn)
             self._on_stored(txn, store, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
         else:
-            asyncio.get_running_loop().call_soon(self._encode, txn, store, value)
+            self._append(txn, store, value)
 
     def _append(self, txn: TransactionMetadata, store: Store, value: bytes) -> None:
         owned = self._owned.owner_of(txn.transactional_id, txn)

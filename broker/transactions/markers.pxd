@@ -20,7 +20,6 @@ cdef class TransactionMarkers:
     cpdef void _route_part(self, Marked marked, object partitions) except *
     cdef void _queue(self, object broker_id, Marked marked, object partitions) except *
     cdef bint _is_pending(self, Marked marked) except -1
-    cpdef void _go_on_here(self, object broker_id, object steps) except *
     cpdef void _on_marked_here(self, Marked marked, object partitions, object broker_id, object codes) except *
     cdef dict _take_due(self, object broker_id)
     cdef void _take(self, Marked marked, object partitions, object codes, object broker_id) except *

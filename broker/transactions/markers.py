@@ -22,17 +22,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.metadata import TransactionMetadata, TransitMetadata
 from ottla.broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
 from ottla.controller.errors import StoreError
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import begin
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -64,9 +64,6 @@ MARKER_WEIGHT: Final = 4
 
 TRANSACTIONS_PER_TURN: Final = 100
 """Transactions whose markers are written, and whose ends are stored, in a turn of the event loop: 3 ms."""
-
-MARKERS_PER_TURN: Final = 60
-"""Markers that this broker writes to its own partitions in a turn of the event loop: 1 to 2 ms, with the ends of their transactions."""
 
 WRITE_MARKERS_VERSION: Final = 2
 """Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
@@ -111,8 +108,8 @@ class Marker(NamedTuple):
     """The version of the client; in version 2 the epoch is above that of the transaction (KIP-1228)."""
 
 
-WriteHere: TypeAlias = Callable[[Marker, Iterable[TopicPartition], str, OnMarked], Steps[None]]
-"""Writes a marker to partitions of this broker, in steps. The text names the coordinator, for the log."""
+WriteHere: TypeAlias = Callable[[Marker, Iterable[TopicPartition], str, OnMarked], Coroutine[Any, Any, None]]
+"""Writes a marker to partitions of this broker. The text names the coordinator, for the log."""
 
 PartitionsOf: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
 """Asks the metadata store for the partitions of a topic. Raises StoreError, MalformedZNode."""
@@ -398,28 +395,22 @@ class TransactionMarkers:
     def _begin_here(self, broker_id: int, write: WriteHere) -> None:
         self.requests += 1
         self.responses += 1
-        self._go_on_here(broker_id, self._due_here(broker_id, write))
+        begin(self._write_here(broker_id, write))
 
-    def _go_on_here(self, broker_id: int, steps: Steps[None]) -> None:
-        for _ in range(MARKERS_PER_TURN):
-            if next(steps, steps) is steps:
-                self._flushing.discard(broker_id)
-                if broker_id in self._due:
-                    self._have_flushed(broker_id)
-                return
-        asyncio.get_running_loop().call_soon(self._go_on_here, broker_id, steps)
-
-    def _due_here(self, broker_id: int, write: WriteHere) -> Steps[None]:
+    async def _write_here(self, broker_id: int, write: WriteHere) -> None:
         for marked, (partitions, epoch) in self._take_due(broker_id).items():
             txn = marked.txn
             marker = Marker(txn.producer_id, txn.producer_epoch, marked.is_commit, epoch, txn.client_version)
             named = (TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes)
             try:
-                yield from write(marker, named, "this broker", partial(self._on_marked_here, marked, partitions, broker_id))
+                await write(marker, named, "this broker", partial(self._on_marked_here, marked, partitions, broker_id))
             except Exception:
                 logger.exception("%s: its markers cannot be written here; they are written again", txn)
                 if self._is_pending(marked):
                     self._put_off(marked, partitions)
+        self._flushing.discard(broker_id)
+        if broker_id in self._due:
+            self._have_flushed(broker_id)
 
     def _on_marked_here(self, marked: Marked, partitions: Partitions, broker_id: int, codes: Mapping[tuple[str, int], int]) -> None:
         if self._is_pending(marked):

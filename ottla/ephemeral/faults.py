@@ -17,7 +17,7 @@ from ottla.broker.loop.clock import SystemClock
 from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.metrics.request_metrics import RequestMetrics
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
-from ottla.broker.serving.message_requests import follow
+from ottla.broker.request.running import follow
 from ottla.broker.serving.route import Route
 from ottla.ephemeral.advanced_time import AdvancedTime
 from ottla.ephemeral.disk import DiskFaults, FaultyFileSystem

@@ -19,6 +19,7 @@ from ottla.protocol.schema.registry import INTER_BROKER_APIS
 from tests.support.grants import Grants
 from tests.support.huge_requests import huge_requests
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.pauses import every_pause_waits
 
 ELEMENTS = 2000
 MOST_CALLS = 1500
@@ -86,7 +87,6 @@ def assert_no_turn_has_all_elements(
     broker: InProcessBroker, key: ApiKey, *, in_first_version: bool = False, leaves_nothing: bool = False
 ) -> None:
     """Ask before, too, so that all is compiled and imported: with few elements where an answer does not depend on the one before."""
-    turns = broker.services.turns
     only = frozenset({key.name})
     for _, small in huge_requests(ELEMENTS // 10, only, in_first_version=in_first_version) if leaves_nothing else ():
         answer_to(broker, small)
@@ -95,7 +95,7 @@ def assert_no_turn_has_all_elements(
             continue
         if not leaves_nothing:
             answer_to(broker, request)
-        broker.run(lambda: setattr(turns, "_slice_ns", 0))
+        broker.run(every_pause_waits)
         counted = Turns()
         broker.run(counted.begin)
         answer_to(broker, request)

@@ -32,7 +32,7 @@ from ottla.replication.ports.peer import Connect, Peer, PeerAddress, Resolve
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_closing, log_loading
 from tests.simulation.elections import WatchedEnsemble
-from tests.simulation.loop import Life, NoThreads, SimulatedLoop
+from tests.simulation.loop import STEP_NS, Life, NoThreads, SimulatedLoop
 from tests.simulation.network import CLIENT, SimulatedNetwork, SimulatedPeer, SimulatedServer
 from tests.simulation.store import ENSEMBLE, SessionKeeper, SimulatedStore
 from tests.support.filesystems import MemoryFileSystem
@@ -43,8 +43,6 @@ SESSION_TIMEOUT_S = 0.6
 SWEEP_S = 0.05
 STOP_S = 10.0
 """How long a broker may take to stop."""
-STEP_NS = 100_000
-"""How long a broker takes, for all that it knows, for a step of what it does in slices."""
 TORN = 0.2
 """How likely a kill finds a log being written."""
 MOST_CALLBACKS = 100

@@ -14,11 +14,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from contextvars import Context, ContextVar
 from heapq import heappop, heappush
+from itertools import count
 from random import Random
 from typing import Any
 
+from ottla.pauses import begin_slices
+
 NODE: ContextVar[Life | None] = ContextVar("node", default=None)
 TASKS_AT_ONCE = 2000
+STEP_NS = 100_000
+"""How long an element of long work takes, for all that a broker knows."""
 _NOBODY = Context()
 
 
@@ -138,6 +143,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._soon: deque[Step] = deque()
         self._later: list[tuple[float, int, Step]] = []
         super().__init__(_NoSelector())
+        begin_slices(self, count(0, STEP_NS).__next__)
         self.steps = 0
         self.after_step: Callable[[Life], None] = lambda life: None
         self.tasks: list[asyncio.Task[Any]] = []

@@ -178,10 +178,11 @@ class SimulatedServer:
             del self._unanswered[answer]
             reply(answer.answer)
 
-        def nothing() -> None:
+        def nothing(*_: object) -> None:
             """Nothing counts the work of a request."""
 
-        answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready, begin_work=nothing, end_work=nothing))
+        waiter = SimpleNamespace(on_answer_ready=on_answer_ready, hold_slot=nothing, begin_work=nothing, end_work=nothing, add_work=nothing)
+        answer.connection = cast("Any", waiter)
 
 
 class Exchange:

@@ -39,7 +39,7 @@ from tests.simulation import groups
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections
 from tests.simulation.story import Story
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once
 
 SECONDS = 15.0
 STORIES = 12

@@ -10,13 +10,15 @@ from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.broker.security.client import Client
 
 if TYPE_CHECKING:
+    from ottla.broker.network.request_channel import Pending
     from ottla.broker.network.timings import Timing
 
 
 class ClientConnection:
     """`reasons`: what was said of the client in the log. `throttle_time_ms`: the answer to every count of a quota; `counted` has those.
 
-    `bucket`: what it has of partitions to create and delete. `exempted`: requests that do not count."""
+    `bucket`: what it has of partitions to create and delete. `exempted`: requests that do not count.
+    `events`: what an answer that it waits for has told it. `work_ns`: the time that the handler waited."""
 
     def __init__(self, authorizer: Authorizer | None = None, client_host: str = "host", listener_name: str = "PLAINTEXT") -> None:
         self.client = Client("local:1-host:2-0", client_host, 2, listener_name)
@@ -31,6 +33,7 @@ class ClientConnection:
         self.now_ms = 0
         self.exempted = 0
         self.work_ns = 0
+        self.events: list[str] = []
         self.received_ns = 0
         self.timings: tuple[Timing, ...] = ()
 
@@ -55,6 +58,20 @@ class ClientConnection:
 
     def exempt(self) -> None:
         self.exempted += 1
+
+    # While it waits for an answer (`network.request_channel.Waiter`)
+
+    def on_answer_ready(self) -> None:
+        self.events.append("answered")
+
+    def hold_slot(self, pending: Pending) -> None:
+        self.events.append("holds a slot")
+
+    def begin_work(self) -> None:
+        self.events.append("begin")
+
+    def end_work(self) -> None:
+        self.events.append("end")
 
     def add_work(self, work_ns: int) -> None:
         self.work_ns += work_ns

@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.network.request_channel import Pending
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -31,7 +32,8 @@ from tests.support.background import carry_out
 from tests.support.batches import a_batch
 from tests.support.handler_bench import HandlerBench
 from tests.support.log_manager import Disks
-from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, brokers, state
 
 BROKER = 1
 LEADER = 0
@@ -196,10 +198,16 @@ class _Waiting:
         if not self.answered.done():
             self.answered.set_result(None)
 
+    def hold_slot(self, pending: Pending) -> None:
+        """See Waiter."""
+
     def begin_work(self) -> None:
         """See Waiter."""
 
     def end_work(self) -> None:
+        """See Waiter."""
+
+    def add_work(self, work_ns: int) -> None:
         """See Waiter."""
 
 

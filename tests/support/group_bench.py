@@ -52,7 +52,7 @@ from tests.support.consumer_groups import topic_id
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once, no_pause_waits
 
 Answer = TypeVar("Answer")
 
@@ -314,6 +314,7 @@ class GroupBench:
 @asynccontextmanager
 async def a_bench(disks: Disks | None = None, **config: str | int) -> AsyncIterator[GroupBench]:
     """A started coordinator that leads nothing yet."""
+    no_pause_waits()
     with ThreadPoolExecutor(1) as workers:
         bench = GroupBench(disks or Disks(), workers, **config)
         try:

@@ -17,6 +17,7 @@ from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
+from ottla.broker.request.running import RunningRequests
 from ottla.broker.request.services import Services
 from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import AllowAll
@@ -34,7 +35,8 @@ from ottla.storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.connections import ClientConnection
 from tests.support.golden_replay import decode, request_frame
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata
+from tests.support.pauses import at_once, no_pause_waits
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata
 from tests.support.timers import FakeTime
 
 
@@ -70,7 +72,9 @@ class HandlerBench:
         services.data.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
         services.expansion = Expansion(services.config, services.workers)
-        services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
+        services.turns = Turns()
+        services.running = RunningRequests()
+        no_pause_waits()
         self.dispatcher = Dispatcher(services)
 
     def know(self, **leaders: int) -> None:

@@ -1,6 +1,6 @@
 """Provides the replicas of broker 0 in memory, with a controller and followers for them."""
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ottla.protocol.errors import ErrorCode
@@ -34,6 +34,7 @@ from ottla.storage.log.origins import CLIENT
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run
 from tests.support.log_manager import Disks
+from tests.support.pauses import at_once
 
 TOPIC = "orders"
 TOPIC_ID = b"id of the topic."
@@ -42,16 +43,6 @@ LAG_MS = 10_000
 
 
 _T = TypeVar("_T")
-
-
-def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:
-    """The result of a coroutine that waits for nothing but its next turn, inside a loop or without one."""
-    while True:
-        try:
-            coroutine.send(None)
-        except StopIteration as done:
-            result: _T = done.value
-            return result
 
 
 def into(found: list[_T]) -> Callable[[list[_T]], Coroutine[Any, Any, None]]:

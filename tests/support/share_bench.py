@@ -29,7 +29,7 @@ from ottla.replication.leader.partition import Partition
 from tests.support.group_bench import GroupBench
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once
 
 TOPIC_ID = bytes.fromhex("1974cab2f7644da29a3fba8dc7d60011")
 """The id of a topic `t` with three partitions."""

@@ -35,6 +35,7 @@ from ottla.replication.ports.peer import PeerUnavailable
 from tests.support.group_bench import GroupBench
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
+from tests.support.pauses import no_pause_waits
 
 TIMEOUT_MS = 60_000
 
@@ -176,6 +177,7 @@ class TransactionBench(GroupBench):
 @asynccontextmanager
 async def a_transaction_bench(disks: Disks | None = None, **config: str | int) -> AsyncIterator[TransactionBench]:
     """A started coordinator that leads nothing yet."""
+    no_pause_waits()
     with ThreadPoolExecutor(1) as workers:
         bench = TransactionBench(disks or Disks(), workers, **config)
         try:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from ottla.broker.handlers.configs.config_resources import REFUSALS, refusal
 from ottla.broker.network.host_names import address_of, resolve
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, each
 from ottla.controller.admin.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import (
@@ -26,18 +26,18 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = AlterClientQuotasResponse()
         for entry in request.entries:
-            await context.broker.turns.pause()
+            await pause()
             named: dict[str, str | None] = {part.entity_type: part.entity_name for part in entry.entity}
-            refused.entries.append(await context.broker.turns.spread(_entry(named, code, code.message)))
+            refused.entries.append(await _entry(named, code, code.message))
         return refused
     answers: dict[frozenset[tuple[str, str | None]], AlterClientQuotasResponseEntryData] = {}
     for entry in request.entries:
-        await context.broker.turns.pause()
+        await pause()
         entity: dict[str, str | None] = {}
         for part in entry.entity:
             entity[part.entity_type] = part.entity_name
-            await context.broker.turns.pause()
-        ops = await context.broker.turns.spread(each(entry.ops, lambda op: QuotaOp(op.key, None if op.remove else op.value)))
+            await pause()
+        ops = await each(entry.ops, lambda op: QuotaOp(op.key, None if op.remove else op.value))
         code, message = ErrorCode.NONE, None
         try:
             await alter_client_quotas(
@@ -46,22 +46,22 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
                 ops,
                 can_resolve,
                 validate_only=request.validate_only,
-                pause=context.broker.turns.pause,
+                pause=pause,
             )
         except REFUSALS as error:
             code, message = refusal(error)
-        answers[frozenset(entity.items())] = await context.broker.turns.spread(_entry(entity, code, message))
+        answers[frozenset(entity.items())] = await _entry(entity, code, message)
     await context.broker.administration.dynamic_config.catch_up()
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str | None) -> Steps[AlterClientQuotasResponseEntryData]:
+async def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str | None) -> AlterClientQuotasResponseEntryData:
     client_id = [(CLIENT_ID, entity[CLIENT_ID])] if CLIENT_ID in entity else []
     answer = AlterClientQuotasResponseEntryData(error_code=code, error_message=message)
     for kind, name in (*client_id, *entity.items()):
         if kind != CLIENT_ID or not answer.entity:
             answer.entity.append(AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name))
-        yield
+        await pause()
     return answer
 
 

@@ -6,8 +6,8 @@ Only the active controller's broker does so; any other broker answers NOT_CONTRO
 from itertools import chain
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, each, how_often, in_order
 from ottla.controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
+from ottla.pauses import each, how_often, in_order, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -21,26 +21,23 @@ async def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Make all changes of a user, or none."""
-    spread = context.broker.turns.spread
     if not context.broker.cluster.controller.is_active:
-        return await spread(_refused(request, ErrorCode.NOT_CONTROLLER))
+        return await _refused(request, ErrorCode.NOT_CONTROLLER)
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        return await spread(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    deletions = await spread(each(request.deletions, lambda it: Deletion(it.name, it.mechanism)))
-    upsertions = await spread(
-        each(request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password)))
+        return await _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    deletions = await each(request.deletions, lambda it: Deletion(it.name, it.mechanism))
+    upsertions = await each(
+        request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password))
     )
-    outcomes = await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions, context.broker.turns.pause)
+    outcomes = await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions, pause)
     return AlterUserScramCredentialsResponse(
-        results=await spread(
-            each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))
-        )
+        results=await each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))
     )
 
 
-def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> Steps[AlterUserScramCredentialsResponse]:
-    users = yield from how_often(chain((it.name for it in request.deletions), (it.name for it in request.upsertions)))
-    results = yield from each(
-        (yield from in_order(users)), lambda user: AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None)
+async def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> AlterUserScramCredentialsResponse:
+    users = await how_often(chain((it.name for it in request.deletions), (it.name for it in request.upsertions)))
+    results = await each(
+        (await in_order(users)), lambda user: AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None)
     )
     return AlterUserScramCredentialsResponse(results=results)

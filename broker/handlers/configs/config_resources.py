@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
-from ottla.broker.request.turns import each, how_often
 from ottla.config.errors import ConfigError
 from ottla.controller.errors import ControllerError, InvalidAdminRequest, StoreError
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 
@@ -89,14 +89,14 @@ async def change_each(resources: Sequence[R], changes: Changes[R], response: Cal
         return response(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
 
     outcomes = await _outcomes(resources, changes, context)
-    return await context.broker.turns.spread(each(zip(resources, outcomes, strict=True), answer))
+    return await each(zip(resources, outcomes, strict=True), answer)
 
 
 async def _outcomes(resources: Sequence[R], changes: Changes[R], context: RequestContext) -> list[Outcome]:
-    times = await context.broker.turns.spread(how_often((resource.resource_type, resource.resource_name) for resource in resources))
+    times = await how_often((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: list[Outcome] = []
     for resource in resources:
-        await context.broker.turns.pause()
+        await pause()
         if times[resource.resource_type, resource.resource_name] > 1:
             outcomes.append(ONCE)
             continue

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error, cut
-from ottla.broker.request.turns import each
 from ottla.controller.admin.client_quotas import CLIENT_ID, IP, USER
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, can_name_a_node, desanitize, sanitize
 from ottla.controller.znodes.pauses import Pause
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_client_quotas import (
@@ -39,8 +39,7 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
     """List the entities that match every component; with `strict`, only entities without further parts."""
     if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
-    turns = context.broker.turns
-    if not all(await turns.spread(each(request.components, _is_meaningful))):
+    if not all(await each(request.components, _is_meaningful)):
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None, entries=None)
     try:
         components = _components(request.components)
@@ -53,8 +52,8 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=cut(message), entries=None)
     entries = []
     admin = context.broker.administration.config_admin
-    for entity, quotas in await _stored(admin, components, turns.pause, strict=request.strict):
-        await turns.pause()
+    for entity, quotas in await _stored(admin, components, pause, strict=request.strict):
+        await pause()
         if quotas and _matches(entity, components, strict=request.strict):
             entries.append(
                 EntryData(

@@ -10,12 +10,12 @@ from ottla.broker.configuration.loggers import describe_loggers
 from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, refusal
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import each
 from ottla.config.schema.describe import ConfigEntry
 from ottla.config.schema.types import java_int
 from ottla.config.topic import TopicConfig
 from ottla.controller.errors import InvalidAdminRequest
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
@@ -32,15 +32,15 @@ KNOWN = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe each resource. If any resource has an unknown type, the whole request is refused."""
-    if not all(await context.broker.turns.spread(each(request.resources, lambda resource: resource.resource_type in KNOWN))):
+    if not all(await each(request.resources, lambda resource: resource.resource_type in KNOWN)):
         code = ErrorCode.INVALID_REQUEST
         results = each(request.resources, lambda resource: _result(resource, code, code.message))
-        return DescribeConfigsResponse(results=await context.broker.turns.spread(results))
+        return DescribeConfigsResponse(results=await results)
     response = DescribeConfigsResponse()
     refused = []
     repeats = Repeats()
     for resource in request.resources:
-        await context.broker.turns.pause()
+        await pause()
         denied = _denial(resource, context)
         if denied is None and repeats.are_too_many((resource.resource_type, resource.resource_name)):
             denied = ErrorCode.INVALID_REQUEST

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import cut
-from ottla.broker.request.turns import each, how_often
 from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_user_scram_credentials import (
@@ -26,7 +26,7 @@ async def handle_describe_user_scram_credentials(
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         # One result for each user, without the name, as from Apache Kafka.
-        results = await context.broker.turns.spread(each(request.users or (), lambda _: _refused("", code, None)))
+        results = await each(request.users or (), lambda _: _refused("", code, None))
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
     admin = context.broker.administration.config_admin
     malformed: dict[str, MalformedZNode] = {}
@@ -35,18 +35,18 @@ async def handle_describe_user_scram_credentials(
         unread = {desanitize(name) for name in malformed}
         results = []
         for user in sorted(found.keys() | unread):
-            await context.broker.turns.pause()
+            await pause()
             if user in unread:
                 results.append(_refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message))
             elif found[user].keys() & MECHANISMS.keys():
                 results.append(_described(user, found[user]))
         return DescribeUserScramCredentialsResponse(results=results)
-    times = await context.broker.turns.spread(how_often(user.name for user in request.users))
-    names = await context.broker.turns.spread(each((user for user, count in times.items() if user and count == 1), sanitize))
+    times = await how_often(user.name for user in request.users)
+    names = await each((user for user, count in times.items() if user and count == 1), sanitize)
     stored = await admin.read_many("users", names, malformed)
     results = []
     for user, count in times.items():
-        await context.broker.turns.pause()
+        await pause()
         if not user:
             results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"))
         elif count > 1:

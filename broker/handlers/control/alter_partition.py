@@ -8,6 +8,7 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import error_code
 from ottla.controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
 from ottla.controller.events.isr_changes import IsrChange, IsrResult
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
@@ -43,7 +44,6 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
 
 async def _alter(request: AlterPartitionRequest, context: RequestContext, *, by_id: bool) -> AlterPartitionResponse:
     controller = context.broker.cluster.controller
-    pause = context.broker.turns.pause
     # All of them before the first pause: a controller that takes over meanwhile may not know all topics again.
     names = [controller.context.topic_names.get(topic.topic_id) if by_id else topic.topic_name for topic in request.topics]
     response = AlterPartitionResponse()

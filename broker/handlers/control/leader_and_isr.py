@@ -3,12 +3,9 @@
 A request for an earlier incarnation of this broker is refused (KIP-380). Topic ids from 5 (KIP-516).
 """
 
-from collections.abc import Coroutine
-from typing import Any
-
 from ottla.broker.handlers.control.control_epochs import is_broker_epoch_stale
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leader_and_isr import (
@@ -21,21 +18,15 @@ from ottla.protocol.messages.leader_and_isr import (
 FIRST_VERSION_BY_TOPIC = 5
 
 
-def handle_leader_and_isr(
-    request: LeaderAndIsrRequest, context: RequestContext
-) -> Steps[LeaderAndIsrResponse] | Coroutine[Any, Any, LeaderAndIsrResponse]:
+async def handle_leader_and_isr(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
     """Pass the request to the replica manager."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context)
+        return await _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context)
     if is_broker_epoch_stale(request.broker_epoch, context):
-        return _refused(request, ErrorCode.STALE_BROKER_EPOCH, context)
-    return _carry_out(request, context)
-
-
-async def _carry_out(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+        return await _refused(request, ErrorCode.STALE_BROKER_EPOCH, context)
     response = await context.broker.cluster.control_requests.on_leader_and_isr(request)
     if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-        return await context.broker.turns.spread(_refused(request, ErrorCode.STALE_CONTROLLER_EPOCH, context))
+        return await _refused(request, ErrorCode.STALE_CONTROLLER_EPOCH, context)
     return _worded(response, context)
 
 
@@ -48,20 +39,20 @@ def _worded(response: LeaderAndIsrResponse, context: RequestContext) -> LeaderAn
     return response
 
 
-def _refused(request: LeaderAndIsrRequest, code: ErrorCode, context: RequestContext) -> Steps[LeaderAndIsrResponse]:
+async def _refused(request: LeaderAndIsrRequest, code: ErrorCode, context: RequestContext) -> LeaderAndIsrResponse:
     """A response with the same error for the request and each partition."""
     response = LeaderAndIsrResponse(error_code=code)
     for topic in request.topic_states:
         errors = []
         for state in topic.partition_states:
             errors.append(LeaderAndIsrPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code))
-            yield
+            await pause()
         response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         response.partition_errors.extend(errors)
-        yield
+        await pause()
     for state in request.ungrouped_partition_states:
         response.partition_errors.append(
             LeaderAndIsrPartitionError(topic_name=state.topic_name, partition_index=state.partition_index, error_code=code)
         )
-        yield
+        await pause()
     return _worded(response, context)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import Steps
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import LongSearch
 
@@ -18,7 +17,7 @@ is very short."""
 _Found = TypeVar("_Found")
 
 
-async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], Steps[_Found]]) -> _Found:
+async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], Coroutine[Any, Any, _Found]]) -> _Found:
     """Reads the pages that `read(may_wait)` needs in threads, and runs `read` until it completes. Its first run has raised `cold`.
 
     A handler with a slot releases it: the handler waits for a disk, while other requests find their pages in memory.
@@ -31,7 +30,7 @@ async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], 
         else:
             await loop.run_in_executor(None, cold.warm)
         try:
-            return await broker.turns.spread(read(False))
+            return await read(False)
         except ColdRead as again:
             cold = again
-    return await broker.turns.spread(read(True))
+    return await read(True)

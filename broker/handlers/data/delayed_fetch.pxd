@@ -30,6 +30,7 @@ cdef class DelayedFetch(DelayedOperation):
     cpdef void on_complete(self) except *
     cpdef void cancel(self) except *
     cdef void _complete(self, object answer) except *
+    cdef void _on_error(self, object error) except *
     cdef void _fail(self) except *
 
 @cython.locals(delayed=DelayedFetch)

@@ -19,7 +19,7 @@ from ottla.broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHER
 from ottla.broker.loop.purgatory import DelayedOperation
 from ottla.broker.network.request_channel import CLOSE, Completion, Pending
 from ottla.broker.request.malformed import refuse
-from ottla.broker.request.turns import Steps, Unfinished
+from ottla.pauses import is_over, pause
 from ottla.protocol.schema.wire import ProtocolError
 from ottla.storage.segment.cold_lookups import ColdRead
 
@@ -67,31 +67,32 @@ class DelayedFetch(DelayedOperation):
 
     def go_on(self) -> None:
         """Run the fetch now, and in later turns if it takes long."""
-        steps = self.steps()
-        turns = self._fetch.services.turns
-        if isinstance(turns.first_slice(steps), Unfinished):
-            self._fetch.keep()
-            self._pending.in_turns = True
-            turns.go_on(steps, self._pending)
-
-    def steps(self) -> Steps[None]:
-        """Run the fetch until it has to wait or is complete, and do what its stage requires."""
         self._is_running = True
         try:
-            yield from self._run()
+            while not self._has_left and not self._fetch.run(PARTITIONS_PER_STEP):
+                if is_over():
+                    self._fetch.keep()
+                    self._fetch.services.running.begin(self.work(), self._pending)
+                    return
             self._is_running = False
             self._follow_up()
-        except ColdRead as cold:
-            self.read_cold(cold)
-        except ProtocolError as malformed:
-            self._complete(refuse(f"FETCH v{self._fetch.version}", self._fetch.connection, malformed))
-        except Exception:
-            self._fail()
+        except Exception as error:
+            self._on_error(error)
 
-    def _run(self) -> Steps[None]:
-        fetch = self._fetch
-        while not self._has_left and not fetch.run(PARTITIONS_PER_STEP):
-            yield
+    async def work(self) -> Pending:
+        """Run the fetch, with pauses, until it has to wait or is complete, and do what its stage requires."""
+        self._is_running = True
+        try:
+            await self._run()
+            self._is_running = False
+            self._follow_up()
+        except Exception as error:
+            self._on_error(error)
+        return self._pending
+
+    async def _run(self) -> None:
+        while not self._has_left and not self._fetch.run(PARTITIONS_PER_STEP):
+            await pause()
 
     def read_cold(self, cold: ColdRead) -> None:
         """Read missing pages in threads, and answer then. Apache Kafka, too, answers a fetch from an old segment without a wait."""
@@ -106,9 +107,9 @@ class DelayedFetch(DelayedOperation):
         except Exception:
             self._fail()
 
-    def _read_again(self, may_wait: bool) -> Steps[None]:
+    async def _read_again(self, may_wait: bool) -> None:
         self._fetch.read_again(answers_anyway=True, may_wait=may_wait)
-        yield from self._run()
+        await self._run()
 
     async def _convert(self) -> None:
         """Have threads convert the first batch of each partition for an old client, then answer."""
@@ -228,6 +229,15 @@ class DelayedFetch(DelayedOperation):
         self._finish()
         self._fetch.delayed = None  # otherwise only the garbage collector could free the two
         self._pending.complete(answer)
+
+    def _on_error(self, error: Exception) -> None:
+        """Called in an except block."""
+        if isinstance(error, ColdRead):
+            self.read_cold(error)
+        elif isinstance(error, ProtocolError):
+            self._complete(refuse(f"FETCH v{self._fetch.version}", self._fetch.connection, error))
+        else:
+            self._fail()
 
     def _fail(self) -> None:
         """Close this connection, and no other, after a bug of the broker. Called in an except block."""

@@ -12,7 +12,8 @@ from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.delayed_produce import DelayedPartitions
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
-from ottla.broker.request.turns import Steps, Unfinished, each, free_in_steps
+from ottla.broker.request.large_requests import free
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import (
@@ -57,7 +58,7 @@ class ShorterPartition:
         return True
 
 
-def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Steps[Answer | DeleteRecordsResponse]:
+async def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Answer | DeleteRecordsResponse:
     """Delete on the leader, then wait for the followers."""
     shorter: list[ShorterPartition] = []
     # If a partition is named twice, its last offset counts.
@@ -65,12 +66,12 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
     for topic in request.topics:
         for asked in topic.partitions:
             wanted[topic.name, asked.partition_index] = asked.offset
-            yield
-        yield
+            await pause()
+        await pause()
     results: dict[str, list[DeleteRecordsPartitionResult]] = {}
     may_delete: dict[str, bool] = {}
     for (name, index), wanted_offset in wanted.items():
-        yield
+        await pause()
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK)
         results.setdefault(name, []).append(result)
         if name not in may_delete:
@@ -87,18 +88,18 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         except (StorageError, ReplicationError) as error:
             result.error_code = partition_error(error, context.broker.data)
     response = DeleteRecordsResponse(
-        topics=(yield from each(results.items(), lambda named: DeleteRecordsTopicResult(name=named[0], partitions=named[1])))
+        topics=(await each(results.items(), lambda named: DeleteRecordsTopicResult(name=named[0], partitions=named[1])))
     )
     waiting = []
     for entry in shorter:
         if not entry.try_complete():
             waiting.append(entry)
-        yield
+        await pause()
     if not waiting:
         return response
     pending = Pending()
     delayed = DelayedDeleteRecords(waiting, response, context, pending)
-    yield from delayed.begin(context.broker.data.delete_records_purgatory, request.timeout_ms)
+    await delayed.begin(context.broker.data.delete_records_purgatory, request.timeout_ms)
     return pending
 
 
@@ -114,12 +115,12 @@ class DelayedDeleteRecords(DelayedPartitions):
         self._context = context
         self._pending = pending
 
-    def begin(self, purgatory: Purgatory, timeout_ms: int) -> Steps[None]:
+    async def begin(self, purgatory: Purgatory, timeout_ms: int) -> None:
         """Let the partitions wait, for `timeout_ms`; partitions may be decided meanwhile."""
         for entry in self._waiting:
             entry.delayed = self
             self.let_wait(entry, purgatory)
-            yield
+            await pause()
         self.wait(purgatory, timeout_ms)
 
     def on_expiration(self) -> None:
@@ -130,16 +131,14 @@ class DelayedDeleteRecords(DelayedPartitions):
                 entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
-        """Answer, in steps if the answer is large."""
-        turns = self._context.broker.turns
-        answer = self._answer()
-        if isinstance(turns.first_slice(answer), Unfinished):
-            turns.go_on(answer, self._pending)
+        """Answer, with pauses if the answer is large."""
+        self._context.broker.running.begin(self._answer(), self._pending)
 
-    def _answer(self) -> Steps[None]:
-        self._pending.complete((yield from self._context.encode_steps(self._response)))
+    async def _answer(self) -> Pending:
+        self._pending.complete(await self._context.encode_in_slices(self._response))
         # The queue of its timeout may keep the operation for long.
         while self._waiting:
             self._waiting.pop()
-            yield
-        yield from free_in_steps(self._response)
+            await pause()
+        await free(self._response)
+        return self._pending

@@ -19,7 +19,6 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.malformed import answer_in_turn
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import Steps
 from ottla.protocol.cursors.fetch import FetchReader
 from ottla.storage.segment.cold_lookups import ColdRead
 
@@ -35,7 +34,7 @@ def handle_fetch_frame(
     Raises ProtocolError when the request cannot be read.
     """
     if len(frame) >= LARGE_BYTES:
-        return answer_in_turn(frame, connection, services.turns, _read, offset, version, correlation_id, connection, services)
+        return answer_in_turn(frame, connection, services, _read, offset, version, correlation_id, connection, services)
     fetch = Fetch(FetchReader(frame, offset, version), correlation_id, connection, services)
     cold: ColdRead | None = None
     try:
@@ -46,8 +45,8 @@ def handle_fetch_frame(
     return go_on(fetch, cold)
 
 
-def _read(
+async def _read(
     frame: memoryview, pending: Pending, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
-) -> Steps[None]:
+) -> Pending:
     fetch = Fetch(FetchReader(frame, offset, version), correlation_id, connection, services)
-    yield from DelayedFetch(fetch, pending).steps()
+    return await DelayedFetch(fetch, pending).work()

@@ -10,14 +10,13 @@ Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka us
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.handlers.data.cold_reads import until_cached
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import Steps, each
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
@@ -60,17 +59,15 @@ class _Cold(NamedTuple):
     reason: ColdRead
 
 
-def handle_list_offsets(
-    request: ListOffsetsRequest, context: RequestContext
-) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
+async def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Find offsets by time: at once, unless that needs large batches, or old segments that are not in the page cache."""
     found: FoundRecords = {}
     cold: list[_Cold] = []
-    response = yield from _list(request, context, found, cold)
-    return _look_up(cold, request, context, found, response) if cold else response
+    response = await _list(request, context, found, cold)
+    return await _look_up(cold, request, context, found, response) if cold else response
 
 
-def _list(request: ListOffsetsRequest, context: RequestContext, found: FoundRecords, cold: list[_Cold]) -> Steps[ListOffsetsResponse]:
+async def _list(request: ListOffsetsRequest, context: RequestContext, found: FoundRecords, cold: list[_Cold]) -> ListOffsetsResponse:
     """Find the offset of each partition that can be found now; the others are added to `cold`.
 
     A partition named twice is an error from version 1, since its two results would look the same. The result of version 0 may have an
@@ -81,15 +78,15 @@ def _list(request: ListOffsetsRequest, context: RequestContext, found: FoundReco
         for partition in topic.partitions:
             key = topic.name, partition.partition_index
             times[key] = times.get(key, 0) + 1
-            yield
-        yield
+            await pause()
+        await pause()
     topics = []
     refused = []
     repeats = Repeats()
     for topic in request.topics:
-        yield
+        await pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            refused.append((yield from _refused(topic)))
+            refused.append(await _refused(topic))
             continue
         answers: list[ListOffsetsPartitionResponse] = []
         for partition in topic.partitions:
@@ -103,7 +100,7 @@ def _list(request: ListOffsetsRequest, context: RequestContext, found: FoundReco
                     answer = _failed(partition, ErrorCode.NONE)
                     cold.append(_Cold(answers, len(answers), topic.name, partition, reason))
             answers.append(answer)
-            yield
+            await pause()
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics + refused)
 
@@ -114,8 +111,8 @@ async def _look_up(
     """Complete the response with the partitions that wait for the disk, one after the other."""
     for answers, place, topic, asked, reason in cold:
 
-        def read(may_wait: bool, topic: str = topic, asked: ListOffsetsPartition = asked) -> Steps[ListOffsetsPartitionResponse]:
-            yield
+        async def read(may_wait: bool, topic: str = topic, asked: ListOffsetsPartition = asked) -> ListOffsetsPartitionResponse:
+            await pause()
             return _list_one(topic, asked, request, context, may_wait, None if may_wait else found)
 
         answers[place] = await until_cached(context.broker, reason, read)
@@ -128,9 +125,9 @@ def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitio
     )
 
 
-def _refused(topic: ListOffsetsTopic) -> Steps[ListOffsetsTopicResponse]:
+async def _refused(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
     """The result for a topic that the client may not describe."""
-    partitions = yield from each(topic.partitions, lambda asked: _failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    partitions = await each(topic.partitions, lambda asked: _failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
 
 

@@ -7,7 +7,7 @@ Versions below 3 have no replica id, and are for followers. Brokers need the rig
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, each
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -21,16 +21,16 @@ from ottla.replication.errors import ReplicationError
 from ottla.storage.errors import StorageError
 
 
-def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
+async def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     """Find the end offset of each requested epoch; -1 when this log does not know the epoch."""
     replicas = context.broker.data.replica_manager
     is_broker = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, log_if_denied=False)
     topics = []
     refused = []
     for topic in request.topics:
-        yield
+        await pause()
         if not is_broker and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
-            results = yield from each(topic.partitions, lambda asked: _no_offset(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            results = await each(topic.partitions, lambda asked: _no_offset(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             refused.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
             continue
         results = []
@@ -43,7 +43,7 @@ def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context
                 result.leader_epoch, result.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
             except (StorageError, ReplicationError) as error:
                 result.error_code = partition_error(error, context.broker.data)
-            yield
+            await pause()
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics + refused)
 

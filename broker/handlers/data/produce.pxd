@@ -16,7 +16,7 @@ cdef class Produce:
     cdef public tuple failed
     cdef ProduceAnswer _answer
     cdef BatchRun _run
-    cdef object _connection, _pending, _services, _task
+    cdef object _connection, _pending, _services
     cdef int64_t _accepted, _acks, _now_ms, _topic_refusal, _throttle_time_ms, _version
     cdef Py_ssize_t _size
     cdef str _topic, _transactional_id
@@ -29,7 +29,6 @@ cdef class Produce:
 
     @cython.locals(reader=ProduceReader, run=BatchRun, kind=int64_t)
     cpdef bint run(self, int64_t limit) except -1
-    cpdef void detach(self) except *
     @cython.locals(partition=Partition, run=BatchRun, index=int64_t, place=Py_ssize_t, size=int64_t)
     cdef void _serve(self, ProduceReader reader) except *
     @cython.locals(run=BatchRun, kind=int64_t)

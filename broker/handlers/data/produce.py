@@ -20,7 +20,6 @@ refused one by one; Apache Kafka refuses the whole request.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -56,7 +55,7 @@ from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProdu
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.malformed import name_of, refused_if_malformed
 from ottla.broker.request.transactional import operation_of
-from ottla.broker.request.turns import Steps, Unfinished
+from ottla.pauses import is_over, pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
@@ -91,21 +90,10 @@ def handle_produce_frame(
     Raises ProtocolError, before anything is done, for a frame that is no valid Produce.
     """
     produce = Produce(frame, offset, version, correlation_id, connection, services)
-    if produce.run(AT_ONCE):
-        return produce.finish()
-    turns = services.turns
-    if not isinstance(turns.first_slice(produce.steps()), Unfinished):
-        return produce.finish()
-    produce.detach()
-    # As long as nothing has been done, it waits for its turn among the large requests.
-    waits = not produce.reader.is_verified
-    pending = Pending(in_turns=True, waiting_bytes=len(frame) if waits else 0)
-    work = refused_if_malformed(produce.work(pending), name_of(frame), connection, pending)
-    if waits:
-        turns.wait(work, pending)
-    else:
-        turns.go_on(work, pending)
-    return pending
+    while not produce.run(AT_ONCE):
+        if is_over():
+            return produce.go_on(frame)
+    return produce.finish()
 
 
 class LeftBatch:
@@ -155,7 +143,6 @@ class Produce:
         "_run",
         "_services",
         "_size",
-        "_task",
         "_throttle_time_ms",
         "_topic",
         "_topic_bytes",
@@ -202,7 +189,6 @@ class Produce:
         self._in_work: list[LeftBatch] | None = None
         self._leaders: set[int] | None = None
         self._pending: Pending | None = None
-        self._task: asyncio.Task[None] | None = None
 
     # -- turns -----------------------------------------------------------------------------------------------------------
 
@@ -228,24 +214,29 @@ class Produce:
                 return True
         return False
 
-    def steps(self) -> Steps[None]:
-        """Like `run`, to the end, in steps of less than a millisecond."""
-        while not self.run(AT_ONCE):
-            yield
-
-    def detach(self) -> None:
+    def go_on(self, frame: memoryview) -> Answer:
         """Continue with a copy of the request, whose buffer is about to be reused."""
         self.reader.detach()
         self._run = BatchRun(self.reader.frame)
+        # As long as nothing has been done, it waits for its turn among the large requests.
+        waits = not self.reader.is_verified
+        pending = Pending(in_turns=True, waiting_bytes=self._size if waits else 0)
+        work = refused_if_malformed(name_of(frame), self._connection, self._work, pending)
+        running = self._services.running
+        if not waits:
+            return running.begin(work, pending, holds_slot=False)
+        running.large.wait(work, pending)
+        return pending
 
-    def work(self, pending: Pending) -> Steps[asyncio.Task[None] | None]:
-        """Continue in turns and complete `pending`. Returns the task that completes it, if a worker is needed."""
-        yield from self.steps()
+    async def _work(self, pending: Pending) -> Answer:
+        """Continue with pauses. Returns the answer, or `pending`."""
+        while not self.run(AT_ONCE):
+            await pause()
         self._take_throttle_time()
-        if self._unverified is not None:
-            self._verify(pending)
-            return None
-        return self._go_on(pending)
+        if self._unverified is None:
+            return await self._end(pending)
+        self._verify(pending)
+        return pending
 
     # -- one partition ---------------------------------------------------------------------------------------------------
 
@@ -378,35 +369,11 @@ class Produce:
         place = self._answer.put_later(index)
         self._in_work.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
-    def _go_on(self, pending: Pending) -> asyncio.Task[None] | None:
-        """Continue once every batch is appended, refused or left to a worker. Returns the task of the workers' part, if there is one."""
-        if self._in_work is not None:
-            return self._begin_work(pending)
-        answer = self._answer_or_wait(pending)
-        if not isinstance(answer, Pending):
-            pending.complete(answer)
-        return None
-
-    def _begin_work(self, pending: Pending) -> asyncio.Task[None]:
-        """Start the work that is left to workers; it completes `pending`."""
-        self._task = asyncio.get_running_loop().create_task(self._work(pending))  # the loop keeps only a weak reference to a task
-        return self._task
-
-    async def _work(self, pending: Pending) -> None:
-        """Validate and recompress in worker threads, append on the loop, answer."""
-        try:
-            for left in self._in_work or ():
-                await self._complete(left)
-            answer = self._answer_or_wait(pending)
-            if not isinstance(answer, Pending):
-                pending.complete(answer)
-        except Exception:
-            self._give_up(pending)
-
-    def _give_up(self, pending: Pending) -> None:
-        """Close the connection after a bug of the broker, in a callback or task that no code awaits. Called in an except block."""
-        logger.exception("a Produce of %s failed; closing its connection", self._connection.client.connection_id)
-        pending.complete(CLOSE)
+    async def _end(self, pending: Pending) -> Answer:
+        """Validate and recompress in worker threads what is left to them, append it on the loop, answer."""
+        for left in self._in_work or ():
+            await self._complete(left)
+        return self._answer_or_wait(pending)
 
     async def _complete(self, left: LeftBatch) -> None:
         """Process one batch in a worker, then append or refuse it."""
@@ -526,13 +493,7 @@ class Produce:
         partitions = [left.partition.topic_partition for left in self._unverified]
 
         def on_verified(errors: dict[TopicPartition, ErrorCode]) -> None:
-            steps = self._append_verified(errors, pending)
-            turns = self._services.turns
-            try:
-                if isinstance(turns.first_slice(steps), Unfinished):
-                    turns.go_on(steps, pending)
-            except Exception:
-                self._give_up(pending)
+            self._services.running.begin(self._append_verified(errors, pending), pending, holds_slot=False)
 
         self._services.data.transaction_verifier.verify(
             self.reader.transactional_id.decode(),
@@ -543,14 +504,14 @@ class Produce:
             operation_of(ApiKey.PRODUCE, self._version),
         )
 
-    def _append_verified(self, errors: dict[TopicPartition, ErrorCode], pending: Pending) -> Steps[asyncio.Task[None] | None]:
+    async def _append_verified(self, errors: dict[TopicPartition, ErrorCode], pending: Pending) -> Answer:
         now_ms = self._services.clock.now_ms()
         for left in self._unverified or ():
             partition, run = left.partition, left.run
             code = errors.get(partition.topic_partition)
             if code is not None:
                 self._fill_refusal(left, Refusal(*unverified(code, operation_of(ApiKey.PRODUCE, self._version))))
-                yield
+                await pause()
                 continue
             try:
                 partition.append(run, self._acks, now_ms, CLIENT)
@@ -565,8 +526,8 @@ class Produce:
                     self._in_work = [left]
                 else:
                     self._in_work.append(left)
-            yield
-        return self._go_on(pending)
+            await pause()
+        return await self._end(pending)
 
     # -- answers ---------------------------------------------------------------------------------------------------------
 
@@ -579,8 +540,7 @@ class Produce:
             return pending
         if self._in_work is not None:
             pending = Pending()
-            self._begin_work(pending)
-            return pending
+            return self._services.running.begin(self._end(pending), pending, holds_slot=False)
         return self._answer_or_wait(None)
 
     def _take_throttle_time(self) -> None:

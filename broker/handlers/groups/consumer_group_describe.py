@@ -13,7 +13,7 @@ from ottla.broker.groups.consumer.members import Member as GroupMember
 from ottla.broker.groups.consumer.members import indexes_of
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import (
@@ -29,7 +29,7 @@ CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Steps[ConsumerGroupDescribeResponse]:
+async def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
     """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
     refused = []
     described = []
@@ -43,12 +43,12 @@ def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, contex
         elif repeats.are_too_many(group_id):
             described.append(DescribedGroup(error_code=ErrorCode.INVALID_REQUEST, group_id=group_id))
         else:
-            described.append((yield from _describe(group_id, request, context)))
-        yield
+            described.append(await _describe(group_id, request, context))
+        await pause()
     return ConsumerGroupDescribeResponse(groups=refused + described)
 
 
-def _describe(group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext) -> Steps[DescribedGroup]:
+async def _describe(group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext) -> DescribedGroup:
     consumer = context.broker.coordinators.groups.consumer
     error, message, group = consumer.describe(group_id)
     if group is None:
@@ -65,7 +65,7 @@ def _describe(group_id: str, request: ConsumerGroupDescribeRequest, context: Req
     target = dict(group.target)
     for member in list(group.members.values()):  # all of it at once: the group may change between two steps
         described.members.append(_member(member, target.get(member.member_id, {}), names))
-        yield
+        await pause()
     for shown in described.members:
         for name in (*shown.subscribed_topic_names, *[each.topic_name for each in shown.assignment.topic_partitions]):
             if name not in seen:
@@ -73,7 +73,7 @@ def _describe(group_id: str, request: ConsumerGroupDescribeRequest, context: Req
             if not seen[name]:
                 message = "The group has described topic(s) that the client is not authorized to describe."
                 return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=message, group_id=group_id)
-        yield
+        await pause()
     if request.include_authorized_operations:
         described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
     return described

@@ -8,7 +8,6 @@ The answer is sent when the changes that the heartbeat caused are on all in-sync
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Final
 
 from ottla.broker.groups.consumer.assignors import Assignment as Assigned
@@ -16,8 +15,8 @@ from ottla.broker.groups.consumer.effects import Beat, BeatResult
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.security.acl_hosts import java_host
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -34,7 +33,7 @@ MAX_TOPICS: Final = 20_000
 """Most names in a subscription. The group keeps them, and a record of `__consumer_offsets` holds them."""
 
 
-def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Message | Answer:
     """Join a group, stay in it, or leave it."""
     consumer = context.broker.coordinators.groups.consumer
     if not consumer.is_served:
@@ -49,7 +48,7 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
             if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             names.add(name)
-            yield
+            await pause()
         if len(names) > MAX_TOPICS:
             return _refused(ErrorCode.INVALID_REQUEST)
     held: dict[bytes, set[int]] | None = None
@@ -59,7 +58,7 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
             indexes = held.setdefault(topic.topic_id, set())
             for index in topic.partitions:
                 indexes.add(index)
-                yield
+                await pause()
     answer = DelayedAnswer(context)
     beat = Beat(
         waiter=lambda result: answer.complete(_response(result)),
@@ -77,8 +76,7 @@ def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, cont
         may_describe=lambda topic: context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic, log_if_denied=False),
     )
     consumer.heartbeat(request.group_id, beat, requires_member_id=context.api_version >= FIRST_VERSION_WITH_OWN_MEMBER_ID)
-    response = answer.answer()
-    return (yield from response) if isinstance(response, Generator) else response
+    return answer.answer()
 
 
 def _refused(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:

@@ -1,22 +1,22 @@
 """Serves DeleteGroups (api 42), versions 0-3 (KIP-229)."""
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Steps[DeleteGroupsResponse]:
+async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Forget groups without members, with their offsets."""
     deleted = []
     refused = []
     for name in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if context.is_authorized(Operation.DELETE, ResourceType.GROUP, name):
-            result.error_code = yield from context.broker.coordinators.groups.offsets.delete_group(name)
+            result.error_code = await context.broker.coordinators.groups.offsets.delete_group(name)
             deleted.append(result)
         else:
             refused.append(result)
-        yield
+        await pause()
     return DeleteGroupsResponse(results=deleted + refused)

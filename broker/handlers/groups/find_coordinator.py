@@ -9,14 +9,14 @@ there is none before the cluster has finalized the feature `share.version`.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.broker.request.turns import Steps
 from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SHARE_VERSION
@@ -57,36 +57,34 @@ class Found(NamedTuple):
     port: int = -1
 
 
-def handle_find_coordinator(
-    request: FindCoordinatorRequest, context: RequestContext
-) -> Steps[FindCoordinatorResponse] | Coroutine[Any, Any, Steps[FindCoordinatorResponse]]:
+async def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Find the coordinator of each key. Waits only while an internal topic is created."""
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
-        return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
+        return await _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
     topic = TOPICS[request.key_type]
     if topic not in context.broker.metadata.topics and (request.key_type != CoordinatorType.SHARE or _has_shares(context)):
-        return _create_topic(request.key_type, topic, keys, context)
-    return _find_all(request.key_type, keys, context)
+        return await _create_topic(request.key_type, topic, keys, context)
+    return await _find_all(request.key_type, keys, context)
 
 
-async def _create_topic(key_type: int, topic: str, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
+async def _create_topic(key_type: int, topic: str, keys: list[str], context: RequestContext) -> FindCoordinatorResponse:
     """Create the internal topic for its first key. The topic may have leaders by then, or the client asks again."""
     for key in keys:
-        await context.broker.turns.pause()
+        await pause()
         if _may_find(key_type, key, context, log_if_denied=False):
             quota = context.connection.mutation_quota(is_strict=False)
             await context.broker.administration.auto_topics.create([topic], quota.take)
             break
-    return _find_all(key_type, keys, context)
+    return await _find_all(key_type, keys, context)
 
 
-def _find_all(key_type: int, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
+async def _find_all(key_type: int, keys: list[str], context: RequestContext) -> FindCoordinatorResponse:
     found = []
     for key in keys:
         found.append(_find(key_type, key, context))
-        yield
-    return (yield from _response(keys, found, context))
+        await pause()
+    return await _response(keys, found, context)
 
 
 def _may_find(key_type: int, key: str, context: RequestContext, *, log_if_denied: bool = True) -> bool:
@@ -128,7 +126,7 @@ def _leader(topic: str, partition: int, context: RequestContext) -> Found:
     return Found(ErrorCode.NONE, leader_id, endpoint.host, endpoint.port)
 
 
-def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> Steps[FindCoordinatorResponse]:
+async def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> FindCoordinatorResponse:
     """`message` is for versions with many keys; a version with a single key always has the default text of the error."""
     if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS:
         response = FindCoordinatorResponse(error_message="")
@@ -136,7 +134,7 @@ def _response(keys: list[str], found: list[Found], context: RequestContext, mess
             response.coordinators.append(
                 Coordinator(key=key, node_id=each.node_id, host=each.host, port=each.port, error_code=each.error, error_message=message)
             )
-            yield
+            await pause()
         return response
     error, node_id, host, port = found[0]
     return FindCoordinatorResponse(error_code=error, error_message=error.message, node_id=node_id, host=host, port=port)

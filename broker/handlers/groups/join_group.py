@@ -8,7 +8,6 @@ The answer is sent when the rebalance is complete.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from struct import Struct
 from typing import Final
 
@@ -19,8 +18,8 @@ from ottla.broker.groups.rebalance import reason_of
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.security.acl_hosts import java_host
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -47,14 +46,14 @@ _NO_MEMBERS = b"\1" + _NO_TAGGED_FIELDS
 """The last bytes of a flexible response without members."""
 
 
-def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Message | Answer:
     """Become a member, or join a rebalance."""
     version = context.api_version
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return _response(JoinResult("", ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     if len(request.protocols) > MAX_PROTOCOLS:
         return _response(JoinResult(request.member_id, ErrorCode.INVALID_REQUEST), version)
-    protocols = yield from _protocols(request.protocols)
+    protocols = await _protocols(request.protocols)
     answer = DelayedAnswer(context)
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = Join(
@@ -72,16 +71,15 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Ste
         supports_skipping_assignment=version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
     )
     context.broker.coordinators.groups.join(request.group_id, join)
-    response = answer.answer()
-    return (yield from response) if isinstance(response, Generator) else response
+    return answer.answer()
 
 
-def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Steps[Protocols]:
+async def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Protocols:
     """In the client's order. One that is named twice counts once, or the votes would not add up."""
     found: dict[str, bytes] = {}
     for protocol in protocols:
         found.setdefault(protocol.name, protocol.metadata)
-        yield
+        await pause()
     return tuple(found.items())
 
 

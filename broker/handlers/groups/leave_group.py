@@ -3,7 +3,7 @@
 from ottla.broker.groups.membership import Leaving
 from ottla.broker.groups.rebalance import reason_of
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -13,7 +13,7 @@ MEMBERS_PER_STEP = 500
 """Members that leave together; so many take a millisecond."""
 
 
-def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
+async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Take members out of their group at once, without waiting for their sessions to end."""
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -24,7 +24,7 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> S
     leaving = []
     for each in request.members:
         leaving.append(Leaving(each.member_id, each.group_instance_id, reason_of(each.reason)))
-        yield
+        await pause()
     response = LeaveGroupResponse()
     for begin in range(0, len(leaving) or 1, MEMBERS_PER_STEP):
         some = leaving[begin : begin + MEMBERS_PER_STEP]
@@ -35,5 +35,5 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> S
             MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code)
             for each, code in zip(some, errors, strict=True)
         ]
-        yield
+        await pause()
     return response

@@ -2,21 +2,21 @@
 
 from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, each, how_often
+from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
+async def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """The groups that this broker coordinates and the client may see."""
-    states = yield from how_often((yield from each(request.states_filter, str.lower)))
-    types = yield from how_often((yield from each(request.types_filter, str.lower)))
+    states = await how_often(await each(request.states_filter, str.lower))
+    types = await how_often(await each(request.types_filter, str.lower))
     wanted_states = {state for state in GroupState if not states or state.value.lower() in states}
     error, groups = context.broker.coordinators.groups.list()
     sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, log_if_denied=False)
     listed = []
     for group in groups:
-        yield
+        await pause()
         if group.is_dead or group.state not in wanted_states or (types and group.group_type not in types):
             continue
         if sees_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log_if_denied=False):

@@ -12,9 +12,9 @@ cdef class OffsetCommit:
     cdef str _topic
     cdef bytes _topic_bytes
     cdef int64_t _errors, _expire_timestamp, _now_ms
-    cdef bint _is_for_store, _is_large
-    cdef public object task
+    cdef readonly bint is_for_store
 
+    cpdef bint read(self, int64_t limit) except -1
     cpdef void answer(self, object pending) except *
     cdef void _begin_topic(self, bytes topic) except *
     cdef void _take(self, OffsetCommitReader reader) except *

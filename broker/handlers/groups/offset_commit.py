@@ -12,7 +12,6 @@ request is copied, and continues in turns.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
@@ -23,11 +22,12 @@ from ottla.broker.groups.group import Committer
 from ottla.broker.groups.offset_records import NO_EXPIRY, encode_value
 from ottla.broker.handlers.groups.group_topics import partitions_of
 from ottla.broker.handlers.groups.offsets_in_store import commit_to_store
-from ottla.broker.network.request_channel import CLOSE, Answer, Pending
+from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.quotas.quota_type import REQUEST
+from ottla.broker.request.large_requests import LARGE_BYTES
 from ottla.broker.request.malformed import answer_in_turn
 from ottla.broker.request.transactional import operation_of
-from ottla.broker.request.turns import LARGE_BYTES, Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.kinds import END, PARTITION
@@ -70,15 +70,17 @@ def commit_offsets(
 ) -> Answer:
     """Handle an OffsetCommit or TxnOffsetCommit; `key` distinguishes them. Raises ProtocolError."""
     if len(frame) < LARGE_BYTES:
-        commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=False)
-        _at_once(commit.read())
+        commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services)
+        commit.read(len(frame))
+        if commit.is_for_store:
+            return services.running.begin(commit.commit_to_store())
         pending = Pending()
         commit.answer(pending)
         return pending.answer if pending.completed else pending
-    return answer_in_turn(frame, connection, services.turns, _commit, key, offset, version, correlation_id, connection, services)
+    return answer_in_turn(frame, connection, services, _commit, key, offset, version, correlation_id, connection, services)
 
 
-def _commit(
+async def _commit(
     frame: memoryview,
     pending: Pending,
     key: int,
@@ -87,11 +89,14 @@ def _commit(
     correlation_id: int,
     connection: Connection,
     services: Services,
-) -> Steps[asyncio.Task[None] | None]:
-    commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=True)
-    yield from commit.read()
+) -> Answer:
+    commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services)
+    while not commit.read(AT_ONCE):
+        await pause()
+    if commit.is_for_store:
+        return await commit.commit_to_store()
     commit.answer(pending)
-    return commit.task
+    return pending
 
 
 class OffsetCommit:
@@ -106,8 +111,6 @@ class OffsetCommit:
         "_errors",
         "_expire_timestamp",
         "_for_store",
-        "_is_for_store",
-        "_is_large",
         "_known",
         "_now_ms",
         "_pending",
@@ -120,7 +123,7 @@ class OffsetCommit:
         "_topic_bytes",
         "_topic_error",
         "_values",
-        "task",
+        "is_for_store",
     )
 
     def __init__(
@@ -132,18 +135,16 @@ class OffsetCommit:
         correlation_id: int,
         connection: Connection,
         services: Services,
-        *,
-        is_large: bool,
     ) -> None:
-        """One that `is_large` is answered in turns. Raises ProtocolError."""
-        self._is_large = is_large
+        """Raises ProtocolError."""
         self._errors = key << 16
         if key == TXN_OFFSET_COMMIT:
             reader: OffsetCommitReader = TxnOffsetCommitReader(frame, offset, version, TXN_LAYOUTS[version])
         else:
             reader = OffsetCommitReader(frame, offset, version, version)
         self._reader = reader
-        self._is_for_store = reader.layout == 0
+        self.is_for_store = reader.layout == 0
+        """Whether the offsets go to the metadata store."""
         self._answer = OffsetCommitAnswer(reader.layout, correlation_id)
         self._connection = connection
         self._services = services
@@ -165,24 +166,24 @@ class OffsetCommit:
         self._values: dict[int, bytes | None] | None = None
         self._code = self._too_large = ErrorCode.NONE
         self._pending = Pending()
-        self.task: asyncio.Task[None] | None = None
-        """The task that commits to the store."""
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def read(self) -> Steps[None]:
-        """Collect the offsets to commit, and decide the errors of the others. Nothing is done for it yet. Raises ProtocolError."""
+    def read(self, limit: int) -> bool:
+        """Collect the offsets to commit in up to `limit` elements, and decide the errors of the others. True when all are read.
+
+        Nothing is done for the request yet. Raises ProtocolError.
+        """
         reader = self._reader
-        elements = 0
-        while (kind := reader.advance()) != END:
+        for _ in range(limit):
+            kind = reader.advance()
+            if kind == END:
+                return True
             if reader.topic is not self._topic_bytes:
                 self._begin_topic(reader.topic)
             if kind == PARTITION:
                 self._take(reader)
-            elements += 1
-            if elements == AT_ONCE:
-                elements = 0
-                yield
+        return False
 
     def _begin_topic(self, topic: bytes) -> None:
         self._topic_bytes = topic
@@ -204,7 +205,7 @@ class OffsetCommit:
             return
         metadata = reader.committed_metadata or b""
         fits = not metadata or self._services.coordinators.groups.offsets.fits(metadata)
-        if self._is_for_store:
+        if self.is_for_store:
             partition = TopicPartition(self._topic, index)
             self._store_answers.append((reader.topic, partition, fits))
             if fits:
@@ -234,10 +235,7 @@ class OffsetCommit:
         """Commit the offsets that were read, and complete `pending` when this is done, at once or later."""
         self._pending = pending
         pending.in_turns = False
-        if self._store_answers:
-            pending.occupies_slot = True
-            self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task without a reference may vanish
-        elif self._commits:
+        if self._commits:
             reader = self._reader
             instance_id = reader.group_instance_id
             self._services.coordinators.groups.offsets.commit(
@@ -264,35 +262,23 @@ class OffsetCommit:
         self._too_large = too_large
         self._complete()
 
-    async def _commit_to_store(self) -> None:
+    async def commit_to_store(self) -> Answer:
+        """Commit the offsets of version 0 that were read, and answer."""
         group_id = self._reader.group_id.decode()
         codes: dict[TopicPartition, ErrorCode] = {}
-        try:
-            for partition, offset in self._for_store.items():
-                codes[partition] = await commit_to_store(group_id, partition, offset, self._services)
-            for topic, partition, fits in self._store_answers:
-                code = codes[partition] if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
-                self._decided.setdefault(topic, []).append((partition.partition, code))
-                await self._services.turns.pause()
-        except Exception:
-            # A fault of the broker, in a task that is not awaited: the client still gets an answer.
-            logger.exception("offsets of group %s cannot be stored", group_id)
-            self._pending.complete(CLOSE)
-            return
-        self._complete()
+        for partition, offset in self._for_store.items():
+            codes[partition] = await commit_to_store(group_id, partition, offset, self._services)
+        for topic, partition, fits in self._store_answers:
+            code = codes[partition] if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
+            self._decided.setdefault(topic, []).append((partition.partition, code))
+            await pause()
+        return await self._write()
 
     def _complete(self) -> None:
         """Answer."""
-        steps = self._write()
-        if self._is_large:
-            self._services.turns.go_on(self._complete_in_turns(steps), self._pending)
-        else:
-            self._pending.complete(_at_once(steps))
+        self._services.running.begin(self._write(), self._pending)
 
-    def _complete_in_turns(self, steps: Steps[bytes]) -> Steps[None]:
-        self._pending.complete((yield from steps))
-
-    def _write(self) -> Steps[bytes]:
+    async def _write(self) -> bytes:
         """The response, by topic: the errors that were decided first, then the other results."""
         answer = self._answer
         for topic, decided in self._decided.items():
@@ -301,17 +287,17 @@ class OffsetCommit:
                 for index, code in some:
                     answer.put(index, code)
                     self._count(code, 1)
-                yield
-            yield from self._write_committed(topic)
+                await pause()
+            await self._write_committed(topic)
             if not decided:
-                yield
+                await pause()
         for topic in self._commits:
             if topic not in self._decided:
                 answer.begin_topic(topic)
-                yield from self._write_committed(topic)
+                await self._write_committed(topic)
         return answer.finish(self._connection.throttle(REQUEST, 0))
 
-    def _write_committed(self, topic: bytes) -> Steps[None]:
+    async def _write_committed(self, topic: bytes) -> None:
         commit = self._commits.get(topic)
         if commit is None:
             return
@@ -325,7 +311,7 @@ class OffsetCommit:
                     answer.put(index, too_large)
                 else:
                     answer.put(index, code)
-            yield
+            await pause()
         self._count(code, len(commit.values) - refused)
         self._count(too_large, refused)
 
@@ -360,15 +346,6 @@ def _code_while_loading(version: int) -> ErrorCode:
     if version < FIRST_TXN_THAT_KNOWS_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-def _at_once(steps: Steps[_Item]) -> _Item:
-    """Run the steps to their end within this turn of the loop, and return their result."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # what the generator returned
 
 
 def _batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

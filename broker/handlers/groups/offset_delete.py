@@ -4,7 +4,7 @@ from typing import Final
 
 from ottla.broker.handlers.groups.group_topics import partitions_of
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import (
@@ -19,13 +19,13 @@ PARTITIONS_PER_STEP: Final = 1000
 """Partitions whose offsets are deleted together; so many take a millisecond."""
 
 
-def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Steps[OffsetDeleteResponse]:
+async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Forget a group's offsets of topics that no member subscribes to."""
     if not context.is_authorized(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     answers: dict[str, list[tuple[int, ErrorCode]]] = {}
     """By topic, in the order in which they become known."""
-    served = list((yield from _partitions_to_serve(request, answers, context)))
+    served = list(await _partitions_to_serve(request, answers, context))
     for begin in range(0, len(served) or 1, PARTITIONS_PER_STEP):
         some = served[begin : begin + PARTITIONS_PER_STEP]
         error, codes = context.broker.coordinators.groups.offsets.delete_offsets(request.group_id, some)
@@ -35,20 +35,20 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
             return OffsetDeleteResponse(error_code=error)
         for (topic, index), code in zip(some, codes, strict=True):
             answers.setdefault(topic, []).append((index, code))
-        yield
+        await pause()
     response = OffsetDeleteResponse()
     for topic, partitions in answers.items():
         answer = OffsetDeleteResponseTopic(name=topic)
         for index, code in partitions:
             answer.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
-            yield
+            await pause()
         response.topics.append(answer)
     return response
 
 
-def _partitions_to_serve(
+async def _partitions_to_serve(
     request: OffsetDeleteRequest, answers: dict[str, list[tuple[int, ErrorCode]]], context: RequestContext
-) -> Steps[dict[TopicPartition, None]]:
+) -> dict[TopicPartition, None]:
     """The partitions that can be served, each once; the others are answered."""
     served: dict[TopicPartition, None] = {}
     for topic in request.topics:
@@ -61,6 +61,6 @@ def _partitions_to_serve(
                 served[TopicPartition(topic.name, index)] = None
             else:
                 answers.setdefault(topic.name, []).append((index, error))
-            yield
-        yield
+            await pause()
+        await pause()
     return served

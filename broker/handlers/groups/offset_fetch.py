@@ -9,14 +9,13 @@ answers version 1 without topics. Here the error is in each partition, the only 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 from ottla.broker.handlers.groups.offsets_in_store import fetch_from_store
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
@@ -38,9 +37,7 @@ NO_OFFSET = -1
 PARTITIONS_PER_STEP = 128
 
 
-def handle_offset_fetch(
-    request: OffsetFetchRequest, context: RequestContext
-) -> Steps[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
+async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Return the committed offsets of one group or of several."""
     version = context.api_version
     if version >= FIRST_VERSION_WITH_MANY_GROUPS:
@@ -50,33 +47,31 @@ def handle_offset_fetch(
             if repeats.are_too_many(asked.group_id):
                 response.groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_REQUEST))
             else:
-                response.groups.append(
-                    (yield from _fetch(asked.group_id, asked.topics, request, context, asked.member_id, asked.member_epoch))
-                )
-            yield
+                response.groups.append(await _fetch(asked.group_id, asked.topics, request, context, asked.member_id, asked.member_epoch))
+            await pause()
         return response
     if version == 0:
-        return _fetch_from_store(request, context)
-    group = yield from _fetch(request.group_id, request.topics, request, context)
+        return await _fetch_from_store(request, context)
+    group = await _fetch(request.group_id, request.topics, request, context)
     if group.error_code and version < FIRST_VERSION_WITH_ERROR_OF_ALL:
-        group.topics = yield from _refused(request.topics or [], ErrorCode.of(group.error_code))
+        group.topics = await _refused(request.topics or [], ErrorCode.of(group.error_code))
     response = OffsetFetchResponse()
     for topic in group.topics:
-        response.topics.append((yield from _old_topic(topic)))
-        yield
+        response.topics.append(await _old_topic(topic))
+        await pause()
     if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
         response.error_code = group.error_code
     return response
 
 
-def _fetch(
+async def _fetch(
     group_id: str,
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
     request: OffsetFetchRequest,
     context: RequestContext,
     member_id: str | None = None,
     member_epoch: int = -1,
-) -> Steps[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     offsets = context.broker.coordinators.groups.offsets
@@ -89,14 +84,14 @@ def _fetch(
         for name, indexes in offsets.committed(group_id).items():
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 partitions[name] = dict.fromkeys(indexes)
-            yield
+            await pause()
     else:
         for topic in topics:
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))  # each once
             else:
-                refused += yield from _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            yield
+                refused += await _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            await pause()
     answers: dict[str, OffsetFetchResponseTopics] = {}
     for some in _portions(partitions):
         error, found = offsets.fetch(group_id, some, require_stable=request.require_stable)
@@ -105,7 +100,7 @@ def _fetch(
         for name, answered in found.items():
             answer = answers.setdefault(name, OffsetFetchResponseTopics(name=name))
             answer.partitions += answered
-        yield
+        await pause()
     return OffsetFetchResponseGroup(group_id=group_id, topics=[*answers.values(), *refused])
 
 
@@ -126,10 +121,10 @@ def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, lis
         yield some
 
 
-def _refused(
+async def _refused(
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | list[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
     error: ErrorCode,
-) -> Steps[list[OffsetFetchResponseTopics]]:
+) -> list[OffsetFetchResponseTopics]:
     refused = []
     for topic in topics:
         partitions = []
@@ -137,13 +132,13 @@ def _refused(
             partitions.append(
                 OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
             )
-            yield
+            await pause()
         refused.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
-        yield
+        await pause()
     return refused
 
 
-def _old_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
+async def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
     """The same as versions of one group have it."""
     old = OffsetFetchResponseTopic(name=topic.name)
     for each in topic.partitions:
@@ -156,19 +151,18 @@ def _old_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTop
                 error_code=each.error_code,
             )
         )
-        yield
+        await pause()
     return old
 
 
 async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     asked = request.topics or []
-    turns = context.broker.turns
 
     async def refused(topics: list[OffsetFetchRequestTopic], error: ErrorCode) -> list[OffsetFetchResponseTopic]:
         answers = []
-        for topic in await turns.spread(_refused(topics, error)):
-            await turns.pause()
-            answers.append(await turns.spread(_old_topic(topic)))
+        for topic in await _refused(topics, error):
+            await pause()
+            answers.append(await _old_topic(topic))
         return answers
 
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
@@ -176,7 +170,7 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
     topics: list[OffsetFetchResponseTopic] = []
     partitions: dict[str, dict[int, None]] = {}  # each once
     for topic in asked:
-        await turns.pause()
+        await pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics += await refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic.partition_indexes:
@@ -184,7 +178,7 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
     for name, indexes in partitions.items():
         answer = OffsetFetchResponseTopic(name=name)
         for index in indexes:
-            await turns.pause()
+            await pause()
             code, offset = await fetch_from_store(request.group_id, TopicPartition(name, index), context)
             answer.partitions.append(
                 OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, metadata="", error_code=code)

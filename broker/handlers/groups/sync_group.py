@@ -7,14 +7,12 @@ The answer is sent when the leader's assignment is stored.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from ottla.broker.groups.effects import SyncResult
 from ottla.broker.groups.syncing import Sync
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -23,7 +21,7 @@ from ottla.protocol.schema.message import Message
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Answer:
     """Hand in the assignments, or ask for one's own."""
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -32,7 +30,7 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Ste
     assignments: dict[str, bytes] = {}
     for each in request.assignments:
         assignments[each.member_id] = each.assignment
-        yield
+        await pause()
     answer = DelayedAnswer(context)
     sync = Sync(
         waiter=lambda result: answer.complete(_response(result)),
@@ -44,8 +42,7 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Ste
         assignments=assignments,
     )
     context.broker.coordinators.groups.sync(request.group_id, sync)
-    response = answer.answer()
-    return (yield from response) if isinstance(response, Generator) else response
+    return answer.answer()
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:

@@ -3,11 +3,11 @@
 from ottla.broker.handlers.security.acl_codes import failure_code, refusal_of_change, refuse_unknown
 from ottla.broker.network.request_channel import Completion
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import each
 from ottla.broker.security.access import CLUSTER_NAME
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.config.schema.metadata_version import is_at_least
 from ottla.controller.znodes.layout import can_name_a_node
+from ottla.pauses import each, pause
 from ottla.protocol.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
@@ -30,10 +30,9 @@ FIRST_VERSION_WITH_PREFIXES = "2.0-IV1"
 
 async def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse | Completion:
     """Store the ACLs; each succeeds or fails with the others of its pattern."""
-    turns = context.broker.turns
     codes: set[int] = set()
     for asked in request.creations:
-        await turns.pause()
+        await pause()
         codes.update((asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type))
     refused = refuse_unknown(codes, context)
     if refused is not None:
@@ -41,12 +40,12 @@ async def handle_create_acls(request: CreateAclsRequest, context: RequestContext
     code, message = refusal_of_change(context)
     acls = context.broker.administration.acls
     if acls is None or code:
-        results = await turns.spread(each(request.creations, lambda _: AclCreationResult(error_code=code, error_message=message)))
+        results = await each(request.creations, lambda _: AclCreationResult(error_code=code, error_message=message))
         return CreateAclsResponse(results=results)
     has_prefixes = is_at_least(context.broker.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_VERSION_WITH_PREFIXES)
-    results = await turns.spread(each(request.creations, lambda asked: _refusal(asked, has_prefixes)))
+    results = await each(request.creations, lambda asked: _refusal(asked, has_prefixes))
     valid = [number for number, result in enumerate(results) if not result.error_code]
-    failures = await acls.create(await turns.spread(each(valid, lambda number: _binding(request.creations[number]))), turns.pause)
+    failures = await acls.create(await each(valid, lambda number: _binding(request.creations[number])), pause)
     for number, failure in zip(valid, failures, strict=True):
         if failure is not None:
             results[number].error_code, results[number].error_message = failure_code(failure)

@@ -2,9 +2,9 @@
 
 from ottla.broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, refusal
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import each
 from ottla.broker.security.principals import USER_TYPE, Principal
 from ottla.controller.errors import ControllerError, StoreError
+from ottla.pauses import each
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -34,7 +34,7 @@ async def handle_create_delegation_token(request: CreateDelegationTokenRequest, 
     if owner != requester and not context.is_authorized(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         response.error_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
         return response
-    renewers = await context.broker.turns.spread(each(request.renewers, lambda one: Principal(one.principal_type, one.principal_name)))
+    renewers = await each(request.renewers, lambda one: Principal(one.principal_type, one.principal_name))
     tokens = context.broker.administration.delegation_tokens
     if not all(named.principal_type == USER_TYPE for named in (owner, *renewers)):
         response.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE

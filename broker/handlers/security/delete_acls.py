@@ -3,17 +3,16 @@
 from ottla.broker.handlers.security.acl_codes import failure_code, filter_of, refusal_of_change, refuse_unknown
 from ottla.broker.network.request_channel import Completion
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import each
+from ottla.pauses import each, pause
 from ottla.protocol.acls import AclBinding
 from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
 async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse | Completion:
     """Delete the ACLs that the filters select, and list them by filter."""
-    turns = context.broker.turns
     codes: set[int] = set()
     for asked in request.filters:
-        await turns.pause()
+        await pause()
         codes.update((asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type))
     refused = refuse_unknown(codes, context)
     if refused is not None:
@@ -21,13 +20,13 @@ async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext
     code, message = refusal_of_change(context)
     acls = context.broker.administration.acls
     if acls is None or code:
-        results = await turns.spread(each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=message)))
+        results = await each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=message))
         return DeleteAclsResponse(filter_results=results)
-    deleted = await acls.delete(await turns.spread(each(request.filters, filter_of)), turns.pause)
+    deleted = await acls.delete(await each(request.filters, filter_of), pause)
     results = []
     for of_filter in deleted:
-        await turns.pause()
-        matching = await turns.spread(each(of_filter, lambda one: _matching(*one)))
+        await pause()
+        matching = await each(of_filter, lambda one: _matching(*one))
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     return DeleteAclsResponse(filter_results=results)
 

@@ -3,13 +3,13 @@
 from ottla.broker.handlers.security.acl_codes import filter_of, refuse_unknown
 from ottla.broker.network.request_channel import Completion
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
-def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse | Completion]:
+async def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse | Completion:
     """List the ACLs that this broker knows, by pattern."""
     codes = (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     refused = refuse_unknown(codes, context)
@@ -26,7 +26,7 @@ def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) 
     index = acls.authorizer.index
     resources = []
     for pattern in list(index.patterns()):
-        yield
+        await pause()
         if not wanted.matches_pattern(pattern):
             continue
         described = [

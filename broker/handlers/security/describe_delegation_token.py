@@ -2,9 +2,9 @@
 
 from ottla.broker.handlers.security.token_requests import tokens_of
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.security.delegation_tokens import TokenInformation
 from ottla.broker.security.principals import Principal
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_delegation_token import (
@@ -17,9 +17,9 @@ from ottla.protocol.messages.describe_delegation_token import (
 FIRST_VERSION_WITH_REQUESTER = 3
 
 
-def handle_describe_delegation_token(
+async def handle_describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
-) -> Steps[DescribeDelegationTokenResponse]:
+) -> DescribeDelegationTokenResponse:
     """List the tokens of some owners, or of all, that the client may see. A token that the client may not see is left out."""
     tokens = tokens_of(context)
     if isinstance(tokens, ErrorCode):
@@ -29,12 +29,12 @@ def handle_describe_delegation_token(
         owners = set()
         for owner in request.owners:
             owners.add(Principal(owner.principal_type, owner.principal_name))
-            yield
+            await pause()
     described = []
     for token in () if owners is not None and not owners else tokens.tokens:
         if _is_asked_for(token, owners) and _may_see(token, context):
             described.append(_described(token, tokens.hmac_of(token.token_id), context.api_version))
-        yield
+        await pause()
     return DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=described)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from ottla.broker.handlers.shares.state_requests import Results, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.shares.state.coordinator import Reply, StateResult
 from ottla.broker.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.delete_share_group_state import (
@@ -20,14 +19,14 @@ from ottla.protocol.messages.delete_share_group_state import (
 from ottla.protocol.schema.message import Message
 
 
-def handle_delete_share_group_state(request: DeleteShareGroupStateRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_delete_share_group_state(request: DeleteShareGroupStateRequest, context: RequestContext) -> Message | Answer:
     """Ask the coordinator for each share partition."""
     coordinator = context.broker.coordinators.shares
 
     def ask(key: SharePartitionKey, asked: PartitionData, reply: Reply) -> None:
         coordinator.delete(key, reply)
 
-    return answer_states(request.group_id, request.topics, context, ask, _response)
+    return await answer_states(request.group_id, request.topics, context, ask, _response)
 
 
 def _response(results: Results) -> DeleteShareGroupStateResponse:

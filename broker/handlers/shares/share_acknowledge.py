@@ -13,8 +13,8 @@ from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.shares.share_requests import Acknowledging, Place, acknowledged_in
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_acknowledge import (
@@ -28,7 +28,7 @@ from ottla.protocol.messages.share_acknowledge import (
 from ottla.protocol.schema.message import Message
 
 
-def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> Message | Answer:
     """Acknowledge in each partition, then answer."""
     group_id, member_id = request.group_id, request.member_id
     if group_id is None or not member_id:
@@ -46,7 +46,7 @@ def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: RequestC
     acknowledging = Acknowledging(partial(_on_acknowledged, answer, context, session, is_final))
     for place, batches in acknowledged_in(request.topics).items():
         acknowledging.acknowledge(place, batches, group_id, member_id, context, may_renew=request.is_renew_ack)
-        yield
+        await pause()
     acknowledging.finish()
     response = answer.answer()
     assert isinstance(response, Message | Pending)  # it is complete, or will be

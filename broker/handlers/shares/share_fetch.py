@@ -10,16 +10,16 @@ from ottla.broker.handlers.shares.share_requests import Acknowledging, acknowled
 from ottla.broker.handlers.shares.waiting_fetch import WaitingFetch
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.shares.record_states import AcquireMode
 from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from ottla.protocol.schema.message import Message
 
 
-def handle_share_fetch(request: ShareFetchRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_share_fetch(request: ShareFetchRequest, context: RequestContext) -> Message | Answer:
     """Acknowledge first; then acquire what the session's partitions have."""
     group_id, member_id = request.group_id, request.member_id
     if group_id is None or not member_id:
@@ -40,12 +40,12 @@ def handle_share_fetch(request: ShareFetchRequest, context: RequestContext) -> S
     if request.share_acquire_mode not in AcquireMode.__members__.values():
         return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.share_session_epoch != FINAL_EPOCH:
-        yield from _update(session, request)
+        await _update(session, request)
     fetch = WaitingFetch(request, session, context)
     acknowledging = Acknowledging(fetch.on_acknowledged)
     for place, batches in acknowledged.items():
         acknowledging.acknowledge(place, batches, group_id, member_id, context, may_renew=request.is_renew_ack)
-        yield
+        await pause()
     acknowledging.finish()
     fetch.begin()
     return fetch.pending
@@ -58,12 +58,12 @@ def _is_invalid(request: ShareFetchRequest, acknowledges: bool) -> bool:
     return request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records))
 
 
-def _update(session: ShareSession, request: ShareFetchRequest) -> Steps[None]:
+async def _update(session: ShareSession, request: ShareFetchRequest) -> None:
     for topic in request.topics:
         for each in topic.partitions:
             session.partitions[topic.topic_id, each.partition_index] = None
-            yield
+            await pause()
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             session.partitions.pop((forgotten.topic_id, index), None)
-            yield
+            await pause()

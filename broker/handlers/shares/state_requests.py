@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.shares.state.coordinator import Reply, StateResult, refused
 from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.message import Message
@@ -25,7 +25,7 @@ Results: TypeAlias = list[tuple[bytes, list[tuple[Any, StateResult]]]]
 Respond: TypeAlias = Callable[[Results], Message]
 
 
-def answer_states(group_id: str, topics: Sequence[Any], context: RequestContext, ask: Ask, respond: Respond) -> Steps[Message | Answer]:
+async def answer_states(group_id: str, topics: Sequence[Any], context: RequestContext, ask: Ask, respond: Respond) -> Message | Answer:
     """Ask for each partition, and respond when all results are there."""
     is_authorized = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     if is_authorized and not group_id:
@@ -38,7 +38,7 @@ def answer_states(group_id: str, topics: Sequence[Any], context: RequestContext,
                 ask(SharePartitionKey(group_id, topic.topic_id, asked.partition), asked, reply)
             else:
                 reply(refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-            yield
+            await pause()
     answer = gathered.answer.answer()
     if isinstance(answer, Pending):
         return answer

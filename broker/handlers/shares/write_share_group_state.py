@@ -7,7 +7,6 @@ from typing import Any
 from ottla.broker.handlers.shares.state_requests import Results, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.shares.record_states import StateBatch
 from ottla.broker.shares.state.coordinator import Reply, StateResult, StateWrite
 from ottla.broker.shares.state.stored_state import SharePartitionKey
@@ -21,7 +20,7 @@ from ottla.protocol.messages.write_share_group_state import (
 from ottla.protocol.schema.message import Message
 
 
-def handle_write_share_group_state(request: WriteShareGroupStateRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_write_share_group_state(request: WriteShareGroupStateRequest, context: RequestContext) -> Message | Answer:
     """Ask the coordinator for each share partition."""
     coordinator = context.broker.coordinators.shares
 
@@ -32,7 +31,7 @@ def handle_write_share_group_state(request: WriteShareGroupStateRequest, context
         write = StateWrite(asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches)
         coordinator.write(key, write, reply)
 
-    return answer_states(request.group_id, request.topics, context, ask, _response)
+    return await answer_states(request.group_id, request.topics, context, ask, _response)
 
 
 def _response(results: Results) -> WriteShareGroupStateResponse:

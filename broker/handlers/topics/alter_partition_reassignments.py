@@ -7,8 +7,8 @@ then have the same order as before the move; Apache Kafka loses that order.
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import cut, error_code
-from ottla.broker.request.turns import Steps, each
 from ottla.controller.errors import NotController
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -25,12 +25,12 @@ async def handle_alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel the move of each partition, and report whether that was possible."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        return await context.broker.turns.spread(_denied(request))
+        return await _denied(request)
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
-        await context.broker.turns.pause()
+        await pause()
         for partition in topic.partitions:
-            await context.broker.turns.pause()
+            await pause()
             replicas = None if partition.replicas is None else tuple(partition.replicas)
             targets[TopicPartition(topic.name, partition.partition_index)] = replicas
     try:
@@ -41,7 +41,7 @@ async def handle_alter_partition_reassignments(
         return _refused(ErrorCode.NOT_CONTROLLER)
     topics: dict[str, list[ReassignablePartitionResponse]] = {}
     for (name, index), error in results.items():
-        await context.broker.turns.pause()
+        await pause()
         code = ErrorCode.NONE if error is None else error_code(error)
         message = None if error is None else cut(str(error))
         answer = ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
@@ -49,22 +49,20 @@ async def handle_alter_partition_reassignments(
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message="",
-        responses=await context.broker.turns.spread(
-            each(topics.items(), lambda named: ReassignableTopicResponse(name=named[0], partitions=named[1]))
-        ),
+        responses=await each(topics.items(), lambda named: ReassignableTopicResponse(name=named[0], partitions=named[1])),
     )
 
 
-def _denied(request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartitionReassignmentsResponse]:
+async def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     response = _refused(code)
     for topic in request.topics:
-        partitions = yield from each(
+        partitions = await each(
             topic.partitions,
             lambda asked: ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=code, error_message=code.message),
         )
         response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
-        yield
+        await pause()
     return response
 
 

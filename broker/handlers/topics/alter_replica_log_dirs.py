@@ -8,7 +8,7 @@ import logging
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import each
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -30,14 +30,14 @@ async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, con
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                await context.broker.turns.pause()
+                await pause()
                 wanted[TopicPartition(topic.name, index)] = directory.path
     is_allowed = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER)
     outcome = await context.broker.data.replica_manager.alter_log_dirs(wanted) if is_allowed else {}
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     failed = []
     for topic_partition, path in wanted.items():
-        await context.broker.turns.pause()
+        await pause()
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if is_allowed:
             error = outcome[topic_partition]
@@ -50,9 +50,7 @@ async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, con
         more = f" (and {len(failed) - 1} others)" if len(failed) > 1 else ""
         logger.warning("%s%s", failed[0], more)
     return AlterReplicaLogDirsResponse(
-        results=await context.broker.turns.spread(
-            each(results.items(), lambda named: AlterReplicaLogDirTopicResult(topic_name=named[0], partitions=named[1]))
-        )
+        results=await each(results.items(), lambda named: AlterReplicaLogDirTopicResult(topic_name=named[0], partitions=named[1]))
     )
 
 

@@ -7,9 +7,9 @@ Only the active controller's broker does so. The answer comes when the new parti
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
-from ottla.broker.request.turns import how_often
 from ottla.controller.admin.partition_growth import NewPartitions
 from ottla.controller.errors import ControllerError
+from ottla.pauses import how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
@@ -27,17 +27,17 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
     quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in request.topics:
-        await context.broker.turns.pause()
+        await pause()
         results[topic.name] = CreatePartitionsTopicResult(name=topic.name, error_message=None)
     controller = context.broker.cluster.controller
     if not controller.is_active:
         for result in results.values():
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreatePartitionsResponse(results=list(results.values()))
-    times = await context.broker.turns.spread(how_often(topic.name for topic in request.topics))
+    times = await how_often(topic.name for topic in request.topics)
     growing: list[NewPartitions] = []
     for topic in request.topics:
-        await context.broker.turns.pause()
+        await pause()
         result = results[topic.name]
         if times[topic.name] > 1:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Duplicate topic in request."
@@ -51,7 +51,7 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
         growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms, take_mutations=quota.take
     )
     for name, outcome in outcomes.items():
-        await context.broker.turns.pause()
+        await pause()
         if isinstance(outcome, ControllerError):
             results[name].error_code, results[name].error_message = api_error(outcome)
     return CreatePartitionsResponse(results=list(results.values()))

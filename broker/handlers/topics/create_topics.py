@@ -8,9 +8,9 @@ leader of every partition of the new topics, or after the timeout.
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
-from ottla.broker.request.turns import each, how_often
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.controller.errors import AdminTimeout, ControllerError
+from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
@@ -27,18 +27,17 @@ FIRST_WITH_STRICT_QUOTA = 6
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create each topic if possible, and report its result."""
-    spread = context.broker.turns.spread
     quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
-    results = await spread(each(request.topics, _unknown))
+    results = await each(request.topics, _unknown)
     if not context.broker.cluster.controller.is_active:
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
-    times_named = await spread(how_often(topic.name for topic in request.topics))
+    times_named = await how_often(topic.name for topic in request.topics)
     may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False)
     wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
     for topic, result in zip(request.topics, results, strict=True):
-        await context.broker.turns.pause()
+        await pause()
         if topic.name == CLUSTER_METADATA_TOPIC:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
@@ -54,13 +53,13 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     outcomes = await context.broker.administration.topic_admin.create_topics(
-        await spread(each(wanted, lambda pair: _new_topic(pair[0]))),
+        await each(wanted, lambda pair: _new_topic(pair[0])),
         validate_only=request.validate_only,
         timeout_ms=request.timeout_ms,
         take_mutations=quota.take,
     )
     for topic, result in wanted:
-        await context.broker.turns.pause()
+        await pause()
         outcome = outcomes[topic.name]
         if isinstance(outcome, ControllerError):
             result.error_code, result.error_message = api_error(outcome)

@@ -8,9 +8,9 @@ timeout.
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import error_code
-from ottla.broker.request.turns import Steps, each
 from ottla.config.keys.general import DELETE_TOPIC_ENABLE
 from ottla.controller.errors import ControllerError, UnknownTopicId
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -23,11 +23,10 @@ FIRST_WITH_STRICT_QUOTA = 5
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete each topic if possible, and report its result."""
-    spread = context.broker.turns.spread
     quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
-    topics = await spread(_topics_of(request, context.api_version))
-    results = await spread(each(topics, lambda topic: DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)))
-    refused = await spread(_refusal(topics, context))
+    topics = await _topics_of(request, context.api_version)
+    results = await each(topics, lambda topic: DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+    refused = await _refusal(topics, context)
     if refused is not None:
         for result in results:
             result.error_code = refused
@@ -36,7 +35,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     names_by_id = broker.cluster.controller.context.topic_names
     deleting: dict[str, bytes] = {}
     for result in results:
-        await context.broker.turns.pause()
+        await pause()
         is_by_id = result.topic_id != ZERO_UUID
         if is_by_id:
             result.name = names_by_id.get(result.topic_id)
@@ -75,13 +74,13 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     return DeleteTopicsResponse(responses=results)
 
 
-def _topics_of(request: DeleteTopicsRequest, version: int) -> Steps[list[DeleteTopicState]]:
+async def _topics_of(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= FIRST_VERSION_BY_TOPIC_ID:
         return request.topics
-    return (yield from each(request.topic_names, lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID)))
+    return await each(request.topic_names, lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID))
 
 
-def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[ErrorCode | None]:
+async def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> ErrorCode | None:
     """The error because of which the whole request is refused, or None."""
     if not context.broker.cluster.controller.is_active:
         return ErrorCode.NOT_CONTROLLER
@@ -92,5 +91,5 @@ def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[E
     for topic in topics:
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
-        yield
+        await pause()
     return None

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
@@ -32,18 +32,18 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
     """Describe each log directory with the requested partitions in it, or with all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = None if request.topics is None else await context.broker.turns.spread(_asked_for(request.topics))
+    wanted = None if request.topics is None else await _asked_for(request.topics)
     found = context.broker.data.log_manager.describe_log_dirs()
     replicas = context.broker.data.replica_manager
     return DescribeLogDirsResponse(results=[await _result(each, wanted, replicas) for each in found])
 
 
-def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]:
+async def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> set[tuple[str, int]]:
     asked: set[tuple[str, int]] = set()
     for topic in topics:
         for partition in topic.partitions:
             asked.add((topic.topic, partition))
-            yield
+            await pause()
     return asked
 
 

@@ -13,8 +13,8 @@ from ottla.broker.handlers.topics.metadata import visible_partition
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
-from ottla.broker.request.turns import Steps, each, how_often, in_order
 from ottla.config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from ottla.pauses import each, how_often, in_order, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -29,20 +29,20 @@ from ottla.replication.ports.cluster import TopicImage
 
 
 @after_first_metadata
-def handle_describe_topic_partitions(
+async def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> Steps[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     """List the partitions from the cursor on."""
     cluster = context.broker.metadata
     asks_for_all = not request.topics
-    topics: Iterable[str] = cluster.topics if asks_for_all else (yield from how_often(topic.name for topic in request.topics))
+    topics: Iterable[str] = cluster.topics if asks_for_all else (await how_often(topic.name for topic in request.topics))
     cursor = request.cursor
-    names = yield from in_order(name for name in topics if cursor is None or name >= cursor.topic_name)
+    names = await in_order(name for name in topics if cursor is None or name >= cursor.topic_name)
     left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
     response = DescribeTopicPartitionsResponse()
     refused = []
     for name in names:
-        yield
+        await pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             if not asks_for_all:
                 refused.append(DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
@@ -59,8 +59,8 @@ def handle_describe_topic_partitions(
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
             break
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        indexes = list(islice((yield from in_order(index for index in image.partitions if index >= first)), left + 1))
-        response.topics.append((yield from _topic(image, indexes[:left], context)))
+        indexes = list(islice((await in_order(index for index in image.partitions if index >= first)), left + 1))
+        response.topics.append(await _topic(image, indexes[:left], context))
         if len(indexes) > left:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=indexes[left])
             break
@@ -69,12 +69,12 @@ def handle_describe_topic_partitions(
     return response
 
 
-def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> Steps[DescribeTopicPartitionsResponseTopic]:
+async def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
-        partitions=(yield from each(indexes, lambda index: _partition(image.partitions[index], context))),
+        partitions=(await each(indexes, lambda index: _partition(image.partitions[index], context))),
         topic_authorized_operations=context.access.operations(ResourceType.TOPIC, image.name),
     )
 

@@ -6,9 +6,9 @@ new leaders, or after the timeout. The answer to a request for all partitions le
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
-from ottla.broker.request.turns import Steps, each
 from ottla.controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
 from ottla.controller.events.leader_elections import ElectionResult
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -23,23 +23,21 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     cluster = context.broker.metadata
     partitions = []
     for topic in request.topic_partitions or ():
-        await context.broker.turns.pause()
+        await pause()
         for index in topic.partitions:
-            await context.broker.turns.pause()
+            await pause()
             partitions.append(TopicPartition(topic.topic, index))
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        response = ElectLeadersResponse(
-            replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(partitions, (code, None))))
-        )
+        response = ElectLeadersResponse(replica_election_results=await _grouped(dict.fromkeys(partitions, (code, None))))
         if context.api_version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
             response.error_code = code
         return response
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return await context.broker.turns.spread(_refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+        return await _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.topic_partitions is None:
         for image in list(cluster.topics.values()):
-            await context.broker.turns.pause()
+            await pause()
             partitions += [TopicPartition(image.name, index) for index in image.partitions]
     results: dict[TopicPartition, ElectionResult]
     try:
@@ -48,7 +46,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         results = dict.fromkeys(partitions, NotController(""))
     leaders: dict[TopicPartition, int] = {}
     for partition, result in results.items():
-        await context.broker.turns.pause()
+        await pause()
         if isinstance(result, int):
             leaders[partition] = result
 
@@ -66,21 +64,19 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         results |= {partition: AdminTimeout("") for partition, leader in left if cluster.leader_of(*partition)[0] != leader}
     errors = {}
     for partition, result in results.items():
-        await context.broker.turns.pause()
+        await pause()
         if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded):
             errors[partition] = _error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
-    return ElectLeadersResponse(replica_election_results=await context.broker.turns.spread(_grouped(errors)))
+    return ElectLeadersResponse(replica_election_results=await _grouped(errors))
 
 
-def _refused(request: ElectLeadersRequest, code: ErrorCode) -> Steps[ElectLeadersResponse]:
+async def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
     """The error for each partition of the request, in the order of the request."""
     results = []
     for topic in request.topic_partitions or []:
-        partitions = yield from each(
-            topic.partitions, lambda index: PartitionResult(partition_id=index, error_code=code, error_message=None)
-        )
+        partitions = await each(topic.partitions, lambda index: PartitionResult(partition_id=index, error_code=code, error_message=None))
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=partitions))
-        yield
+        await pause()
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
@@ -90,9 +86,9 @@ def _error(result: ControllerError) -> tuple[ErrorCode, str | None]:
     return api_error(result)
 
 
-def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> Steps[list[ReplicaElectionResult]]:
+async def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> list[ReplicaElectionResult]:
     topics: dict[str, list[PartitionResult]] = {}
     for (topic, index), (code, message) in errors.items():
         topics.setdefault(topic, []).append(PartitionResult(partition_id=index, error_code=code, error_message=message))
-        yield
-    return (yield from each(topics.items(), lambda named: ReplicaElectionResult(topic=named[0], partition_result=named[1])))
+        await pause()
+    return await each(topics.items(), lambda named: ReplicaElectionResult(topic=named[0], partition_result=named[1]))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, each
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_partition_reassignments import (
@@ -15,19 +15,19 @@ from ottla.protocol.messages.list_partition_reassignments import (
 )
 
 
-def handle_list_partition_reassignments(
+async def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> Steps[ListPartitionReassignmentsResponse]:
+) -> ListPartitionReassignmentsResponse:
     """List the partitions that are being moved, of the requested ones or of all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
-        return (yield from _denied(request))
+        return await _denied(request)
     controller = context.broker.cluster.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
-    wanted = None if request.topics is None else (yield from _named(request.topics))
+    wanted = None if request.topics is None else (await _named(request.topics))
     topics = []
     for topic, assignments in list(controller.context.assignments.items()):
-        yield
+        await pause()
         moving = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -43,22 +43,22 @@ def handle_list_partition_reassignments(
     return ListPartitionReassignmentsResponse(error_message="", topics=topics)
 
 
-def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> Steps[set[tuple[str, int]]]:
+async def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> set[tuple[str, int]]:
     partitions: set[tuple[str, int]] = set()
     for topic in topics:
         for index in topic.partition_indexes:
             partitions.add((topic.name, index))
-            yield
-        yield
+            await pause()
+        await pause()
     return partitions
 
 
-def _denied(request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
+async def _denied(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """The requested partitions with empty lists, as from Apache Kafka."""
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     topics = []
     for topic in request.topics or ():
-        partitions = yield from each(topic.partition_indexes, lambda index: OngoingPartitionReassignment(partition_index=index))
+        partitions = await each(topic.partition_indexes, lambda index: OngoingPartitionReassignment(partition_index=index))
         topics.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
-        yield
+        await pause()
     return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message, topics=topics)

@@ -15,15 +15,11 @@ A broker that has just started delays its answer until it has the cluster's meta
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from itertools import islice
-from typing import Any, Final
-
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
-from ottla.broker.request.turns import Steps, each
 from ottla.controller.znodes.topic_names import is_valid_topic_name
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
@@ -45,52 +41,47 @@ FIRST_VERSION_BY_TOPIC_ID = 12
 NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
 
-PARTITIONS_PER_STEP: Final = 64
-"""Partitions that are described in a step, some microseconds each."""
-
 
 @after_first_metadata
-def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
+async def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """List brokers and topics. Waits for the controller to create topics, or to send the first metadata."""
     cluster = context.broker.metadata
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        return _response((yield from _topics(list(cluster.topics.values()), request, context)), request, context)
+        return _response(await _topics(list(cluster.topics.values()), request, context), request, context)
     names: dict[str, None] = {}
     topic_ids: set[bytes] = set()
     for topic in topics:
         if topic.topic_id != ZERO_UUID:
             topic_ids.add(topic.topic_id)
         if context.api_version < FIRST_VERSION_BY_TOPIC_ID and (topic_ids or topic.name is None):
-            return (yield from _refused(topics))
+            return await _refused(topics)
         names[topic.name or ""] = None
-        yield
+        await pause()
     if topic_ids:
-        return _response((yield from _by_id(topic_ids, request, context)), request, context)
-    return (yield from _by_name(list(names), request, context))
+        return _response(await _by_id(topic_ids, request, context), request, context)
+    return await _by_name(list(names), request, context)
 
 
-def _by_name(
-    names: list[str], request: MetadataRequest, context: RequestContext
-) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
+async def _by_name(names: list[str], request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     found: list[MetadataResponseTopic] = []
     missing: list[str] = []
     refused: list[MetadataResponseTopic] = []
     for name in names:
-        yield
+        await pause()
         if not _may_describe(name, context):
             refused.append(_denied(name, ZERO_UUID))
         elif (image := context.broker.metadata.topics.get(name)) is not None:
-            found.append((yield from _topic(image, request, context)))
+            found.append(await _topic(image, request, context))
         else:
             missing.append(name)
     wants_creation = context.api_version < FIRST_VERSION_WITH_CHOICE_OF_CREATION or request.allow_auto_topic_creation
     creates = bool(missing) and wants_creation and context.broker.administration.auto_topics.enabled
     if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False):
-        missing = yield from _without_uncreatable(missing, refused, context)
+        missing = await _without_uncreatable(missing, refused, context)
     new = []
     for name in missing:
-        yield
+        await pause()
         if not is_valid_topic_name(name):
             found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name, operations=_operations(name, request, context)))
         elif creates:
@@ -98,15 +89,15 @@ def _by_name(
         else:
             found.append(_absent(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, operations=_operations(name, request, context)))
     if new:
-        return _create(new, found, refused, request, context)
+        return await _create(new, found, refused, request, context)
     return _response(found + refused, request, context)
 
 
-def _without_uncreatable(missing: list[str], refused: list[MetadataResponseTopic], context: RequestContext) -> Steps[list[str]]:
+async def _without_uncreatable(missing: list[str], refused: list[MetadataResponseTopic], context: RequestContext) -> list[str]:
     """The missing topics that the client may create. The other missing topics are added to `refused`."""
     creatable = []
     for name in missing:
-        yield
+        await pause()
         if context.is_authorized(Operation.CREATE, ResourceType.TOPIC, name):
             creatable.append(name)
         else:
@@ -125,9 +116,9 @@ def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
     )
 
 
-def _refused(topics: list[MetadataRequestTopic]) -> Steps[MetadataResponse]:
+async def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     """Versions 10 and 11 have a field for the topic id, but may not use it."""
-    refused = yield from each(
+    refused = await each(
         topics,
         lambda topic: MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, topic_authorized_operations=NOT_ASKED
@@ -136,7 +127,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> Steps[MetadataResponse]:
     return MetadataResponse(topics=refused, controller_id=-1, cluster_authorized_operations=NOT_ASKED)
 
 
-def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+async def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
     """The answer by topic ids. A request with at least one topic id is answered by ids alone; names in it are ignored."""
     cluster = context.broker.metadata
     found = []
@@ -149,18 +140,18 @@ def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestCont
         elif not _may_describe(image.name, context):
             refused.append(_denied(None, topic_id))
         else:
-            found.append((yield from _topic(image, request, context)))
-        yield
+            found.append(await _topic(image, request, context))
+        await pause()
     return unknown + found + refused
 
 
-def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+async def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
     """The topics among `images` that the client may describe."""
     found = []
     for image in images:
         if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, image.name, log_if_denied=False):
-            found.append((yield from _topic(image, request, context)))
-        yield
+            found.append(await _topic(image, request, context))
+        await pause()
     return found
 
 
@@ -176,7 +167,7 @@ async def _create(
     codes = await context.broker.administration.auto_topics.create(missing, quota.take)
     for name in missing:
         found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
-        await context.broker.turns.pause()
+        await pause()
     return _response(found + refused, request, context)
 
 
@@ -214,17 +205,12 @@ def _operations(name: str, request: MetadataRequest, context: RequestContext) ->
     return context.access.operations(ResourceType.TOPIC, name)
 
 
-def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponseTopic]:
-    partitions: list[MetadataResponsePartition] = []
-    left = iter(image.partitions.values())
-    while some := [visible_partition(state, context) for state in islice(left, PARTITIONS_PER_STEP)]:
-        partitions += some
-        yield
+async def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
-        partitions=partitions,
+        partitions=await each(image.partitions.values(), lambda state: visible_partition(state, context)),
         topic_authorized_operations=_operations(image.name, request, context),
     )
 

@@ -12,7 +12,6 @@ from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -20,7 +19,7 @@ from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from ottla.protocol.schema.message import Message
 
 
-def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> Message | Answer:
     """Add the group's partition."""
     if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

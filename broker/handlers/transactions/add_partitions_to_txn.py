@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
-from ottla.broker.request.turns import GENERATORS, Steps
 from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
 from ottla.broker.transactions.partitions import Partitions
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -38,7 +37,7 @@ Codes = Callable[[str, int], ErrorCode]
 """(topic, index) -> error code."""
 
 
-def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[Message | Answer]:
+async def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Message | Answer:
     """Add partitions to transactions, or verify them."""
     if context.api_version < FIRST_VERSION_FOR_BROKERS:
         transactions = [
@@ -55,11 +54,9 @@ def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Re
         transactions = request.transactions
     results = _Results(transactions, context)
     for place, transaction in enumerate(transactions):
-        yield from _serve(place, transaction, results, context)
-        yield
-    answer: Any = results.answer()
-    response: Message | Answer = (yield from answer) if type(answer) in GENERATORS else answer
-    return response
+        await _serve(place, transaction, results, context)
+        await pause()
+    return results.answer()
 
 
 class _Results:
@@ -76,20 +73,20 @@ class _Results:
         if not transactions:
             self._answer.complete(AddPartitionsToTxnResponse())
 
-    def answer(self) -> Message | Steps[Message] | Answer:
+    def answer(self) -> Message | Answer:
         return self._answer.answer()
 
     def put(self, place: int, codes: Codes) -> None:
         self._codes[place] = codes
         self._left -= 1
         if not self._left:
-            self._answer.complete_steps(self._response())
+            self._answer.complete_by(self._response())
 
     def put_one(self, place: int, error: ErrorCode) -> None:
         code = known_error(error, self._version)
         self.put(place, lambda _topic, _index: code)
 
-    def _response(self) -> Steps[Message]:
+    async def _response(self) -> Message:
         response = AddPartitionsToTxnResponse()
         for transaction, codes in zip(self._transactions, self._codes, strict=True):
             topics = []
@@ -99,10 +96,10 @@ class _Results:
                 for index in topic.partitions:
                     code = codes(name, index)
                     result.results_by_partition.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
-                    yield
+                    await pause()
                 topics.append(result)
-                yield
-            yield
+                await pause()
+            await pause()
             if self._version < FIRST_VERSION_FOR_BROKERS:
                 response.results_by_topic_v3_and_below = topics
             else:
@@ -112,13 +109,13 @@ class _Results:
         return response
 
 
-def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results: _Results, context: RequestContext) -> Steps[None]:
+async def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results: _Results, context: RequestContext) -> None:
     transactional_id = transaction.transactional_id
     by_broker = context.api_version >= FIRST_VERSION_FOR_BROKERS
     if not by_broker and not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         results.put_one(place, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
-    partitions, refused = yield from _check(transaction, context, by_broker=by_broker)
+    partitions, refused = await _check(transaction, context, by_broker=by_broker)
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     transactions = context.broker.coordinators.transactions
     if refused:
@@ -141,9 +138,9 @@ def _verified(verified: Partitions, topic: str, index: int) -> ErrorCode:
     return ErrorCode.NONE if index in verified.get(topic, ()) else ErrorCode.TRANSACTION_ABORTABLE
 
 
-def _check(
+async def _check(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, by_broker: bool
-) -> Steps[tuple[Partitions, Mapping[tuple[str, int], ErrorCode]]]:
+) -> tuple[Partitions, Mapping[tuple[str, int], ErrorCode]]:
     """The partitions, and those among them that do not exist or may not be written to."""
     cluster = context.broker.metadata
     named: dict[str, set[int]] = {}
@@ -158,10 +155,10 @@ def _check(
                 refused[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif cluster.partition(name, index) is None:
                 refused[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            yield
-        yield
+            await pause()
+        await pause()
     partitions: dict[str, frozenset[int]] = {}
     for name, indexes in named.items():
         partitions[name] = frozenset(indexes)
-        yield
+        await pause()
     return partitions, refused

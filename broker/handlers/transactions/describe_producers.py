@@ -6,9 +6,9 @@ KIP-664: a replica, leader or not, lists the idempotent and transactional produc
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error, error_code
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import Steps, each
 from ottla.controller.errors import InvalidTopicName
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import (
@@ -23,7 +23,7 @@ from ottla.storage.errors import StorageError
 from ottla.storage.producers.state import ProducerStateEntry
 
 
-def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
+async def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Describe the producers of each asked partition that this broker hosts."""
     response = DescribeProducersResponse()
     repeats = Repeats()
@@ -35,13 +35,13 @@ def handle_describe_producers(request: DescribeProducersRequest, context: Reques
             if repeats.are_too_many((asked.name, index) if of_topic is None else asked.name):
                 refused = (ErrorCode.INVALID_REQUEST if of_topic is None else of_topic[0]), None  # a text may quote a long name
             if refused is None:
-                topic.partitions.append((yield from _partition(asked.name, index, context)))
+                topic.partitions.append(await _partition(asked.name, index, context))
             else:
                 code, message = refused
                 topic.partitions.append(PartitionResponse(partition_index=index, error_code=code, error_message=message))
-            yield
+            await pause()
         response.topics.append(topic)
-        yield
+        await pause()
     return response
 
 
@@ -59,14 +59,14 @@ def _refusal(topic: str, context: RequestContext) -> tuple[ErrorCode, str | None
     return code, code.message
 
 
-def _partition(topic: str, index: int, context: RequestContext) -> Steps[PartitionResponse]:
+async def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
     try:
         log = context.broker.data.replica_manager.partition_or_raise(topic, index).check_leader(or_follower=True)
     except (ReplicationError, StorageError) as error:
         response.error_code = error_code(error)
         return response
-    response.active_producers = yield from each(log.active_producers(), _producer)
+    response.active_producers = await each(log.active_producers(), _producer)
     return response
 
 

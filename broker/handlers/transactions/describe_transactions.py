@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_transactions import (
@@ -18,7 +18,7 @@ from ottla.protocol.messages.describe_transactions import (
 )
 
 
-def handle_describe_transactions(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[DescribeTransactionsResponse]:
+async def handle_describe_transactions(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     """Describe each id that is coordinated here. Topics that the client may not describe are left out."""
     response = DescribeTransactionsResponse()
     repeats = Repeats()
@@ -26,13 +26,13 @@ def handle_describe_transactions(request: DescribeTransactionsRequest, context: 
         if repeats.are_too_many(transactional_id):
             described = TransactionState(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
         else:
-            described = yield from _describe(transactional_id, context)
+            described = await _describe(transactional_id, context)
         response.transaction_states.append(described)
-        yield
+        await pause()
     return response
 
 
-def _describe(transactional_id: str, context: RequestContext) -> Steps[TransactionState]:
+async def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     described = TransactionState(transactional_id=transactional_id)
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         described.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -49,5 +49,5 @@ def _describe(transactional_id: str, context: RequestContext) -> Steps[Transacti
     for topic, indexes in txn.partitions.items():
         if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             described.topics.append(TopicData(topic=topic, partitions=sorted(indexes)))
-            yield
+            await pause()
     return described

@@ -14,7 +14,6 @@ from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
@@ -25,7 +24,7 @@ from ottla.protocol.schema.message import Message
 FIRST_VERSION_THAT_RAISES_EPOCHS = 5
 
 
-def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message | Answer:
     """Commit or abort."""
     if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -14,7 +14,6 @@ from ottla.broker.groups.records import is_too_long
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.coordinator import ProducerReply
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.metadata import ProducerIdAndEpoch
@@ -27,7 +26,7 @@ from ottla.protocol.schema.message import Message
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Message | Answer:
     """Give a producer id, or the next epoch of one."""
     refused = _refusal(request, context)
     if refused:

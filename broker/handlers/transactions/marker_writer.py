@@ -16,10 +16,10 @@ from ottla.broker.request.acks import ACKS_ALL
 from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.markers import Marker, OnMarked
 from ottla.broker.transactions.metadata import raises_epoch
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from ottla.replication.errors import ReplicationError
@@ -40,8 +40,8 @@ class MarkerWriter:
         self._services = services
         self._timeout_ms = services.config[REQUEST_TIMEOUT_MS]
 
-    def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> Steps[None]:
-        """Append the marker to each partition, in steps. `then` gets an error code for each, when all are decided; it may be called here.
+    async def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> None:
+        """Append the marker to each partition, with pauses. `then` gets an error code for each when all are decided, perhaps here.
 
         `sender` names the coordinator, for the log.
         """
@@ -55,7 +55,7 @@ class MarkerWriter:
         waiting: list[AppendedPartition] = []
         zombie: StorageError | None = None
         for topic_partition in partitions:
-            yield
+            await pause()
             partition = data.replica_manager.partition(*topic_partition)
             if partition is None:
                 codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

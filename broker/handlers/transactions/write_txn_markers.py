@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import islice
 
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
-from ottla.broker.network.request_channel import Answer, Pending
+from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.broker.transactions.markers import Marker
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
@@ -28,12 +27,11 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.protocol.schema.message import Message
 from ottla.storage.disk.topic_partition import TopicPartition
 
-PARTITIONS_PER_STEP = 256
 
-
-def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[WriteTxnMarkersResponse | Answer]:
+async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Message | Answer:
     """Write every marker, then wait for the followers."""
     is_authorized = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER, log_if_denied=False) or context.is_authorized(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER
@@ -42,11 +40,11 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
     if not is_authorized:
         for marker in request.markers:
             refused = codes.setdefault(marker.producer_id, {})
-            for partition in (yield from _partitions(marker)):
+            for partition in await _partitions(marker):
                 refused[partition] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                yield
-            yield
-        return (yield from _response(codes))
+                await pause()
+            await pause()
+        return await _response(codes)
     markers = WrittenMarkers(len(request.markers), codes, DelayedAnswer(context))
     writer = MarkerWriter(context.broker)
     sender = f"{context.client.connection_id} (client id {context.client_id})"
@@ -54,11 +52,8 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
         producer_id = each.producer_id
         codes.setdefault(producer_id, {})
         said = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch, each.transaction_version)
-        yield from writer.write(said, (yield from _partitions(each)), sender, partial(markers.on_marked, producer_id))
-    answer = markers.answer.answer()
-    if isinstance(answer, Pending):
-        return answer
-    return (yield from _response(codes))
+        await writer.write(said, await _partitions(each), sender, partial(markers.on_marked, producer_id))
+    return markers.answer.answer()
 
 
 class WrittenMarkers:
@@ -71,29 +66,28 @@ class WrittenMarkers:
         self.answer = answer
         self._left = count
         if not count:
-            answer.complete_steps(_response(codes))
+            answer.complete_by(_response(codes))
 
     def on_marked(self, producer_id: int, codes: Mapping[tuple[str, int], int]) -> None:
         """The results of another marker are known for all of its partitions."""
         self.codes[producer_id].update(codes)
         self._left -= 1
         if not self._left:
-            self.answer.complete_steps(_response(self.codes))
+            self.answer.complete_by(_response(self.codes))
 
 
-def _partitions(marker: WritableTxnMarker) -> Steps[list[TopicPartition]]:
+async def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
     """Each of them once."""
     found: dict[TopicPartition, None] = {}
     for topic in marker.topics:
-        name, left = topic.name, iter(topic.partition_indexes)
-        while some := [TopicPartition(name, index) for index in islice(left, PARTITIONS_PER_STEP)]:
-            found |= dict.fromkeys(some)
-            yield
-        yield
+        for index in topic.partition_indexes:
+            found[TopicPartition(topic.name, index)] = None
+            await pause()
+        await pause()
     return list(found)
 
 
-def _response(codes: Mapping[int, Mapping[tuple[str, int], int]]) -> Steps[WriteTxnMarkersResponse]:
+async def _response(codes: Mapping[int, Mapping[tuple[str, int], int]]) -> WriteTxnMarkersResponse:
     response = WriteTxnMarkersResponse()
     for producer_id, of_producer in codes.items():
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
@@ -102,7 +96,7 @@ def _response(codes: Mapping[int, Mapping[tuple[str, int], int]]) -> Steps[Write
             if topic is None:
                 topic = topics[name] = WritableTxnMarkerTopicResult(name=name)
             topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
-            yield
+            await pause()
         response.markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values())))
-        yield
+        await pause()
     return response

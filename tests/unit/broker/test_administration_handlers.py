@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from ottla.broker.handlers.transactions.describe_transactions import handle_desc
 from ottla.broker.handlers.transactions.list_transactions import handle_list_transactions
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, Turns
 from ottla.broker.security.acl_authorizer import AclAuthorizer
 from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.config.broker import BrokerConfig
@@ -34,7 +33,7 @@ from ottla.protocol.uuid import ZERO_UUID
 from tests.support.admin_requests import a_topic, said
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once, steps_of
 from tests.support.services import services_with
 
 TOPIC_ID = b"the id of topic "
@@ -42,13 +41,12 @@ TOPIC_ID = b"the id of topic "
 
 def ask(handler: Any, request: object, version: int, authorizer: Authorizer | None = None, **parts: Any) -> Any:
     """The answer of a broker whose controller is active."""
-    turns = Turns(lambda _: None)
-    services = services_with(controller=SimpleNamespace(is_active=True), turns=turns, **parts)
+    services = services_with(controller=SimpleNamespace(is_active=True), **parts)
     context = RequestContext(0, version, 0, None, ClientConnection(authorizer), services, lambda _, __: CLOSE)
 
     async def answer() -> Any:
         response = handler(request, context)
-        return await (turns.spread(cast("Steps[Any]", response)) if inspect.isgenerator(response) else response)
+        return await response if inspect.isawaitable(response) else response
 
     return asyncio.run(answer())
 
@@ -114,6 +112,6 @@ def test_very_many_users_are_refused_in_steps_and_in_order() -> None:
     deletions = [ScramCredentialDeletion(name=f"u{number % 10}", mechanism=1) for number in range(50)]
     upsertions = [ScramCredentialUpsertion(name=name, mechanism=1) for name in ("z", "a")]
     request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
-    assert len(list(_refused(request, ErrorCode.NOT_CONTROLLER))) > len(deletions)
+    assert steps_of(_refused(request, ErrorCode.NOT_CONTROLLER))[0] > len(deletions)
     refused = at_once(_refused(request, ErrorCode.NOT_CONTROLLER)).results
     assert [each.user for each in refused] == ["a", *(f"u{number}" for number in range(10)), "z"]

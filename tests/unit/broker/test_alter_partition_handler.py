@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from ottla.broker.handlers.control.alter_partition import handle_alter_partition
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Turns
 from ottla.controller.events.isr_changes import IsrChange
 from ottla.controller.state.context import Leadership
 from ottla.controller.znodes.layout import PartitionState
@@ -21,6 +20,7 @@ from ottla.protocol.messages.alter_partition import (
 )
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
+from tests.support.pauses import every_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID
 from tests.support.services import services_with
 
@@ -36,8 +36,8 @@ class TakingOver:
         return {partition: Leadership(PartitionState(0, change.new_isr, 0, 1), 1) for partition, change in changes.items()}
 
 
-def context_of(controller: TakingOver, slice_ns: int = 10**12) -> RequestContext:
-    broker = services_with(controller=controller, turns=Turns(lambda _: None, slice_ns=slice_ns))
+def context_of(controller: TakingOver) -> RequestContext:
+    broker = services_with(controller=controller)
     return RequestContext(ApiKey.ALTER_PARTITION, 3, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
 
 
@@ -75,7 +75,8 @@ def test_many_proposals_are_read_and_answered_in_many_turns() -> None:
     async def scenario() -> None:
         proposals = [a_proposal(index) for index in range(100)]
         request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=TOPIC_ID, partitions=proposals)])
-        answering = asyncio.ensure_future(handle_alter_partition(request, context_of(TakingOver(), slice_ns=0)))
+        every_pause_waits()
+        answering = asyncio.ensure_future(handle_alter_partition(request, context_of(TakingOver())))
         turns = 0
         while not answering.done():
             await asyncio.sleep(0)

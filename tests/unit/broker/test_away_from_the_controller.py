@@ -17,7 +17,6 @@ from ottla.broker.handlers.topics.elect_leaders import handle_elect_leaders
 from ottla.broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Turns
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.errors import NotController
 from ottla.controller.state.context import ControllerContext
@@ -53,14 +52,11 @@ class Inactive:
 
 
 def ask(handler: Any, request: object, version: int) -> Any:
-    turns = Turns(lambda _: None)
-    broker = services_with(controller=Inactive(), metadata=MetadataCache(), metadata_waits=MetadataWaits(), turns=turns)
+    broker = services_with(controller=Inactive(), metadata=MetadataCache(), metadata_waits=MetadataWaits())
     context = RequestContext(0, version, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
 
     async def answer() -> Any:
         response = handler(request, context)
-        if inspect.isgenerator(response):
-            return await turns.spread(response)
         return await response if inspect.isawaitable(response) else response
 
     return asyncio.run(answer())

@@ -19,7 +19,8 @@ from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAn
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.group_bench import GroupBench, run
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import pytest
 
 from ottla.broker.handlers.data.delete_records import ShorterPartition
-from ottla.broker.request.turns import Turns
 from ottla.broker.security.principals import Principal
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
@@ -12,7 +11,7 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
-from tests.support.network import Turns as Loop
+from tests.support.pauses import a_turn, every_pause_waits
 from tests.support.replicas import TOPIC, state
 
 COUNT = 31
@@ -23,11 +22,11 @@ def deleting(count: int) -> DeleteRecordsRequest:
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=partitions)], timeout_ms=1000)
 
 
-def a_bench(loop: Loop | None = None) -> HandlerBench:
-    """COUNT partitions that are led here, with three records each. With a loop, every turn of it has time for one step."""
+def a_bench(*, in_turns: bool = False) -> HandlerBench:
+    """COUNT partitions that are led here, with three records each. `in_turns`: every turn of the loop has time for one."""
     bench = HandlerBench()
-    if loop is not None:
-        bench.dispatcher.messages.turns = bench.services.turns = Turns(loop.call_soon, slice_ns=0)
+    if in_turns:
+        every_pause_waits()
     for index in range(COUNT):
         bench.replicas.say(state(isr=[0], replicas=[0], index=index))
         bench.replicas.append(3, index=index)
@@ -37,13 +36,12 @@ def a_bench(loop: Loop | None = None) -> HandlerBench:
 
 @on_a_loop
 async def test_partitions_lose_their_records_some_per_turn() -> None:
-    loop = Loop()
-    bench = a_bench(loop)
+    bench = a_bench(in_turns=True)
     asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
     done = []
     while asked.waits:
         done.append(sum(partition.log.log_start_offset == 2 for partition in bench.replicas.manager))
-        assert loop.turn()
+        await a_turn()
     assert sorted(set(done)) == list(range(COUNT + 1))
     (topic,) = asked.response.topics
     assert [(each.partition_index, each.low_watermark, each.error_code) for each in topic.partitions] == [
@@ -53,12 +51,11 @@ async def test_partitions_lose_their_records_some_per_turn() -> None:
 
 @on_a_loop
 async def test_a_partition_that_goes_away_meanwhile_is_answered_so() -> None:
-    loop = Loop()
-    bench = a_bench(loop)
+    bench = a_bench(in_turns=True)
     asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
     bench.replicas.stop(0, delete=True, index=COUNT - 1)
     while asked.waits:
-        assert loop.turn()
+        await a_turn()
     (topic,) = asked.response.topics
     assert [each.error_code for each in topic.partitions[:-1]] == [ErrorCode.NONE] * (COUNT - 1)
     assert topic.partitions[-1].error_code != ErrorCode.NONE
@@ -92,30 +89,17 @@ async def test_few_partitions_are_answered_at_once() -> None:
     assert not asked.waits
 
 
-def a_followed_bench(loop: Loop | None = None) -> HandlerBench:
+def a_followed_bench(*, in_turns: bool = False) -> HandlerBench:
     """The same with a follower, which has all records."""
     bench = HandlerBench()
-    if loop is not None:
-        bench.dispatcher.messages.turns = bench.services.turns = Turns(loop.call_soon, slice_ns=0)
+    if in_turns:
+        every_pause_waits()
     for index in range(COUNT):
         bench.replicas.say(state(isr=[0, 1], replicas=[0, 1], index=index))
         bench.replicas.append(3, index=index)
     bench.replicas.disks.settle()
     follow(bench, 0, *range(COUNT))
     return bench
-
-
-class Client:
-    """A connection that waits for an answer."""
-
-    def on_answer_ready(self) -> None:
-        """See Waiter."""
-
-    def begin_work(self) -> None:
-        """See Waiter."""
-
-    def end_work(self) -> None:
-        """See Waiter."""
 
 
 def follow(bench: HandlerBench, start: int, *indexes: int) -> None:
@@ -149,19 +133,19 @@ async def test_each_follower_that_deletes_has_one_partition_looked_at() -> None:
 
 @on_a_loop
 async def test_partitions_begin_to_wait_and_are_answered_some_per_turn() -> None:
-    loop = Loop()
-    bench = a_followed_bench(loop)
+    bench = a_followed_bench(in_turns=True)
     asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
-    asked.pending.connection = Client()
+    asked.pending.connection = bench.connection
     waiting = set()
     partitions = bench.replicas.manager.partitions[TOPIC]
-    while loop.turn():
+    while max(waiting, default=0) < COUNT:
+        await a_turn()
         waiting.add(sum(bool(partition.waiters.waiting) for partition in partitions.values()))
     assert waiting == set(range(COUNT + 1))
     follow(bench, 2, *range(COUNT))
     turns = 0
     while asked.waits:
-        assert loop.turn()
+        await a_turn()
         turns += 1
     assert turns
     assert len(asked.response.topics[0].partitions) == COUNT
@@ -169,15 +153,14 @@ async def test_partitions_begin_to_wait_and_are_answered_some_per_turn() -> None
 
 @on_a_loop
 async def test_followers_that_delete_while_others_begin_to_wait_count() -> None:
-    loop = Loop()
-    bench = a_followed_bench(loop)
+    bench = a_followed_bench(in_turns=True)
     asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
-    asked.pending.connection = Client()
+    asked.pending.connection = bench.connection
     while not bench.replicas.manager.partitions[TOPIC][0].waiters.waiting:
-        assert loop.turn()
+        await a_turn()
     follow(bench, 2, *range(COUNT))
     while asked.waits:
-        assert loop.turn()
+        await a_turn()
     assert {each.error_code for each in asked.response.topics[0].partitions} == {ErrorCode.NONE}
 
 

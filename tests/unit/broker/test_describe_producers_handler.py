@@ -14,6 +14,7 @@ from ottla.protocol.messages.describe_producers import DescribeProducersRequest,
 from ottla.storage.log.origins import COORDINATOR
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.pauses import steps_of
 from tests.support.replicas import TOPIC, state
 from tests.support.transactions import a_marker_batch, write_in_transaction
 
@@ -82,7 +83,7 @@ async def test_many_producers_of_a_partition_are_described_in_steps() -> None:
         write_in_transaction(bench.replicas, producer_id)
     request = DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[0])])
     context = RequestContext(ApiKey.DESCRIBE_PRODUCERS, 0, 0, None, bench.connection, bench.services, lambda _, __: CLOSE)
-    assert sum(1 for _ in handle_describe_producers(request, context)) >= 50
+    assert steps_of(handle_describe_producers(request, context))[0] >= 50
 
 
 @on_a_loop

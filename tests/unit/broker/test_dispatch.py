@@ -243,14 +243,15 @@ async def test_work_that_merely_waits_leaves_its_slot_and_ends_with_its_client()
     bench = leading()
 
     async def later() -> FindCoordinatorResponse:
-        bench.dispatcher.messages.on_wait()
+        await asyncio.sleep(0)
+        bench.services.running.on_wait()
         await asyncio.Event().wait()
         raise AssertionError
 
     fail(bench, ApiKey.FIND_COORDINATOR, 2, answer=later())
     asked = bench.ask(FindCoordinatorRequest(key="k"), ApiKey.FIND_COORDINATOR, 2)
     assert asked.pending.occupies_slot
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
     assert not asked.pending.occupies_slot
     assert asked.pending.on_closed is not None
     asked.pending.on_closed()

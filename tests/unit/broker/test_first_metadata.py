@@ -19,7 +19,8 @@ from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, Updat
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
-from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, metadata, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, brokers, metadata, state
 
 
 class Stage(HandlerBench):
@@ -212,7 +213,7 @@ async def test_who_describes_the_cluster_or_topics_waits_alike() -> None:
 @on_a_loop
 async def test_whoever_waits_is_in_nobodys_way() -> None:
     stage = Stage(not_new=True)
-    stage.services.administration.metadata_waits.on_wait = stage.dispatcher.messages.on_wait
+    stage.services.administration.metadata_waits.on_wait = stage.services.running.on_wait
     asking = stage.metadata()
     await rest()
     assert asking.waits

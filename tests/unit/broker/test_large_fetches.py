@@ -7,7 +7,6 @@ import pytest
 from ottla.broker.handlers.data.fetch import LARGE_BYTES
 from ottla.broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
 from ottla.broker.network.request_channel import CLOSE, Pending
-from ottla.broker.request.turns import Turns
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -15,6 +14,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client
+from tests.support.pauses import a_turn, every_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 
 PARTITIONS = 2100
@@ -37,17 +37,20 @@ class World:
     def __init__(self, partitions: int = 0) -> None:
         self.handlers = leading(partitions)
         self.network = Bench(self.handlers.dispatcher.handle)
-        services: Any = self.handlers.services
-        self.handlers.dispatcher.messages.turns = services.turns = Turns(self.network.turns.call_soon, slice_ns=0)
+        every_pause_waits()
 
     def connect(self) -> Client:
         return self.network.connect()
 
-    def turn_until_answered(self, client: Client, count: int) -> int:
+    async def turn(self) -> None:
+        self.network.turns.turn()
+        await a_turn()
+
+    async def turn_until_answered(self, client: Client, count: int) -> int:
         """How many turns that took."""
         turns = 0
         while len(client.answers) < count:
-            assert self.network.turns.turn(), "the loop came to rest"
+            await self.turn()
             turns += 1
         return turns
 
@@ -74,7 +77,7 @@ async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
     turns = served = 0
     while not hostile.transport.sent:
         other.send(SMALL)
-        world.network.turns.turn()
+        await world.turn()
         served += 1
         assert len(other.answers) == served
         turns += 1
@@ -89,7 +92,7 @@ async def test_a_topic_without_a_name_is_not_taken_for_the_one_before_it() -> No
     request = FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics)
     answered = handlers.ask(request, ApiKey.FETCH, LAST_BY_NAME)
     while answered.waits:
-        handlers.turns._turn()
+        await a_turn()
     codes = [each.error_code for each in answered.fetched]
     assert codes == [0] * PARTITIONS_PER_STEP + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -99,12 +102,12 @@ async def test_the_answer_is_the_same_in_turns_and_at_once() -> None:
     world = World(100)
     client = world.connect()
     client.send(large())
-    world.turn_until_answered(client, 1)
+    await world.turn_until_answered(client, 1)
     handlers = leading(100)
     answer: Any = handlers.raw(large()[4:])
     assert isinstance(answer, Pending)
     while not answer.completed:
-        handlers.turns._turn()
+        await a_turn()
     assert client.answers == [b"".join(answer.answer)]  # type: ignore[arg-type]  # there are no records
 
 
@@ -114,22 +117,22 @@ async def test_a_large_session_waits_is_woken_and_costs_what_has_changed() -> No
     world = World(PARTITIONS)
     client = world.connect()
     client.send(large(session_epoch=0))
-    world.turn_until_answered(client, 1)
+    await world.turn_until_answered(client, 1)
     ((session_id, session),) = world.handlers.services.data.fetch_sessions.sessions.items()
     assert session.size == PARTITIONS
     waits = {"max_wait_ms": 500, "session_id": session_id}
     client.send(request_frame(FetchRequest(session_epoch=1, min_bytes=1, **waits), ApiKey.FETCH, VERSION))
     while world.handlers.services.data.fetch_purgatory.delayed == 0:
-        assert world.network.turns.turn()
+        await world.turn()
     assert all(asked.is_idle for asked in session)
     world.handlers.replicas.append(1, index=77)
-    assert world.turn_until_answered(client, 2) < 5
+    assert await world.turn_until_answered(client, 2) < 5
     client.send(request_frame(FetchRequest(session_epoch=2, min_bytes=1, **waits), ApiKey.FETCH, VERSION))
-    assert world.turn_until_answered(client, 3) < 5
+    assert await world.turn_until_answered(client, 3) < 5
     forgotten = [ForgottenTopic(topic_id=TOPIC_ID, partitions=list(range(PARTITIONS)))]
     request = FetchRequest(session_epoch=3, min_bytes=1, forgotten_topics_data=forgotten, **waits)
     client.send(request_frame(request, ApiKey.FETCH, VERSION))
-    world.turn_until_answered(client, 4)
+    await world.turn_until_answered(client, 4)
     assert not world.handlers.services.data.fetch_sessions.sessions
     assert not any(partition.waiters.waiting for partition in world.handlers.replicas.manager)
 
@@ -142,10 +145,10 @@ async def test_a_client_that_leaves_in_between_leaves_nothing() -> None:
         client = world.connect()
         client.send(large(max_wait_ms=500))
         for _ in range(turns):
-            world.network.turns.turn()
+            await world.turn()
         client.connection.connection_lost(None)
-        while world.network.turns.turn():
-            pass
+        for _ in range(200):
+            await world.turn()
         channel = world.network.channel
         assert (channel.queue_size, channel.queued_bytes) == (0, 0)
         assert world.handlers.services.data.fetch_purgatory.delayed == 0
@@ -153,7 +156,7 @@ async def test_a_client_that_leaves_in_between_leaves_nothing() -> None:
             assert all(waiter.completed for waiter in partition.waiters.waiting)
     other = world.connect()
     other.send(large())
-    world.turn_until_answered(other, 1)
+    await world.turn_until_answered(other, 1)
 
 
 @on_a_loop
@@ -162,6 +165,6 @@ async def test_one_that_cannot_be_read_closes_its_connection() -> None:
     answer: Any = handlers.raw(large()[4:-1])
     assert isinstance(answer, Pending)
     while not answer.completed:
-        handlers.turns._turn()
+        await a_turn()
     assert answer.answer is CLOSE
     assert len(handlers.connection.reasons) == 1

@@ -12,10 +12,10 @@ import pytest
 from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.handlers.data.produce_codes import AT_ONCE
 from ottla.broker.network.request_channel import Pending
-from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.serving import message_requests
 from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.pauses import begin_slices
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -34,6 +34,7 @@ from tests.support.golden_replay import request_frame
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client
+from tests.support.pauses import a_turn
 from tests.support.replicas import TOPIC_ID, brokers, metadata
 
 ELEMENTS = 3000
@@ -60,16 +61,24 @@ class World:
         self.dispatcher = handlers.dispatcher
         self.network = Bench(handlers.dispatcher.handle, authorizer=authorizer)
         self.services: Any = handlers.services
-        handlers.dispatcher.messages.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
+        begin_slices(asyncio.get_running_loop(), slice_ns=slice_ns)
 
     def connect(self) -> Client:
         return self.network.connect()
 
-    def answered(self, client: Client, count: int) -> int:
+    async def turn(self) -> None:
+        self.network.turns.turn()
+        await a_turn()
+
+    async def rest(self) -> None:
+        for _ in range(500):
+            await self.turn()
+
+    async def answered(self, client: Client, count: int) -> int:
         """Turn until the client has so many answers; how many turns that took."""
         turns = 0
         while len(client.answers) < count:
-            assert self.network.turns.turn(), "the loop came to rest"
+            await self.turn()
             turns += 1
         return turns
 
@@ -85,10 +94,10 @@ async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
         while not hostile.transport.sent:
             if turns % 10 == 0:
                 other.send(SMALL)
-                world.network.turns.turn()
+                await world.turn()
                 served += 1
                 assert len(other.answers) == served
-            world.network.turns.turn()
+            await world.turn()
             turns += 1
         assert turns > steps
 
@@ -99,7 +108,7 @@ async def test_the_answer_is_the_same_as_at_once() -> None:
         world = World()
         client = world.connect()
         client.send(large(api_key))
-        world.answered(client, 1)
+        await world.answered(client, 1)
         handlers = HandlerBench()
         handlers.dispatcher.messages.large_bytes = 10**9
         at_once = handlers.raw(large(api_key)[4:])
@@ -111,7 +120,7 @@ async def test_answers_leave_in_the_order_of_the_requests() -> None:
     world = World(slice_ns=10**6)
     client = world.connect()
     client.send_all(SMALL + large() + SMALL + large() + SMALL)
-    world.answered(client, 5)
+    await world.answered(client, 5)
     sizes = [len(answer) for answer in client.answers]
     assert sizes[0] == sizes[2] == sizes[4] < sizes[1] == sizes[3]
 
@@ -121,13 +130,13 @@ async def test_a_client_that_leaves_before_its_turn_leaves_nothing() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.send(large())
-    world.network.turns.turn()
+    await world.turn()
     second.send(large())
     channel = world.network.channel
     assert (channel.queue_size, channel.queued_bytes) == (1, len(large()) - 4)
     second.connection.connection_lost(None)
     assert (channel.queue_size, channel.queued_bytes) == (0, 0)
-    world.answered(first, 1)
+    await world.answered(first, 1)
 
 
 @on_a_loop
@@ -139,7 +148,7 @@ async def test_requests_that_wait_for_their_turn_count_as_queued_until_it_comes(
         client.send(large())
     assert world.network.channel.full
     for client in clients:
-        world.answered(client, 1)
+        await world.answered(client, 1)
     assert (world.network.channel.queue_size, world.network.channel.queued_bytes, world.network.channel.full) == (0, 0, False)
 
 
@@ -148,14 +157,14 @@ async def test_a_connection_that_drains_waits_for_what_has_begun_only() -> None:
     world = World()
     begun, waiting = world.connect(), world.connect()
     begun.send(large())
-    world.network.turns.turn()
+    await world.turn()
     waiting.send(large())
     for client in (begun, waiting):
         client.connection.drain()
     assert waiting.transport.closing
     assert not begun.transport.closing
-    world.answered(begun, 1)
-    world.network.turns.turn()
+    await world.answered(begun, 1)
+    await world.turn()
     assert begun.transport.closing
 
 
@@ -165,7 +174,7 @@ async def test_a_large_request_that_cannot_be_read_closes_its_connection() -> No
     client = world.connect()
     broken = large()[4:-3]
     client.send(struct.pack(">i", len(broken)) + broken)
-    world.network.turns.run()
+    await world.rest()
     assert client.transport.closing
     assert any("cannot be read (LIST_OFFSETS v7)" in line for line in world.network.lines)
 
@@ -175,7 +184,7 @@ async def test_a_large_request_needs_no_slot() -> None:
     world = World()
     client = world.connect()
     client.send(large())
-    world.network.turns.turn()
+    await world.turn()
     assert world.network.channel.slots_in_use == 0
     (pending,) = client.connection._waiting or ()
     assert isinstance(pending, Pending)
@@ -192,17 +201,16 @@ async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_a
     update = UpdateMetadataRequest(controller_epoch=1, broker_epoch=1, live_brokers=brokers(0, 1), topic_states=[topic])
     hostile, controller, other = world.connect(), world.connect(), world.connect()
     hostile.send(large())
-    world.network.turns.turn()
+    await world.turn()
     controller.send(request_frame(update, ApiKey.UPDATE_METADATA, 8))
     turns = served = 0
     while not controller.transport.sent:
         if turns % 100 == 0:
             other.send(SMALL)
-            world.network.turns.turn()
+            await world.turn()
             served += 1
             assert len(other.answers) == served
-        world.network.turns.turn()
-        await asyncio.sleep(0)
+        await world.turn()
         turns += 1
     assert turns > ELEMENTS
     assert not hostile.transport.sent, "it has more elements, and both take turns"
@@ -223,14 +231,14 @@ async def test_a_large_request_whose_handler_waits_lets_the_next_one_be_served()
     route.handler = lambda request, context: later()
     first, second = world.connect(), world.connect()
     first.send(large())
-    world.network.turns.run()
+    await world.rest()
     route.handler = serve
     second.send(large())
-    world.answered(second, 1)
+    await world.answered(second, 1)
     assert not first.transport.sent
     go.set()
     await world.dispatcher.drain()
-    world.answered(first, 1)
+    await world.answered(first, 1)
 
 
 @on_a_loop
@@ -238,13 +246,13 @@ async def test_who_may_not_act_as_a_broker_waits_like_every_client_and_is_refuse
     world = World(authorizer=Grants())
     hostile, liar = world.connect(), world.connect()
     hostile.send(large())
-    world.network.turns.turn()
+    await world.turn()
     liar.send(request_frame(leaders(ELEMENTS), ApiKey.LEADER_AND_ISR, 5))
     assert world.network.channel.queue_size == 1
     while not hostile.transport.sent:
-        assert world.network.turns.turn()
+        await world.turn()
     assert not liar.transport.sent
-    world.answered(liar, 1)
+    await world.answered(liar, 1)
     response = LeaderAndIsrResponse.decode(liar.answers[0], 5, 5)[0]
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     codes = [each.error_code for topic in response.topics for each in topic.partition_errors]
@@ -261,7 +269,7 @@ def test_only_who_may_act_as_a_broker_may_send_any_number_of_elements(monkeypatc
             world.services.cluster.controller = SimpleNamespace(broker_epoch=2)
             client = world.connect()
             client.send(request_frame(leaders(ELEMENTS), ApiKey.LEADER_AND_ISR, 5))
-            world.network.turns.run()
+            await world.rest()
             assert client.transport.closing == is_closed
             assert [f"more than {MAX_ELEMENTS} elements" in line for line in world.network.lines] == [True] * is_closed
             assert len(client.answers) == (not is_closed)

@@ -11,6 +11,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
+from tests.support.pauses import every_pause_waits
 from tests.unit.broker.test_session_watch import expired, partitions_of, session_of, settled
 
 MANY = 3 * RELEASED_PER_TURN
@@ -20,27 +21,14 @@ TURNS = 40
 
 def with_slices_of_one_step(follower: Follower) -> Follower:
     """Every step is a turn of the loop."""
-    follower.bench.turns._slice_ns = 0
+    every_pause_waits()
     return follower
-
-
-class Client:
-    """Waits for its answer."""
-
-    def on_answer_ready(self) -> None:
-        """See Waiter."""
-
-    def begin_work(self) -> None:
-        """See Waiter."""
-
-    def end_work(self) -> None:
-        """See Waiter."""
 
 
 async def begun(follower: Follower) -> tuple[Asking, FetchSession]:
     """A fetch whose session is watched in part."""
     asking = with_slices_of_one_step(follower).fetch({})
-    asking.pending.connection = Client()
+    asking.pending.connection = follower.bench.connection
     session = session_of(follower)
     while not any(asked.is_idle for asked in session):
         await turns(1)

@@ -11,6 +11,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from tests.support.connections import ClientConnection
+from tests.support.pauses import steps_of
 from tests.support.services import services_with
 
 MOVING = ReplicaAssignment((3, 1), adding_replicas=(3,), removing_replicas=(1,))
@@ -31,14 +32,7 @@ class Active:
 def listed(request: ListPartitionReassignmentsRequest) -> tuple[int, ListPartitionReassignmentsResponse]:
     """The number of steps, and the response."""
     context = RequestContext(0, 0, 0, None, ClientConnection(), services_with(controller=Active()), lambda _, __: CLOSE)
-    steps = handle_list_partition_reassignments(request, context)
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return count, end.value
-        count += 1
+    return steps_of(handle_list_partition_reassignments(request, context))
 
 
 def test_each_topic_is_a_step() -> None:

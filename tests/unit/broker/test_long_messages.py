@@ -11,7 +11,6 @@ from ottla.broker.handlers.configs.describe_user_scram_credentials import handle
 from ottla.broker.handlers.topics.alter_partition_reassignments import handle_alter_partition_reassignments
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Turns
 from ottla.controller.admin.config_admin import Malformed
 from ottla.controller.errors import ControllerError, InvalidReplicaAssignment
 from ottla.protocol.api_keys import ApiKey
@@ -49,7 +48,7 @@ class Refusing:
 
 
 def ask(handler: Any, key: ApiKey, request: Message) -> Any:
-    services = services_with(turns=Turns(lambda _: None), config_admin=NoConfigurations(), controller=Refusing())
+    services = services_with(config_admin=NoConfigurations(), controller=Refusing())
     return asyncio.run(handler(request, RequestContext(key, 0, 0, None, ClientConnection(), services, lambda _, __: CLOSE)))
 
 

@@ -1,6 +1,6 @@
 """Requests with very many topics that have no partitions: each topic is a step, whether the client may ask about it or not."""
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from ottla.broker.handlers.transactions.describe_producers import handle_describ
 from ottla.broker.handlers.transactions.write_txn_markers import handle_write_txn_markers
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import AllowAll
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData
 from ottla.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignableTopic
@@ -26,6 +25,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsets
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderTopic
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.replication.ports.cluster import MetadataCache
+from tests.support import pauses
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.services import services_with
@@ -34,24 +34,15 @@ COUNT = 50
 NAMES = [f"t{number}" for number in range(COUNT)]
 NO_ELECTION = 9
 
-Handler = Callable[[Any, RequestContext], Any]
+Handler = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 
 
 def steps_of(handler: Handler, request: object, *, is_allowed: bool) -> int:
     """The number of times that other work may run, with the shortest slices."""
-    turns = Turns(lambda _: None, slice_ns=0)
-    services = services_with(metadata=MetadataCache(), replica_manager=None, turns=turns)
+    services = services_with(metadata=MetadataCache(), replica_manager=None)
     connection = ClientConnection(AllowAll() if is_allowed else Grants())
-    answer: Generator[None, None, Any] | Coroutine[Any, None, Any] = handler(
-        request, RequestContext(0, 1, 0, None, connection, services, lambda _, __: CLOSE)
-    )
-    steps = 0
-    while True:
-        try:
-            answer.send(None)
-        except StopIteration:
-            return steps
-        steps += 1
+    context = RequestContext(0, 1, 0, None, connection, services, lambda _, __: CLOSE)
+    return pauses.steps_of(handler(request, context))[0]
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])

@@ -1,13 +1,10 @@
 """Metadata and DescribeTopicPartitions of very many topics and partitions: some in a step, and only what a page needs."""
 
-from collections.abc import Generator
-from typing import Any
-
 from ottla.broker.handlers.topics import describe_topic_partitions, metadata
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import SORTED_PER_STEP
 from ottla.config.broker import BrokerConfig
+from ottla.pauses import SORTED_AT_ONCE
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -18,6 +15,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.pauses import steps_of
 from tests.support.replicas import brokers
 from tests.support.replicas import metadata as topic_state
 
@@ -34,25 +32,13 @@ def a_context(topics: dict[str, int], api_key: ApiKey, version: int) -> RequestC
     return RequestContext(api_key, version, 0, None, bench.connection, bench.services, lambda _, __: CLOSE)
 
 
-def finish(answer: Any) -> tuple[int, Any]:
-    """The number of steps, and the response."""
-    assert isinstance(answer, Generator)
-    steps = 0
-    while True:
-        try:
-            next(answer)
-        except StopIteration as end:
-            return steps, end.value
-        steps += 1
-
-
 @on_a_loop
 async def test_the_partitions_of_one_topic_are_described_some_in_a_step() -> None:
-    count = 20 * metadata.PARTITIONS_PER_STEP
+    count = 100
     context = a_context({"wide": count}, ApiKey.METADATA, 12)
     for topics in (None, [MetadataRequestTopic(name="wide")]):
-        steps, response = finish(metadata.handle_metadata(MetadataRequest(topics=topics), context))
-        assert steps >= 20
+        steps, response = steps_of(metadata.handle_metadata(MetadataRequest(topics=topics), context))
+        assert steps >= count
         (topic,) = [each for each in response.topics if each.name == "wide"]
         assert [each.partition_index for each in topic.partitions] == list(range(count))
 
@@ -62,7 +48,7 @@ def page(context: RequestContext, limit: int, topic: str = "", index: int = 0, *
     asked = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor
     )
-    return finish(describe_topic_partitions.handle_describe_topic_partitions(asked, context))
+    return steps_of(describe_topic_partitions.handle_describe_topic_partitions(asked, context))
 
 
 def listed(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
@@ -71,7 +57,7 @@ def listed(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, 
 
 @on_a_loop
 async def test_a_page_of_many_topics_sorts_some_in_a_step() -> None:
-    count = 3 * SORTED_PER_STEP
+    count = 3 * SORTED_AT_ONCE
     names = [f"topic-{number * 7919 % count:05}" for number in range(count)]
     context = a_context(dict.fromkeys(names, 1), ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
     steps, response = page(context, 2, "topic-01500")

@@ -16,7 +16,8 @@ from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, into, metadata, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, into, metadata, state
 from tests.support.services import services_with
 
 DELETED_ID = b"id of a deleted."

@@ -1,13 +1,11 @@
 """Produce: acks, replicas that are waited for, and what is said when it does not work."""
 
-import asyncio
 import errno
 
 import pytest
 
 from ottla.broker.handlers.data.produce_codes import AT_ONCE
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
-from ottla.broker.request.turns import Turns
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -19,7 +17,8 @@ from tests.support.controlled_cluster import until
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
-from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, at_once, brokers, metadata, state
+from tests.support.pauses import at_once, every_pause_waits
+from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, brokers, metadata, state
 
 
 def alone(**topic_config: str) -> HandlerBench:
@@ -292,7 +291,7 @@ async def test_a_request_that_goes_on_in_turns_needs_its_buffer_no_more() -> Non
     count = 3 * AT_ONCE
     bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(count)))
     bench.know(**{f"p{index}": 0 for index in range(count)})
-    bench.services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=0)
+    every_pause_waits()
     data = [PartitionProduceData(index=index, records=bytes(a_batch(2))) for index in range(count)]
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
     frame = memoryview(bytearray(request_frame(request, ApiKey.PRODUCE, 9)[4:]))

@@ -8,7 +8,6 @@ import pytest
 
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
 from ottla.broker.request.transactional import SupportedOperation
-from ottla.broker.request.turns import Turns
 from ottla.broker.transactions.verification import OnVerified
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -18,7 +17,7 @@ from tests.support.connections import ClientConnection
 from tests.support.controlled_cluster import until
 from tests.support.grants import Grants
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
-from tests.support.network import Turns as Loop
+from tests.support.pauses import a_turn, every_pause_waits
 from tests.support.replicas import TOPIC, state
 from tests.support.transactions import a_marker_batch
 
@@ -253,17 +252,16 @@ async def test_the_receive_buffer_may_be_used_again_while_the_coordinator_is_ask
 
 @on_a_loop
 async def test_a_large_request_is_verified_and_appended_in_turns() -> None:
-    loop = Loop()
     bench = Bench()
-    bench.dispatcher.messages.turns = bench.services.turns = Turns(loop.call_soon, slice_ns=0)
+    every_pause_waits()
     bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(100)))
     bench.know(**{f"p{index}": 0 for index in range(100)})
     asked = bench.write(*(a_transactional_batch() for _ in range(100)))
     while not bench.verifier.asked:
-        assert loop.turn()
+        await a_turn()
     bench.verifier.answer()
     while asked.waits:
-        assert loop.turn()
+        await a_turn()
     assert codes(asked) == [0] * 100
 
 

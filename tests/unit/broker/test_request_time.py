@@ -10,9 +10,10 @@ import pytest
 
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.quotas.quota_type import QuotaType
-from ottla.broker.request.turns import Turns
+from ottla.broker.request.running import RunningRequests
 from ottla.broker.security.access import Access
 from ottla.broker.serving.route import EXEMPT
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -21,8 +22,10 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.registry import api
+from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.pauses import every_pause_waits
 
 
 def serve(bench: HandlerBench, key: ApiKey, version: int, handler: Any) -> None:
@@ -70,49 +73,39 @@ async def test_every_other_request_counts_whether_its_answer_has_a_throttle_time
 async def test_the_time_for_which_a_task_holds_its_slot_counts() -> None:
     bench = HandlerBench()
     times = chain((1_000, 4_000, 9_000, 20_000), repeat(50_000))
-    bench.dispatcher.messages._clock_ns = lambda: next(times)
+    bench.services.running.clock_ns = lambda: next(times)
     leaves = False
 
     async def work(request: Message, context: Any) -> Message:
         await asyncio.sleep(0)
         if leaves:
-            bench.dispatcher.messages.on_wait()  # from here on it merely waits
+            bench.services.running.on_wait()  # from here on it merely waits
         return ListGroupsResponse()
 
     serve(bench, ApiKey.LIST_GROUPS, 4, work)
-    bench.ask(ListGroupsRequest(), ApiKey.LIST_GROUPS, 4)
-    await bench.dispatcher.drain()
-    assert bench.connection.work_ns == 3_000
-    leaves = True
-    bench.ask(ListGroupsRequest(), ApiKey.LIST_GROUPS, 4)
-    await bench.dispatcher.drain()
-    assert bench.connection.work_ns == 3_000 + 11_000
+    for total_ns in (3_000, 3_000 + 11_000):
+        bench.ask(ListGroupsRequest(), ApiKey.LIST_GROUPS, 4).pending.connection = bench.connection
+        await bench.dispatcher.drain()
+        assert bench.connection.work_ns == total_ns
+        leaves = True
 
 
-def test_every_slice_of_a_request_counts_for_its_connection() -> None:
-    scheduled: list[Any] = []
-    turns = Turns(scheduled.append, lambda: 0, slice_ns=0)
-    events: list[str] = []
+@on_a_loop
+async def test_every_slice_of_a_request_after_the_first_counts_for_its_connection() -> None:
+    connection = ClientConnection()
+    events = connection.events
 
-    class Connection:
-        def on_answer_ready(self) -> None:
-            events.append("answered")
+    async def work() -> bytes:
+        for _ in range(2):
+            await pause()
+            events.append("works")
+        await asyncio.sleep(0)
+        return b""
 
-        def begin_work(self) -> None:
-            events.append("begin")
-
-        def end_work(self) -> None:
-            events.append("end")
-
-    pending = Pending(in_turns=True)
-    pending.connection = Connection()
-
-    def steps() -> Any:
-        yield
-        events.append("works")
-        pending.complete(b"")
-
-    turns.go_on(steps(), pending)
-    while scheduled:
-        scheduled.pop(0)()
-    assert events == ["begin", "end", "begin", "works", "answered", "end"]
+    every_pause_waits()
+    running = RunningRequests()
+    pending = running.begin(work())
+    assert isinstance(pending, Pending)
+    pending.connection = connection
+    await running.drain()
+    assert events == ["begin", "works", "end", "begin", "works", "end", "holds a slot", "begin", "end", "answered"]

@@ -12,7 +12,8 @@ from ottla.storage.log.partition_log import PartitionLog
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.logs import append
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
 from tests.support.services import services_with
 
 T0 = TopicPartition(TOPIC, 0)
@@ -47,7 +48,6 @@ class Stage:
             log_manager=self.replicas.logs,
             replica_manager=self.replicas.manager,
             store=self.store,
-            turns=Turns(),
         )
         self.strays = StrayReplicas(services, self.replicas.disks.background)
 

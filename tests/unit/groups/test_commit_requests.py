@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value
 from ottla.broker.handlers.groups.offset_commit import handle_offset_commit_frame
 from ottla.broker.network.request_channel import Pending
+from ottla.broker.request.large_requests import LARGE_BYTES
+from ottla.broker.request.running import RunningRequests
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import LARGE_BYTES, Turns
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.security.principals import Principal
 from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
@@ -33,6 +34,7 @@ from ottla.protocol.schema.wire import ProtocolError
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import GroupBench, a_bench, run
+from tests.support.pauses import every_pause_waits
 from tests.support.services import services_with
 
 TOPICS = {"t": 100, "u": 3, "ümlaut": 2}
@@ -49,7 +51,7 @@ def services_of(bench: GroupBench) -> Services:
         metadata=bench.replica_manager.cluster,
         groups=bench.groups,
         error_counts={},
-        turns=Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12),
+        running=RunningRequests(),
     )
 
 
@@ -226,7 +228,7 @@ def test_a_large_commit_takes_turns_and_is_answered_the_same() -> None:
     async def main() -> None:
         async with a_bench() as bench:
             services = await prepared(bench)
-            services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=0)
+            every_pause_waits()
             request = a_commit(("large", 2001))
             assert len(request.encode(9)) > LARGE_BYTES
             answer = ask(services, 9, request)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Coroutine, Hashable, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,6 @@ from ottla.broker.handlers.groups.list_groups import handle_list_groups
 from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -25,7 +25,7 @@ from tests.support.connections import ClientConnection
 from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks, a_future_log
-from tests.support.replicas import at_once
+from tests.support.pauses import Steps, at_once
 from tests.support.services import services_with
 
 
@@ -67,7 +67,7 @@ def listed(bench: GroupBench, states: Sequence[str] = (), types: Sequence[str] =
     return response.error_code, [each.group_id for each in response.groups]
 
 
-def list_groups(bench: GroupBench, states: Sequence[str], types: Sequence[str] = ()) -> Steps[ListGroupsResponse]:
+def list_groups(bench: GroupBench, states: Sequence[str], types: Sequence[str] = ()) -> Coroutine[Any, Any, ListGroupsResponse]:
     context = RequestContext(ApiKey.LIST_GROUPS, 5, 0, "c", ClientConnection(), services_with(groups=bench.groups), lambda _, __: CLOSE)
     return handle_list_groups(ListGroupsRequest(states_filter=[*states], types_filter=[*types]), context)
 
@@ -79,7 +79,7 @@ def test_groups_that_are_not_listed_are_passed_over_in_steps_and_may_change_mean
             bench.commit(group=f"g{number}")
         steps = list_groups(bench, ["Stable"])
         taken = 0
-        for _ in steps:
+        for _ in Steps(steps):
             taken += 1
             bench.delete(f"g{taken}")
         assert taken >= 20

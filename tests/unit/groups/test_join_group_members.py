@@ -26,7 +26,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from ottla.protocol.schema.registry import api
 from tests.support.connections import ClientConnection
 from tests.support.groups import GroupDriver
-from tests.support.replicas import at_once
+from tests.support.pauses import Steps, at_once, steps_of
 from tests.support.services import services_with
 
 VERSIONS = api(ApiKey.JOIN_GROUP).versions
@@ -82,7 +82,7 @@ def test_the_host_of_a_member_is_shown_as_java_shows_it(host: str, shown: str) -
     groups = Told()
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     request = JoinGroupRequest(group_id="g", protocol_type="consumer", protocols=protocols)
-    list(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups, host)))
+    at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups, host)))
     assert [join.client_host for join in groups.joins] == [shown]
 
 
@@ -92,9 +92,9 @@ def test_the_host_of_a_member_is_shown_as_java_shows_it(host: str, shown: str) -
 )
 def test_a_reason_is_as_long_as_those_of_java_clients_at_most(given_: str | None, told: str) -> None:
     groups = Told()
-    list(handle_join_group(JoinGroupRequest(group_id="g", reason=given_), a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    at_once(handle_join_group(JoinGroupRequest(group_id="g", reason=given_), a_context(ApiKey.JOIN_GROUP, 9, groups)))
     leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m", reason=given_)])
-    list(handle_leave_group(leaving, a_context(ApiKey.LEAVE_GROUP, 5, groups)))
+    at_once(handle_leave_group(leaving, a_context(ApiKey.LEAVE_GROUP, 5, groups)))
     assert [each.reason for each in (*groups.joins, *groups.leaving)] == [told, told]
 
 
@@ -102,14 +102,8 @@ def test_a_reason_is_as_long_as_those_of_java_clients_at_most(given_: str | None
 def test_very_many_members_leave_in_steps_and_each_is_answered(count: int) -> None:
     groups = Told()
     members = [MemberIdentity(member_id=f"m{number}") for number in range(count)]
-    steps = handle_leave_group(LeaveGroupRequest(group_id="g", members=members), a_context(ApiKey.LEAVE_GROUP, 5, groups))
-    response, taken = None, 0
-    while response is None:
-        try:
-            next(steps)
-            taken += 1
-        except StopIteration as end:
-            response = end.value
+    context = a_context(ApiKey.LEAVE_GROUP, 5, groups)
+    taken, response = steps_of(handle_leave_group(LeaveGroupRequest(group_id="g", members=members), context))
     assert (
         [each.member_id for each in response.members]
         == [each.member_id for each in groups.leaving]
@@ -122,7 +116,7 @@ def test_very_many_assignments_are_read_in_steps() -> None:
     groups = Told()
     assignments = [SyncGroupRequestAssignment(member_id=f"m{number}", assignment=b"%d" % number) for number in range(100)]
     request = SyncGroupRequest(group_id="g", assignments=assignments)
-    assert len(list(handle_sync_group(request, a_context(ApiKey.SYNC_GROUP, 4, groups)))) == 100
+    assert steps_of(handle_sync_group(request, a_context(ApiKey.SYNC_GROUP, 4, groups)))[0] == 100
     (told,) = groups.syncs
     assert told.assignments == {each.member_id: each.assignment for each in assignments}
 
@@ -131,7 +125,7 @@ def test_a_member_has_a_bounded_number_of_protocols() -> None:
     groups = Told()
     protocols = [JoinGroupRequestProtocol(name=f"p{number}", metadata=b"") for number in range(MAX_PROTOCOLS)]
     request = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", protocols=protocols)
-    list(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
     assert len(groups.joins) == 1
     protocols.append(JoinGroupRequestProtocol(name="more", metadata=b""))
     response: Any = at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
@@ -152,7 +146,7 @@ def test_a_group_of_very_many_members_is_described_in_steps_as_it_was() -> None:
     context = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, "c", ClientConnection(), services_with(groups=groups), lambda _, __: CLOSE)
     steps = handle_describe_groups(DescribeGroupsRequest(groups=["g"]), context)
     for _ in range(50):
-        next(steps)
+        next(Steps(steps))
     driver.leave(*members[60:])
     described = at_once(steps).groups[0]
     assert described.group_state == "Stable"

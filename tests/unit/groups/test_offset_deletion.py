@@ -19,7 +19,7 @@ from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDel
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, T1, GroupBench, run, tombstones
-from tests.support.replicas import at_once
+from tests.support.pauses import Steps, at_once
 from tests.support.services import services_with
 
 
@@ -61,7 +61,7 @@ def test_a_group_is_deleted_some_offsets_in_a_step_and_its_clients_have_to_wait(
         await bench.lead()
         partitions = commit_many(bench, 3 * OFFSETS_PER_STEP)
         written = [0]
-        for _ in bench.groups.offsets.delete_group("g"):
+        for _ in Steps(bench.groups.offsets.delete_group("g")):
             written.append(len(tombstones(bench)))
             assert bench.committed() == -1
             assert bench.commit(2) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -119,7 +119,7 @@ def test_a_group_that_moves_away_during_its_deletion_is_to_be_deleted_by_its_new
         await bench.lead()
         commit_many(bench, 2 * OFFSETS_PER_STEP)
         deletion = bench.groups.offsets.delete_group("g")
-        next(deletion)
+        next(Steps(deletion))
         await bench.lead(epoch=1, leader=1)
         assert at_once(deletion) == ErrorCode.NOT_COORDINATOR
         assert len(tombstones(bench)) == OFFSETS_PER_STEP

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers.groups.txn_offset_commit import handle_txn_offset_commit_frame
+from ottla.broker.request.large_requests import LARGE_BYTES
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import LARGE_BYTES, Turns
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.txn_offset_commit import (
@@ -20,6 +20,7 @@ from ottla.protocol.schema.wire import ProtocolError
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, GroupBench, a_bench, run
+from tests.support.pauses import every_pause_waits
 from tests.unit.groups.test_commit_requests import content_of, prepared, turns_until
 
 VERSIONS = range(5)
@@ -128,7 +129,7 @@ def test_a_large_request_takes_turns_and_is_answered_the_same() -> None:
     async def main() -> None:
         async with a_bench() as bench:
             services = await prepared(bench)
-            services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=0)
+            every_pause_waits()
             request = a_request(("large", 2000))
             assert len(request.encode(4)) > LARGE_BYTES
             answer = ask(services, 4, request)

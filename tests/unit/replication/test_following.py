@@ -10,7 +10,8 @@ from ottla.replication.control.replica_manager import PARTITIONS_PER_TURN
 from ottla.replication.leader.followers import FOLLOWED_PER_TURN, follow_in_turns
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.topic_partition import TopicPartition
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, state
 
 
 class Followers:

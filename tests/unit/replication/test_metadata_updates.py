@@ -10,7 +10,8 @@ from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.errors import NotLeaderOrFollower
 from ottla.replication.ports.cluster import STATES_PER_STEP
 from ottla.storage.disk.topic_partition import TopicPartition
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, into, metadata, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, into, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)
 OTHER_ID = b"another topic id"

@@ -24,7 +24,8 @@ from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_frames import GoldenFrame, golden_frames
-from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, at_once, brokers, metadata, state
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, brokers, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)
 

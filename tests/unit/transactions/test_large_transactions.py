@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.log_records import read_value
-from ottla.broker.transactions.machines import STEPS_PER_TURN
 from ottla.broker.transactions.metadata import VERSION_0, TransactionMetadata
+from ottla.pauses import begin_slices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.reader import iter_records
@@ -14,7 +16,7 @@ from tests.support.transaction_bench import TransactionBench, run
 
 E = ErrorCode
 
-TOPICS = {f"topic-{number}": frozenset({number % 3, 7}) for number in range(6 * STEPS_PER_TURN)}
+TOPICS = {f"topic-{number}": frozenset({number % 3, 7}) for number in range(12_000)}
 
 
 def add_all(bench: TransactionBench) -> list[ErrorCode]:
@@ -33,6 +35,7 @@ def test_the_record_of_many_topics_is_encoded_in_some_turns_and_others_are_serve
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
         bench.init()
+        begin_slices(asyncio.get_running_loop(), slice_ns=10_000)
         answers = add_all(bench)
         assert answers == []
         assert bench.end() == [E.CONCURRENT_TRANSACTIONS]
@@ -50,6 +53,7 @@ def test_a_partition_that_is_lost_while_the_record_is_encoded_takes_no_record() 
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
         bench.init()
+        begin_slices(asyncio.get_running_loop(), slice_ns=10_000)
         answers = add_all(bench)
         await bench.coordinate(epoch=1, leader=1)
         await bench.coordinate(epoch=2)

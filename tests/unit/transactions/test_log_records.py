@@ -18,7 +18,7 @@ from ottla.broker.transactions.metadata import TransactionMetadata, TransactionS
 from ottla.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.protocol.records.builder import frame_batch
 from ottla.protocol.schema.wire import ProtocolError
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "log"
 MANIFESTS = sorted(GOLDEN.glob("*/__transaction_state-*.json"))

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
-from ottla.broker.request.turns import Steps
-from ottla.broker.transactions.markers import MARKERS_PER_TURN, Marker, OnMarked
+from ottla.broker.transactions.markers import Marker, OnMarked
 from ottla.broker.transactions.metadata import VERSION_0
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.topic_partition import TopicPartition
+from tests.support.pauses import every_pause_waits
 from tests.support.transaction_bench import TransactionBench, run
 
 E = ErrorCode
@@ -28,14 +29,14 @@ class Here:
         self.held: list[Callable[[], None]] | None = None
         """What is told later, when the test holds answers back."""
 
-    def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> Steps[None]:
+    async def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> None:
         assert sender == "this broker"
         if self.fails:
             self.fails -= 1
             raise RuntimeError("planted")
         codes: dict[tuple[str, int], int] = {}
         for partition in partitions:
-            yield
+            await pause()
             self.written.append((marker, partition))
             planned = self.codes.get(partition.partition)
             codes[partition] = planned.pop(0) if planned else E.NONE
@@ -157,7 +158,8 @@ def test_a_lost_coordinator_ends_nothing_that_it_is_told_later() -> None:
 
 def test_markers_of_many_partitions_are_written_in_turns() -> None:
     async def scenario(bench: TransactionBench) -> None:
-        count = 3 * MARKERS_PER_TURN
+        every_pause_waits()
+        count = 50
         bench.announce({"t": count})
         here = await begin(bench, *range(count))
         bench.end()
@@ -167,7 +169,7 @@ def test_markers_of_many_partitions_are_written_in_turns() -> None:
             most = max(most, len(here.written) - last)
             last = len(here.written)
         assert last == count
-        assert most <= MARKERS_PER_TURN
+        assert most <= 2
 
     run(scenario)
 

@@ -26,7 +26,7 @@ from ottla.broker.transactions.metadata import (
 )
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.producers.limits import MAX_EPOCH
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once
 from tests.support.transaction_driver import TIMEOUT_MS, TransactionDriver
 
 E = ErrorCode

@@ -11,7 +11,7 @@ from ottla.broker.transactions.log_records import read_value, transaction_value
 from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.producers.limits import MAX_EPOCH
-from tests.support.replicas import at_once
+from tests.support.pauses import at_once
 from tests.support.transaction_driver import (
     FIRST_PRODUCER_ID,
     NOW,

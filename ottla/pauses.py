@@ -1,0 +1,242 @@
+"""Lets long work pause, so that the event loop does other work in between.
+
+A loop over many elements calls `await pause()` between two of them. The call waits only when the slice of this turn of the event loop is
+used up. All work of a turn shares one slice of SLICE_NS. Paused work resumes in order, one coroutine in each turn, with a slice of its own.
+Any state may have changed when `pause` returns after a wait, so a caller checks the epochs that it depends on again.
+
+`begin` runs a coroutine without a task until it waits for the first time. Most work ends before that, and then costs no task.
+
+Without a running event loop, as in a thread, `pause` never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import AbstractEventLoop, Future
+from asyncio import _get_running_loop as running_loop
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterable, Iterator
+from contextvars import Context
+from heapq import merge
+from itertools import islice
+from types import CoroutineType
+from typing import Any, Final, TypeVar, cast
+
+_T = TypeVar("_T")
+_Made = TypeVar("_Made")
+_Key = TypeVar("_Key", bound=Hashable)
+_Sortable = TypeVar("_Sortable", str, int)
+
+SLICE_NS: Final = 2_000_000
+"""The time of long work in a turn of the event loop, ns. A turn costs 1 % of it."""
+SORTED_AT_ONCE: Final = 1000
+"""Items that are sorted between two pauses, a fifth of a millisecond."""
+
+
+class Paused(Future[None]):
+    """The future that a paused coroutine awaits."""
+
+
+class _Ready:
+    """An awaitable that never waits."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return _NOTHING
+
+
+_NOTHING: Final = cast("Generator[Any, Any, None]", iter(()))
+_READY: Final = _Ready()
+
+
+class Slices:
+    """The paused work of one event loop, and the slice of its current turn."""
+
+    __slots__ = ("_clock_ns", "_context", "_is_armed", "_is_begun", "_loop", "_paused", "_slice_ns", "_until_ns", "tasks")
+
+    def __init__(self, loop: AbstractEventLoop, clock_ns: Callable[[], int], slice_ns: int) -> None:
+        self._loop = loop
+        self._clock_ns = clock_ns
+        self._slice_ns = slice_ns
+        self._until_ns = 0
+        self._is_begun = False
+        """Whether `_until_ns` is the end of a slice of the current turn."""
+        self._is_armed = False
+        self._paused: deque[Paused] = deque()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """The tasks of `begin`. The event loop itself keeps only weak references to tasks."""
+        self._context = Context()
+        """The context of the turns: that of the coroutine that paused first would also be that of all others."""
+
+    def is_over(self) -> bool:
+        """Whether long work has used up its time in this turn."""
+        now_ns = self._clock_ns()
+        if not self._is_begun:
+            self._is_begun = True
+            self._until_ns = now_ns + self._slice_ns
+            self._arm()
+        return now_ns >= self._until_ns
+
+    async def wait(self) -> None:
+        """Waits for a slice in a later turn."""
+        paused = Paused(loop=self._loop)
+        self._paused.append(paused)
+        self._arm()
+        await paused
+        self._is_begun = True
+        self._until_ns = self._clock_ns() + self._slice_ns
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._is_armed:
+            self._is_armed = True
+            self._loop.call_soon(self._turn, context=self._context)
+
+    def _turn(self) -> None:
+        """Ends the slice of the last turn, and resumes the next coroutine."""
+        self._is_armed = self._is_begun = False
+        while self._paused:
+            paused = self._paused.popleft()
+            if not paused.done():
+                paused.set_result(None)
+                self._arm()
+                break
+
+
+_slices: dict[AbstractEventLoop | None, Slices] = {}
+"""By event loop. An event loop that was closed is forgotten when the next one begins."""
+
+
+def begin_slices(loop: AbstractEventLoop, clock_ns: Callable[[], int] = time.monotonic_ns, slice_ns: int = SLICE_NS) -> Slices:
+    """Gives an event loop its clock, and another length of its slices."""
+    for each in list(_slices):
+        if each is not None and each.is_closed():
+            _slices.pop(each, None)
+    slices = _slices[loop] = Slices(loop, clock_ns, slice_ns)
+    return slices
+
+
+def _slices_here() -> Slices | None:
+    """The slices of the running event loop."""
+    loop = running_loop()
+    slices = _slices.get(loop)
+    if slices is None and loop is not None:
+        slices = begin_slices(loop)
+    return slices
+
+
+def is_over() -> bool:
+    """Whether long work has used up its time in this turn, so that `pause` would wait. False without a running event loop."""
+    slices = _slices_here()
+    return slices is not None and slices.is_over()
+
+
+def pause() -> Awaitable[None]:
+    """Waits for a later turn of the event loop if long work has used up its time in this one."""
+    slices = _slices_here()
+    if slices is None or not slices.is_over():
+        return _READY
+    return slices.wait()
+
+
+class Rest:
+    """Awaits the rest of a coroutine that waits already."""
+
+    __slots__ = ("coroutine", "waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: object) -> None:
+        self.coroutine = coroutine
+        self.waits_for = waits_for
+
+    def advance(self, step: Callable[[Any], object], value: object) -> object:
+        """Continues the coroutine by its `send` or `throw`. Returns what it waits for."""
+        return step(value)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self.waits_for
+        while True:
+            step: Callable[[Any], object] = self.coroutine.send
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                self.coroutine.close()
+                raise
+            except BaseException as error:
+                step, value = self.coroutine.throw, error
+            try:
+                waits_for = self.advance(step, value)
+            except StopIteration as end:
+                return end.value
+
+
+def begin(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine until it waits; a task continues it. An error before the first wait is raised here."""
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration:
+        return
+    slices = _slices_here()
+    assert slices is not None, "the coroutine waits without an event loop"
+    task = asyncio.get_running_loop().create_task(_await(Rest(coroutine, waits_for)))
+    slices.tasks.add(task)
+    task.add_done_callback(slices.tasks.discard)
+
+
+async def _await(rest: Rest) -> None:
+    await rest
+
+
+async def in_slices(steps: Generator[None, None, _T]) -> _T:
+    """The result of a generator that yields where it may pause."""
+    try:
+        while True:
+            next(steps)
+            if is_over():
+                await pause()
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the generator returned
+
+
+async def each(items: Iterable[_T], make: Callable[[_T], _Made]) -> list[_Made]:
+    """`[make(item) for item in items]` with pauses."""
+    made = []
+    for item in items:
+        made.append(make(item))
+        await pause()
+    return made
+
+
+async def how_often(items: Iterable[_Key]) -> dict[_Key, int]:
+    """The number of occurrences of each item."""
+    times: dict[_Key, int] = {}
+    for item in items:
+        times[item] = times.get(item, 0) + 1
+        await pause()
+    return times
+
+
+async def in_order(items: Iterable[_Sortable]) -> Iterator[_Sortable]:
+    """The items in order. Parts of them are sorted with pauses, and merged while the result is read."""
+    parts = []
+    left = iter(items)
+    while some := list(islice(left, SORTED_AT_ONCE)):
+        some.sort()
+        parts.append(some)
+        await pause()
+    return merge(*parts)
+
+
+async def _a_coroutine() -> None:
+    """Shows the type of coroutines of this module, which may be compiled."""
+
+
+def _coroutine_types() -> frozenset[type]:
+    coroutine = _a_coroutine()
+    coroutine.close()
+    return frozenset({CoroutineType, type(coroutine)})
+
+
+COROUTINES: Final = _coroutine_types()
+"""The types of coroutines: that of Python, and that of compiled modules."""
