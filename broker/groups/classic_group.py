@@ -52,6 +52,10 @@ _PREVIOUS = {
 }
 
 
+CLASSIC_STATES = tuple(_PREVIOUS)
+"""The states of classic groups."""
+
+
 class GroupSettings(NamedTuple):
     """The values of `group.*` in the broker's configuration, and the versions of the records in the log (`record_versions`)."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.build import EMULATES, version
+from ottla.broker.groups.classic_group import CLASSIC, CLASSIC_STATES
 from ottla.broker.groups.group import GroupState
 from ottla.broker.logs.setup import dropped_lines
 from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
@@ -25,7 +26,9 @@ def _groups(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
 
 
 def _in_state(state: GroupState) -> Family:
-    return _groups(f"NumGroups{state.value}", f"Groups in state {state.value}.", lambda view: view.group_states[state])
+    return _groups(
+        f"NumGroups{state.value}", f"Groups of the classic protocol in state {state.value}.", lambda view: view.group_states[CLASSIC][state]
+    )
 
 
 def _loop_lag(view: View) -> Reading:
@@ -75,7 +78,7 @@ def _build(_: View) -> Reading:
 
 CLUSTER_FAMILIES: tuple[Family, ...] = (
     _groups("NumGroups", "Groups that this broker coordinates.", lambda view: view.groups),
-    *(_in_state(state) for state in GroupState if state not in (GroupState.ASSIGNING, GroupState.RECONCILING)),
+    *(_in_state(state) for state in CLASSIC_STATES),
     _groups("NumOffsets", "Offsets that those groups have committed.", lambda view: view.committed_offsets),
     Family(
         "ottla_build_info",

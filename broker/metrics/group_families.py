@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.groups.committed import read_stored
-from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.groups.consumer.group import CONSUMER, CONSUMER_STATES
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
 
 if TYPE_CHECKING:
     from ottla.broker.groups.group import Group
@@ -54,7 +55,43 @@ def _not_shown(view: View) -> int:
     return view.committed_offsets - len(view.group_offsets)
 
 
+def _of_types(view: View) -> Reading:
+    for group_type, states in view.group_states.items():
+        yield labels_text(("protocol",), (group_type,)), sum(states.values())
+
+
+def _in_states(view: View) -> Reading:
+    for state in CONSUMER_STATES:
+        yield labels_text(("state",), (state.value.lower(),)), view.group_states[CONSUMER][state]
+
+
+def _rebalances(view: View) -> int:
+    return view.services.coordinators.groups.consumer.machine.rebalances
+
+
 GROUP_FAMILIES = (
+    Family(
+        "kafka_server_group_coordinator_metrics_group_count",
+        Kind.GAUGE,
+        ("protocol",),
+        "kafka.server:protocol=*,type=group-coordinator-metrics",
+        "Groups that this broker coordinates, by the type of the group.",
+        _of_types,
+    ),
+    Family(
+        "kafka_server_group_coordinator_metrics_consumer_group_count",
+        Kind.GAUGE,
+        ("state",),
+        "kafka.server:state=*,type=group-coordinator-metrics",
+        "Groups of the new protocol that this broker coordinates, by state.",
+        _in_states,
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count",
+        "kafka.server:type=group-coordinator-metrics",
+        "Changes of members, subscriptions or topics of groups of the new protocol, each of which begins a rebalance.",
+        _rebalances,
+    ),
     Family(
         "ottla_group_committed_offset",
         Kind.GAUGE,

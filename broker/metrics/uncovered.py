@@ -43,7 +43,6 @@ UNCOVERED: Final = (
     ("kafka.server:type=AddPartitionsManager-channel-metrics", NO_CLIENT_METRICS),
     ("kafka.server:type=LeaderReplication", NO_NAME),
     ("kafka.server:type=app-info", AS_TEXT),
-    ("kafka.server:type=group-coordinator-metrics", NO_NAME),
     ("kafka.server:type=kafka-metrics-count", NO_SUCH_THING),
     ("kafka:type=kafka.Log4jController", "no metric: log levels are changed with kafka-configs.sh --entity-type broker-loggers"),
 )

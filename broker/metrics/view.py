@@ -13,6 +13,8 @@ from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.groups.classic_group import CLASSIC
+from ottla.broker.groups.consumer.group import CONSUMER
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.metrics.families import Family, Found, Value, labels_text
 from ottla.broker.metrics.group_families import GroupOffset, group_offsets
@@ -159,7 +161,10 @@ class View:
         self.controller = ControllerCounts()
         self._max_group_offsets = services.config[OTTLA_GROUP_LAG_MAX_SERIES]
         self.groups = 0
-        self.group_states = dict.fromkeys(GroupState, 0)
+        self.group_states: dict[str, dict[GroupState, int]] = {
+            group_type: dict.fromkeys(GroupState, 0) for group_type in (CLASSIC, CONSUMER)
+        }
+        """The number of groups, by type and state."""
         self.committed_offsets: int = 0
         self.group_offsets: list[GroupOffset] = []
         """Committed offsets that the metrics show."""
@@ -178,7 +183,8 @@ class View:
             if done % PER_TURN == 0:
                 await asyncio.sleep(0)
             self.groups += 1
-            self.group_states[group.state] += 1
+            states = self.group_states.setdefault(group.group_type, dict.fromkeys(GroupState, 0))
+            states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
             await self._add_offsets(group)
         for done, txn in enumerate(self.services.coordinators.transactions.transactions, 1):

@@ -41,6 +41,9 @@ from ottla.protocol.errors import ErrorCode
 CONSUMER: Final = "consumer"
 """The type of these groups, as ListGroups names it, and the type of their protocol."""
 
+CONSUMER_STATES: Final = (GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE, GroupState.DEAD)
+"""The states of these groups."""
+
 FIRST_COMMIT_WITH_MEMBER_EPOCH: Final = 9
 """The version of OffsetCommit from which on members may commit, because earlier ones know no STALE_MEMBER_EPOCH."""
 

@@ -26,6 +26,10 @@ from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
+WAITING_INTERVAL_MS: Final = 500
+"""Most time between two heartbeats of a member that waits: for partitions that others have to give up, or for the topics of its regular
+expression."""
+
 MAX_SHOWN: Final = 1_000
 """The part of a regular expression, and of the reason against it, that an error message shows, characters."""
 
@@ -219,8 +223,15 @@ def _answer(group: ConsumerGroup, member: Member, goal: Goal, beat: Beat, contex
     result = BeatResult(
         member_id=member.member_id,
         epoch=reconciled.epoch,
-        heartbeat_interval_ms=context.times.heartbeat_interval_ms,
+        heartbeat_interval_ms=_interval_ms(group, reconciled, context),
         assignment=assigned if beat.is_full or assigned != indexes_of(member.assigned) else None,
     )
     reply = Reply(beat.waiter, result)
     return [Write(tuple(records), (reply,)), *out] if records else [*out, reply]
+
+
+def _interval_ms(group: ConsumerGroup, member: Member, context: Context) -> int:
+    """The time to the next heartbeat."""
+    interval_ms = context.times.heartbeat_interval_ms
+    is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or (bool(member.regex) and member.regex not in group.regexes)
+    return min(interval_ms, WAITING_INTERVAL_MS) if is_waiting else interval_ms

@@ -24,7 +24,7 @@ from ottla.broker.groups.consumer.conversion import downgraded, on_reverted
 from ottla.broker.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Convert, Decision, ResolveRegexes, Write
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.members import MemberState
-from ottla.broker.groups.consumer.records import Pair, pairs_of
+from ottla.broker.groups.consumer.records import GroupEpoch, Pair, pairs_of
 from ottla.broker.groups.consumer.regexes import matches_of, reason_against
 from ottla.broker.groups.consumer.removal import on_timer
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
@@ -62,7 +62,7 @@ class Event(NamedTuple):
 class ConsumerMachine:
     """See the module. Implements `machines.StateMachine`."""
 
-    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_pause", "_queues", "_runner", "_tasks", "_workers", "settings")
+    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_pause", "_queues", "_runner", "_tasks", "_workers", "rebalances", "settings")
 
     def __init__(
         self,
@@ -83,6 +83,8 @@ class ConsumerMachine:
         self._workers = workers
         self._pause = pause
         self.settings = settings
+        self.rebalances = 0
+        """How often the epoch of a group was raised."""
         self._queues: dict[ConsumerGroup, deque[Event]] = {}
         """The events that wait, by group with an event in progress."""
         self._tasks: set[asyncio.Future[None]] = set()
@@ -202,6 +204,7 @@ class ConsumerMachine:
             return False
         for record in write.records:
             group.apply(record)
+            self.rebalances += isinstance(record, GroupEpoch)
         if old is not None:
             group.replaced, group.creation = None, ()
             old.end(self._clock.now_ms())

@@ -18,7 +18,9 @@ def group_with(**offsets: int) -> Any:
     committed = CommittedOffsets()
     for topic, offset in offsets.items():
         committed.put(TopicPartition(topic, 0), record_offset_of(0), offset_value(OffsetAndMetadata(offset, 0, "", 0)))
-    return SimpleNamespace(group_id='a "group"', state=GroupState.STABLE, offsets=SimpleNamespace(committed=committed))
+    return SimpleNamespace(
+        group_id='a "group"', group_type="classic", state=GroupState.STABLE, offsets=SimpleNamespace(committed=committed)
+    )
 
 
 def replicas_with(**high_watermarks: int) -> Any:
@@ -42,9 +44,23 @@ def test_the_lag_is_known_where_the_coordinator_has_a_replica() -> None:
 
 
 def test_families_show_what_was_collected_and_count_the_rest() -> None:
-    view: Any = SimpleNamespace(group_offsets=[GroupOffset("{a}", 7, 3), GroupOffset("{b}", 3, None)], committed_offsets=12)
+    machine = SimpleNamespace(rebalances=5)
+    groups = SimpleNamespace(consumer=SimpleNamespace(machine=machine))
+    none = dict.fromkeys(GroupState, 0)
+    view: Any = SimpleNamespace(
+        group_offsets=[GroupOffset("{a}", 7, 3), GroupOffset("{b}", 3, None)],
+        committed_offsets=12,
+        group_states={"classic": {**none, GroupState.STABLE: 2}, "consumer": {**none, GroupState.ASSIGNING: 1}},
+        services=SimpleNamespace(coordinators=SimpleNamespace(groups=groups)),
+    )
     values = {family.name: list(family.read(view)) for family in GROUP_FAMILIES}
+    states = ["empty", "assigning", "reconciling", "stable", "dead"]
     assert values == {
+        "kafka_server_group_coordinator_metrics_group_count": [('{protocol="classic"}', 2), ('{protocol="consumer"}', 1)],
+        "kafka_server_group_coordinator_metrics_consumer_group_count": [
+            (f'{{state="{state}"}}', int(state == "assigning")) for state in states
+        ],
+        "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count": [("", 5)],
         "ottla_group_committed_offset": [("{a}", 7), ("{b}", 3)],
         "ottla_group_lag": [("{a}", 3)],
         "ottla_group_offsets_not_shown": [("", 10)],

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.consumer.members import indexes_of
+from ottla.broker.groups.consumer.heartbeats import WAITING_INTERVAL_MS
+from ottla.broker.groups.consumer.members import MemberState, indexes_of
 from ottla.broker.groups.consumer.settings import GroupTimes
 from ottla.broker.groups.consumer.subscriptions import preferred
 from ottla.broker.groups.group import Committer
@@ -51,7 +52,11 @@ class Player:
         if not answer.error and answer.epoch >= 0:
             self.epochs[member] = answer.epoch
         assigned = None if answer.assignment is None else [sorted(indexes) for indexes in answer.assignment.values()]
-        return [answer.error, answer.message, answer.epoch, answer.heartbeat_interval_ms, assigned]
+        interval_ms = answer.heartbeat_interval_ms
+        if interval_ms == WAITING_INTERVAL_MS:
+            assert self.driver.group.members[member].state is MemberState.UNRELEASED_PARTITIONS, "no other member is asked so soon"
+            interval_ms = self.driver.times.heartbeat_interval_ms
+        return [answer.error, answer.message, answer.epoch, interval_ms, assigned]
 
     def commit(self, member: str, late: int, partitions: list[int], version: int) -> list[int]:
         committer = Committer(member, None, self.epochs.get(member, -1) + late, False, version, lambda: [(topic_id(TOPIC), partitions)])
