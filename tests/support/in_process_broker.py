@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from ottla.broker.environment import Environment
 from ottla.broker.request.services import Services
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
@@ -26,15 +27,15 @@ SECONDS = 90.0
 class InProcessBroker:
     """A running broker. `port` is that of its only listener."""
 
-    def __init__(self, directory: Path, **config: object) -> None:
-        """`config` has keys with underscores for dots: `num_partitions=3`."""
+    def __init__(self, directory: Path, environment: Environment | None = None, **config: object) -> None:
+        """`config` has keys with underscores for dots: `num_partitions=3`. `environment` replaces the real machine."""
         properties = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
         properties |= {name.replace("_", "."): str(value) for name, value in config.items()}
         self.config = BrokerConfig(properties)
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
         self._thread.start()
-        self.broker: Broker = self.run(lambda: Broker(self.config))
+        self.broker: Broker = self.run(lambda: Broker(self.config, environment))
         self.run(self.broker.start)
         self.port = int(self.broker.addresses[0].rpartition(":")[2])
 
@@ -68,9 +69,9 @@ class InProcessBroker:
 
 
 @contextmanager
-def a_broker_in_process(directory: Path, **config: object) -> Iterator[InProcessBroker]:
+def a_broker_in_process(directory: Path, environment: Environment | None = None, **config: object) -> Iterator[InProcessBroker]:
     """A running broker, stopped at the end."""
-    broker = InProcessBroker(directory, **config)
+    broker = InProcessBroker(directory, environment, **config)
     try:
         yield broker
     finally:

@@ -34,6 +34,10 @@ class Work:
     def add_done_callback(self, callback: Callable[[object], None]) -> None:
         self._callbacks.append(callback)
 
+    def cancel(self) -> bool:
+        """A thread that works does not stop."""
+        return False
+
     def cancelled(self) -> bool:
         return False
 
