@@ -65,6 +65,7 @@ from ottla.broker.serving.listener_security import ListenerSecurity
 from ottla.broker.shares.leader import ShareLeader
 from ottla.broker.shares.settings import ShareSettings
 from ottla.broker.shares.state.coordinator import ShareCoordinator
+from ottla.broker.shares.state_of_groups import StateOfGroups
 from ottla.broker.start_checks import (
     Unsupported,
     check_belongings,
@@ -118,7 +119,7 @@ from ottla.controller.registration import in_session, next_broker_sequence, prep
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.pauses import pause
-from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
+from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
@@ -450,6 +451,7 @@ class Broker:
             while_loading=while_loading,
             pause=pause,
             level=partial(services.cluster.features.level, GROUP_VERSION),
+            share_level=partial(services.cluster.features.level, SHARE_VERSION),
         )
         shares = services.coordinators.shares = ShareCoordinator(
             self.config,
@@ -461,7 +463,10 @@ class Broker:
             while_loading=while_loading,
         )
         wheel = self._timing_wheel
-        data.shares = ShareLeader(self.config, ShareSettings(self.config), self._cluster.share_state(wheel), wheel, self._clock)
+        access = self._cluster.share_state(wheel)
+        data.shares = ShareLeader(self.config, ShareSettings(self.config), access, wheel, self._clock)
+        state = StateOfGroups(access)
+        groups.share.machine.initialize, groups.share.delete_state = state.initialize, state.delete
         data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, data.shares.led)]
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
 

@@ -40,6 +40,9 @@ from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave
 from ottla.broker.groups.offset_commits import OffsetCommits
 from ottla.broker.groups.record_versions import group_value_version, offset_value_version
 from ottla.broker.groups.records import is_too_long
+from ottla.broker.groups.share.configuration import share_settings
+from ottla.broker.groups.share.coordinator import ShareGroups, ShareMachine
+from ottla.broker.groups.share.group import SHARE
 from ottla.broker.groups.syncing import Sync, on_sync
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -90,9 +93,10 @@ class GroupCoordinator:
         group_configs: GroupConfigs = no_group_config,
         pause: Pause = no_pause,
         level: Callable[[], int] = int,
+        share_level: Callable[[], int] = int,
     ) -> None:
         """Groups are loaded within a context of `while_loading`. `group_configs` returns the configuration of a single group, `level` the
-        level of the feature `group.version`."""
+        level of the feature `group.version`, and `share_level` that of `share.version`."""
         self._config = config
         self._clock = clock
         self._timing_wheel = timing_wheel
@@ -100,15 +104,7 @@ class GroupCoordinator:
         self._expiring: asyncio.Task[None] | None = None
         self._expiry_timer: TimerTask | None = None
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
-        self.settings = GroupSettings(
-            config[GROUP_MIN_SESSION_TIMEOUT_MS],
-            config[GROUP_MAX_SESSION_TIMEOUT_MS],
-            config[GROUP_MAX_SIZE],
-            config[GROUP_INITIAL_REBALANCE_DELAY_MS],
-            group_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
-            offset_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
-            config[OTTLA_GROUP_MAX_METADATA_BYTES],
-        )
+        self.settings = _settings_of(config)
         self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
         self._log = TopicLog(
             GROUP_METADATA_TOPIC,
@@ -133,7 +129,12 @@ class GroupCoordinator:
             pause,
             level,
         )
-        machines.of_type = {CLASSIC: ClassicMachine(self.groups, self._log, self._runner, clock), CONSUMER: self.consumer.machine}
+        share = ShareMachine(
+            self.groups, self._log, self._runner, replica_manager.cluster, clock, workers, share_settings(config, group_configs), pause
+        )
+        self.share = ShareGroups(self.groups, share, share_level)
+        classic = ClassicMachine(self.groups, self._log, self._runner, clock)
+        machines.of_type = {CLASSIC: classic, CONSUMER: self.consumer.machine, SHARE: share}
         self._elections: Elections[Group] = Elections(
             self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading
         )
@@ -145,6 +146,7 @@ class GroupCoordinator:
             config[OFFSET_METADATA_MAX_BYTES],
             config[OFFSETS_RETENTION_MINUTES] * 60_000,
             verifier,
+            self.share.on_deleted,
         )
 
     # -- life --------------------------------------------------------------------------------------------------------------
@@ -165,6 +167,7 @@ class GroupCoordinator:
         await self._elections.stop()
         self._elections.unload_all()
         await self.consumer.machine.stop()
+        await self.share.machine.stop()
         self._runner.finish()
 
     def on_leadership_change(self, partition: Partition) -> None:
@@ -314,3 +317,15 @@ class GroupCoordinator:
     def count(self, state: GroupState | None = None) -> int:
         """How many groups there are (NumGroups), or how many in a state (NumGroupsStable and its like)."""
         return sum(1 for group in self.groups if state is None or group.state is state)
+
+
+def _settings_of(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        config[GROUP_MIN_SESSION_TIMEOUT_MS],
+        config[GROUP_MAX_SESSION_TIMEOUT_MS],
+        config[GROUP_MAX_SIZE],
+        config[GROUP_INITIAL_REBALANCE_DELAY_MS],
+        group_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
+        offset_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
+        config[OTTLA_GROUP_MAX_METADATA_BYTES],
+    )

@@ -12,20 +12,23 @@ safe: the last record of a key wins. Of groups only the latest record is decoded
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping
 from struct import Struct
 from sys import intern
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings, Member
 from ottla.broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffsets, Stored, checked, is_plain, record_offset_of
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.records import KEYS_IN_ORDER, read
+from ottla.broker.groups.consumer import records as consumer_records
+from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
+from ottla.broker.groups.consumer.records import Record
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
 from ottla.broker.groups.records import GroupKey, read_group_value, read_key
 from ottla.broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
+from ottla.broker.groups.share import records as share_records
+from ottla.broker.groups.share.group import ShareGroup
 from ottla.protocol.conversion.old_logs import readable
 from ottla.protocol.records.batch import (
     CODEC_MASK,
@@ -59,6 +62,21 @@ _KEY_OVERHEAD = 10
 
 _Transaction: TypeAlias = dict[bytes, Stored]
 """The latest value of a key in a transaction that is still open."""
+
+
+class AssignedKind(NamedTuple):
+    """A kind of groups whose partitions the broker assigns: how they are made, and how their records are read, in the order of keys."""
+
+    name: str
+    make: type[AssignedGroup]
+    keys_in_order: tuple[int, ...]
+    read: Callable[[int, bytes, bytes], tuple[str, Record]]
+
+
+KINDS: Final = (
+    AssignedKind("consumer", ConsumerGroup, consumer_records.KEYS_IN_ORDER, consumer_records.read),
+    AssignedKind("share", ShareGroup, share_records.KEYS_IN_ORDER, share_records.read),
+)
 
 
 class GroupLoader:
@@ -215,7 +233,7 @@ class GroupLoader:
         """Put the groups into `into`, by their ids."""
         settings = self._settings
         yield from self._repeated.flush()
-        newer: dict[int, list[tuple[bytes, Stored]]] = {version: [] for version in KEYS_IN_ORDER}
+        newer: dict[int, list[tuple[bytes, Stored]]] = {version: [] for kind in KINDS for version in kind.keys_in_order}
         for key, stored in self._others.items():
             try:
                 found = read_key(key)
@@ -228,8 +246,9 @@ class GroupLoader:
             except ProtocolError as error:
                 self._skip("a record", error)
             yield
-        for version, some in newer.items():
-            yield from self._consumer_groups(version, some, into)
+        for kind in KINDS:
+            for version in kind.keys_in_order:
+                yield from self._assigned_groups(kind, version, newer[version], into)
         for (group_id, topic), offsets in self._names.items():
             yield from self._check(group_id, offsets)
             if offsets:
@@ -248,18 +267,20 @@ class GroupLoader:
                     self._skip("an offset in a transaction", error)
                 yield
 
-    def _consumer_groups(self, version: int, some: Iterable[tuple[bytes, Stored]], into: MutableMapping[str, Group]) -> Iterator[None]:
-        """Apply the records of one kind to the groups of the new protocol."""
+    def _assigned_groups(
+        self, kind: AssignedKind, version: int, some: Iterable[tuple[bytes, Stored]], into: MutableMapping[str, Group]
+    ) -> Iterator[None]:
+        """Apply the records under one key to the groups of one kind."""
         for key, stored in some:
             try:
-                group_id, record = read(version, key, stored[RECORD_OFFSET_SIZE:])
+                group_id, record = kind.read(version, key, stored[RECORD_OFFSET_SIZE:])
                 group = into.get(group_id)
-                if version == KEYS_IN_ORDER[0] and group is None:
-                    group = into[group_id] = ConsumerGroup(group_id)
-                if isinstance(group, ConsumerGroup):
+                if version == kind.keys_in_order[0] and group is None:
+                    group = into[group_id] = kind.make(group_id)
+                if isinstance(group, kind.make):
                     group.apply(record)
                 else:
-                    self._skip(f"a record of group {group_id}", "there is no group of the new protocol of this name")
+                    self._skip(f"a record of group {group_id}", f"there is no {kind.name} group of this name")
             except ProtocolError as error:
                 self._skip("a record", error)
             yield

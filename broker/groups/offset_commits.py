@@ -72,7 +72,7 @@ CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
 class OffsetCommits:
     """See the module."""
 
-    __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_retention_ms", "_runner", "_verifier")
+    __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_on_deleted", "_retention_ms", "_runner", "_verifier")
 
     def __init__(
         self,
@@ -83,7 +83,10 @@ class OffsetCommits:
         max_metadata_size: int,
         retention_ms: int,
         verifier: Verifier,
+        on_deleted: Callable[[Group], None] = lambda group: None,
     ) -> None:
+        """`on_deleted` is called with a group that DeleteGroups has deleted."""
+        self._on_deleted = on_deleted
         self._groups = groups
         self._runner = runner
         self._log = log
@@ -325,6 +328,7 @@ class OffsetCommits:
             if len(removed) < OFFSETS_PER_STEP:
                 self._end(group, removed)
                 logger.info("group %s was deleted", group_id)
+                self._on_deleted(group)
                 return ErrorCode.NONE
             self._write_tombstones(group_id, offset_keys(group_id, removed))
             await pause()

@@ -97,6 +97,8 @@ APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
     ),
     "shares": frozenset(
         {
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            ApiKey.SHARE_GROUP_DESCRIBE,
             ApiKey.SHARE_FETCH,
             ApiKey.SHARE_ACKNOWLEDGE,
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,

@@ -17,9 +17,11 @@ from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.shares.record_states import StateBatch
 from ottla.broker.shares.state import coordinator as results
 from ottla.broker.shares.state.coordinator import Reply, ShareCoordinator, StateResult, StateWrite
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import delete_share_group_state as deleting
+from ottla.protocol.messages import initialize_share_group_state as initializing
 from ottla.protocol.messages import read_share_group_state as reading
 from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.schema.message import Message
@@ -118,6 +120,47 @@ class WriteState:
         topics = [writing.WriteStateData(topic_id=topic_id, partitions=[partition])]
         request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=topics)
         found = _only(await ask(broker_id, ApiKey.WRITE_SHARE_GROUP_STATE, WRITE_VERSION, request))
+        return StateResult(ErrorCode.of(found.error_code), found.error_message)
+
+
+class InitializeState:
+    """A group coordinator begins the state of a share partition anew; the first leader decides where it starts."""
+
+    def __init__(self, key: SharePartitionKey, state_epoch: int, start_offset: int = NO_OFFSET) -> None:
+        self.key = key
+        self._state_epoch = state_epoch
+        self._start_offset = start_offset
+
+    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
+        """See Question."""
+        coordinator.initialize(self.key, self._state_epoch, self._start_offset, reply)
+
+    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
+        """See Question."""
+        group_id, topic_id, index = self.key
+        partitions = [initializing.PartitionData(partition=index, state_epoch=self._state_epoch, start_offset=self._start_offset)]
+        topics = [initializing.InitializeStateData(topic_id=topic_id, partitions=partitions)]
+        request = initializing.InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
+        found = _only(await ask(broker_id, ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request))
+        return StateResult(ErrorCode.of(found.error_code), found.error_message)
+
+
+class DeleteState:
+    """A group coordinator deletes the state of a share partition."""
+
+    def __init__(self, key: SharePartitionKey) -> None:
+        self.key = key
+
+    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
+        """See Question."""
+        coordinator.delete(self.key, reply)
+
+    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
+        """See Question."""
+        group_id, topic_id, index = self.key
+        topics = [deleting.DeleteStateData(topic_id=topic_id, partitions=[deleting.PartitionData(partition=index)])]
+        request = deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
+        found = _only(await ask(broker_id, ApiKey.DELETE_SHARE_GROUP_STATE, 0, request))
         return StateResult(ErrorCode.of(found.error_code), found.error_message)
 
 

@@ -106,6 +106,7 @@ GROUP_SHARE_HEARTBEAT_INTERVAL_MS = key(
     Int(1),
     default=5 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="How often the members of a share group send heartbeats.",
 )
 GROUP_SHARE_MAX_GROUPS = key(
@@ -116,6 +117,7 @@ GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = key(
     Int(1),
     default=15 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The longest heartbeat interval that a share group may be given.",
 )
 GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = key(
@@ -131,16 +133,18 @@ GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = key(
     Int(1),
     default=MINUTE,
     importance=MEDIUM,
+    effective=True,
     doc="The longest session timeout that a share group may be given.",
 )
 GROUP_SHARE_MAX_SIZE = key(
-    "group.share.max.size", Short(10, 1000), default=200, importance=MEDIUM, doc="How many members a share group may have."
+    "group.share.max.size", Short(10, 1000), default=200, importance=MEDIUM, effective=True, doc="How many members a share group may have."
 )
 GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = key(
     "group.share.min.heartbeat.interval.ms",
     Int(1),
     default=5 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The shortest heartbeat interval that a share group may be given.",
 )
 GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS = key(
@@ -156,6 +160,7 @@ GROUP_SHARE_MIN_SESSION_TIMEOUT_MS = key(
     Int(1),
     default=45 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="The shortest session timeout that a share group may be given.",
 )
 GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = key(
@@ -180,5 +185,6 @@ GROUP_SHARE_SESSION_TIMEOUT_MS = key(
     Int(1),
     default=45 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="A member of a share group that has been silent for this long is removed.",
 )

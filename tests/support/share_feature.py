@@ -9,6 +9,8 @@ from ottla.protocol import features
 from ottla.protocol.api_keys import ApiKey
 
 APIS = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
     ApiKey.SHARE_FETCH: 2,
     ApiKey.SHARE_ACKNOWLEDGE: 2,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: 0,

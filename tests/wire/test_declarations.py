@@ -38,12 +38,12 @@ NOT_OF_A_BROKER = (
     "LeaderChange",
     "LegacyOffsetCommit",
     "QuorumState",
-    "ShareGroup",
+    "ShareGroupPartitionMetadata",
     "Snapshot",
     "Streams",
     "Voters",
 )
-"""Beginnings of the names of records: those of KRaft, of share groups and of Streams groups, and those that are no messages here."""
+"""Beginnings of the names of records: those of KRaft and of Streams groups, and those that are no messages here."""
 APIS_OF_LATER_BROKERS = {
     key
     for key in ApiKey

@@ -84,6 +84,75 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}
 """The assignors by name. The first name is the default of group.consumer.assignors."""
 
 
+SIMPLE: Final = "simple"
+"""The assignor of share groups, whose members share partitions (KIP-932)."""
+
+
+def simple(members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Every partition gets as many members as there are for each partition, at least one. So no member of a large group is idle. Members
+    keep what they have as far as the others get as much."""
+    audiences: dict[frozenset[bytes], list[str]] = {}
+    for member_id in sorted(members):
+        audiences.setdefault(members[member_id].topics, []).append(member_id)
+    assigned: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in members}
+    sizes = dict.fromkeys(members, 0)
+    if len(audiences) == 1:
+        ((topics, everybody),) = audiences.items()
+        parts = [(everybody, sorted(topics & partition_counts.keys()))]
+    else:
+        subscribers: dict[bytes, list[str]] = {}
+        for topics, some in audiences.items():
+            for topic in topics & partition_counts.keys():
+                subscribers.setdefault(topic, []).extend(some)
+        parts = [(sorted(some), [topic]) for topic, some in sorted(subscribers.items())]
+    for some, ids in parts:
+        _share_out(some, [(topic, index) for topic in ids for index in range(partition_counts[topic])], members, assigned, sizes)
+    return {member_id: {topic: frozenset(indexes) for topic, indexes in each.items()} for member_id, each in assigned.items()}
+
+
+def _share_out(
+    some: list[str],
+    partitions: list[Partition],
+    members: Mapping[str, Subscriber],
+    assigned: dict[str, dict[bytes, set[int]]],
+    sizes: dict[str, int],
+) -> None:
+    """Assign partitions to members with the same subscription."""
+    if not partitions:
+        return
+    sharing = max(1, -(-len(some) // len(partitions)))
+    quota = -(-len(partitions) * sharing // len(some))
+    left = dict.fromkeys(partitions, sharing)
+    begun = dict(sizes)
+    for member_id in some:
+        for topic, indexes in members[member_id].assigned.items():
+            for index in sorted(indexes):
+                if left.get((topic, index), 0) and sizes[member_id] - begun[member_id] < quota:
+                    left[topic, index] -= 1
+                    sizes[member_id] += 1
+                    assigned[member_id].setdefault(topic, set()).add(index)
+    heap = [(sizes[member_id], member_id) for member_id in some]
+    heapify(heap)
+    for (topic, index), count in left.items():
+        missing = count
+        passed_over = []
+        while missing and heap:
+            size, member_id = heappop(heap)
+            if index in assigned[member_id].get(topic, ()):
+                passed_over.append((size, member_id))
+                continue
+            assigned[member_id].setdefault(topic, set()).add(index)
+            sizes[member_id] = size + 1
+            passed_over.append((size + 1, member_id))
+            missing -= 1
+        for entry in passed_over:
+            heappush(heap, entry)
+
+
+ALL_ASSIGNORS: Final[Mapping[str, Assignor]] = {**ASSIGNORS, SIMPLE: simple}
+"""Also that of share groups."""
+
+
 def _place(member_id: str, member: Subscriber) -> tuple[bool, str, str]:
     return member.instance_id is None, member.instance_id or "", member_id
 

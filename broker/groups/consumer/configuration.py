@@ -53,19 +53,19 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
     def times_of(group_id: str) -> GroupTimes:
         of = of_group(group_id)
         return GroupTimes(
-            _within(
+            within(
                 of.get(SESSION_TIMEOUT),
                 config[GROUP_CONSUMER_SESSION_TIMEOUT_MS],
                 config[GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS],
                 config[GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS],
             ),
-            _within(
+            within(
                 of.get(HEARTBEAT_INTERVAL),
                 config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
                 config[GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS],
                 config[GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS],
             ),
-            _within(of.get(ASSIGNMENT_INTERVAL), DEFAULT_ASSIGNMENT_INTERVAL_MS, 0, MAX_ASSIGNMENT_INTERVAL_MS),
+            within(of.get(ASSIGNMENT_INTERVAL), DEFAULT_ASSIGNMENT_INTERVAL_MS, 0, MAX_ASSIGNMENT_INTERVAL_MS),
         )
 
     return ConsumerSettings(
@@ -78,6 +78,6 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
     )
 
 
-def _within(text: str | None, default: int, least: int, most: int) -> int:
+def within(text: str | None, default: int, least: int, most: int) -> int:
     """The value of a group, within the bounds of the broker, which may have changed since; the broker's own where there is none."""
     return default if text is None else min(max(int(text), least), most)

@@ -23,7 +23,7 @@ from ottla.broker.groups.consumer.classic_members import (
 )
 from ottla.broker.groups.consumer.conversion import may_upgrade, send_away, upgraded
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event, Pause
 from ottla.broker.groups.consumer.members import JOINING
@@ -136,6 +136,8 @@ class ConsumerGroups:
     def _converted(self, group: Group) -> ConsumerGroup:
         """A group of the new protocol in the place of another one. Raises Refused."""
         group_id = group.group_id
+        if isinstance(group, AssignedGroup):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.state is GroupState.EMPTY:
             made = ConsumerGroup(group_id)
         elif isinstance(group, ClassicGroup) and may_upgrade(group, self.settings):

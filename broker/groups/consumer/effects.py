@@ -77,7 +77,14 @@ class Convert(NamedTuple):
     replies: tuple[Reply, ...] = ()
 
 
-ConsumerEffect: TypeAlias = Reply | Arm | Disarm | Write | ResolveRegexes | Convert
+class Initialize(NamedTuple):
+    """Of share groups: initialize the state of partitions at the share coordinator, in this epoch. By topic id, its name and partitions."""
+
+    partitions: Mapping[bytes, tuple[str, frozenset[int]]]
+    epoch: int
+
+
+ConsumerEffect: TypeAlias = Reply | Arm | Disarm | Write | ResolveRegexes | Convert | Initialize
 
 
 class CheckRegex(NamedTuple):

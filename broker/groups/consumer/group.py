@@ -1,4 +1,4 @@
-"""Holds a consumer group of the new protocol: its members, its target assignment and its epochs. Kafka's ConsumerGroup.
+"""Holds a group whose partitions the broker assigns: its members, its target assignment and its epochs. Kafka's ModernGroup.
 
 Only the records of the group change it, one at a time (`apply`): those of an event as soon as they are in the log, those of a log that is
 loaded in the order of their kinds. So a group that was loaded equals the group that wrote the records. The rules of the protocol are in
@@ -12,7 +12,7 @@ Invariants: `static_members`, `names`, `assignors`, `owner_epochs` and `classic_
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ottla.broker.coordination.effects import Arm
@@ -24,13 +24,14 @@ from ottla.broker.groups.consumer.records import (
     CurrentAssignment,
     GroupEpoch,
     MemberMetadata,
+    Pair,
     Record,
     Resolved,
     ResolvedRegex,
     TargetEpoch,
     TargetMember,
     TopicsOfOldRelease,
-    key_of,
+    pairs_of,
 )
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.group import Committer, Expiry, Group, GroupState
@@ -48,8 +49,8 @@ FIRST_COMMIT_WITH_MEMBER_EPOCH: Final = 9
 """The version of OffsetCommit from which on members may commit, because earlier ones know no STALE_MEMBER_EPOCH."""
 
 
-class ConsumerGroup:
-    """See the module. Implements `group.Group`."""
+class AssignedGroup:
+    """See the module. Implements `group.Group`; the methods are those of a consumer group, and share groups have some of their own."""
 
     __slots__ = (
         "_is_dead",
@@ -145,7 +146,7 @@ class ConsumerGroup:
                 self.regexes.pop(record.regex, None)
             else:
                 self.regexes[record.regex] = record.resolved
-        else:
+        elif isinstance(record, TopicsOfOldRelease):
             self.has_topics_of_old_release = record.is_present
 
     def _apply_metadata(self, record: MemberMetadata) -> None:
@@ -275,7 +276,11 @@ class ConsumerGroup:
             gone.append(TopicsOfOldRelease(False))
         if not self.is_unwritten:
             gone += (TargetEpoch(None), GroupEpoch(None))
-        return [key_of(self.group_id, record) for record in gone]
+        return [key for key, _ in self.pairs_of(gone)]
+
+    def pairs_of(self, records: Iterable[Record]) -> list[Pair]:
+        """The keys and values of records of the group."""
+        return pairs_of(self.group_id, records)
 
     def session_key(self, member_id: str) -> Hashable:
         """The key of the timer of a member's session."""
@@ -335,6 +340,12 @@ class ConsumerGroup:
     def expiry(self) -> Expiry | None:
         """Offsets age from their commit on; those of subscribed topics do not."""
         return Expiry(None, self.subscribed_topics())
+
+
+class ConsumerGroup(AssignedGroup):
+    """A consumer group of the new protocol (KIP-848)."""
+
+    __slots__ = ()
 
 
 def _had_all(member: Member, epoch: int, committer: Committer) -> bool:

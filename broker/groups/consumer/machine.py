@@ -22,9 +22,9 @@ from ottla.broker.coordination.topic_log import NOT_APPENDED, TopicLog
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.consumer.conversion import downgraded, on_reverted
 from ottla.broker.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Convert, Decision, ResolveRegexes, Write
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.members import MemberState
-from ottla.broker.groups.consumer.records import GroupEpoch, Pair, pairs_of
+from ottla.broker.groups.consumer.records import GroupEpoch, Pair
 from ottla.broker.groups.consumer.regexes import matches_of, reason_against
 from ottla.broker.groups.consumer.removal import on_timer
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
@@ -85,11 +85,11 @@ class ConsumerMachine:
         self.settings = settings
         self.rebalances = 0
         """How often the epoch of a group was raised."""
-        self._queues: dict[ConsumerGroup, deque[Event]] = {}
+        self._queues: dict[AssignedGroup, deque[Event]] = {}
         """The events that wait, by group with an event in progress."""
         self._tasks: set[asyncio.Future[None]] = set()
 
-    def submit(self, group: ConsumerGroup, event: Event) -> None:
+    def submit(self, group: AssignedGroup, event: Event) -> None:
         """Decide about an event, now or after the earlier ones."""
         queue = self._queues.get(group)
         if queue is not None:
@@ -98,7 +98,7 @@ class ConsumerMachine:
         self._queues[group] = queue = deque((event,))
         self._go_on(group, queue)
 
-    def _go_on(self, group: ConsumerGroup, queue: deque[Event]) -> None:
+    def _go_on(self, group: AssignedGroup, queue: deque[Event]) -> None:
         """Decide about the events that wait, up to one that needs a thread."""
         while queue:
             event = queue.popleft()
@@ -120,7 +120,7 @@ class ConsumerMachine:
         elif group.is_unwritten and not group.offsets and not group.is_dead and self._groups.forget(group.group_id, group):
             group.end(self._clock.now_ms())
 
-    def _give_up(self, group: ConsumerGroup, old: Group) -> None:
+    def _give_up(self, group: AssignedGroup, old: Group) -> None:
         """Nothing of the group is in the log, so it continues as the group that it was to replace."""
         group.replaced = None
         if not group.is_dead:
@@ -131,7 +131,7 @@ class ConsumerMachine:
             if isinstance(old, ClassicGroup) and old.members:
                 self._runner.run(old, on_reverted(old, now_ms))
 
-    def _advance(self, group: ConsumerGroup, event: Event, decision: Decision, result: object) -> bool:
+    def _advance(self, group: AssignedGroup, event: Event, decision: Decision, result: object) -> bool:
         """Continue a decision; False if it needs a thread."""
         try:
             work = decision.send(result)
@@ -146,7 +146,7 @@ class ConsumerMachine:
         task.add_done_callback(self._tasks.discard)
         return False
 
-    async def _work(self, group: ConsumerGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
+    async def _work(self, group: AssignedGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
         is_done = True
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._workers, WORK[type(work)], work)
@@ -160,16 +160,16 @@ class ConsumerMachine:
         if is_done:
             self._go_on(group, self._queues[group])
 
-    def _failed(self, group: ConsumerGroup, event: Event) -> None:
+    def _failed(self, group: AssignedGroup, event: Event) -> None:
         logger.exception("group %s: an event could not be decided", group.group_id)
         event.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _context(self, group: ConsumerGroup) -> Context:
+    def _context(self, group: AssignedGroup) -> Context:
         return Context(self._clock.now_ms(), self._cluster.topics, self.settings, self.settings.times_of(group.group_id))
 
     # -- effects -----------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, group: ConsumerGroup, event: Event, effects: list[ConsumerEffect]) -> None:
+    def _carry_out(self, group: AssignedGroup, event: Event, effects: list[ConsumerEffect]) -> None:
         """Write first: if that fails, nothing else happens."""
         for effect in effects:
             if isinstance(effect, Write) and not self._write(group, event, effect):
@@ -184,7 +184,7 @@ class ConsumerMachine:
                 others.append(effect)
         self._runner.run(group, others)
 
-    def _write(self, group: ConsumerGroup, event: Event, write: Write) -> bool:
+    def _write(self, group: AssignedGroup, event: Event, write: Write) -> bool:
         """Append the records and apply them; False if they cannot be appended."""
         group_id = group.group_id
 
@@ -195,9 +195,9 @@ class ConsumerMachine:
                 self._runner.run(group, write.replies)
 
         old = group.replaced
-        pairs = pairs_of(group_id, write.records)
+        pairs = group.pairs_of(write.records)
         if old is not None:
-            pairs = [*[(key, None) for key in old.tombstones()], *pairs_of(group_id, group.creation), *pairs]
+            pairs = [*[(key, None) for key in old.tombstones()], *group.pairs_of(group.creation), *pairs]
         index = self._groups.partition_for(group_id)
         if self._log.append(index, encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
             self._runner.run(group, write.otherwise)
@@ -211,9 +211,10 @@ class ConsumerMachine:
             self.on_loaded(group)
         return True
 
-    def _convert(self, group: ConsumerGroup, event: Event, convert: Convert) -> bool:
+    def _convert(self, group: AssignedGroup, event: Event, convert: Convert) -> bool:
         """Replace the group by a classic one; False if that cannot be written."""
         now_ms = self._clock.now_ms()
+        assert isinstance(group, ConsumerGroup)  # no other group has classic members
         classic = downgraded(group, convert.without, self._groups.settings, self._cluster.names_by_id, now_ms)
 
         def stored(error: ErrorCode, _: int) -> None:
@@ -237,7 +238,7 @@ class ConsumerMachine:
         self._runner.run(classic, effects)
         return True
 
-    def bury(self, group: ConsumerGroup) -> bool:
+    def bury(self, group: AssignedGroup) -> bool:
         """Write the tombstones of a group, and end it; False if they cannot be written."""
         keys = group.tombstones()
         if keys and not self._log.append_tombstones(self._groups.partition_for(group.group_id), keys):
@@ -246,13 +247,13 @@ class ConsumerMachine:
         self._runner.cancel_timers(group)
         return True
 
-    def _resolve(self, group: ConsumerGroup, work: ResolveRegexes) -> None:
+    def _resolve(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         group.is_resolving = True
         task = asyncio.ensure_future(self._resolve_in_thread(group, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _resolve_in_thread(self, group: ConsumerGroup, work: ResolveRegexes) -> None:
+    async def _resolve_in_thread(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         topics = self._cluster.topics
         try:
             matches = await asyncio.get_running_loop().run_in_executor(self._workers, matches_of, work.regexes, topics)
@@ -273,7 +274,7 @@ class ConsumerMachine:
 
     # -- kept in partitions --------------------------------------------------------------------------------------------------
 
-    def on_loaded(self, group: ConsumerGroup) -> None:
+    def on_loaded(self, group: AssignedGroup) -> None:
         """The group was loaded: its members have a session timeout to send a heartbeat."""
         effects: list[Any] = []
         session_ms = self.settings.times_of(group.group_id).session_timeout_ms
@@ -284,16 +285,16 @@ class ConsumerMachine:
                 effects.append(Arm(MemberTimer(TimerKind.REBALANCE, member.member_id), max(0, member.rebalance_timeout_ms)))
         self._runner.run(group, effects)
 
-    def on_unloaded(self, group: ConsumerGroup) -> None:
+    def on_unloaded(self, group: AssignedGroup) -> None:
         """This broker no longer coordinates the group. Events that wait are refused when the thread is done with the one before."""
         group.end(self._clock.now_ms())
 
-    def on_timer(self, group: ConsumerGroup, key: MemberTimer) -> list[Any]:
+    def on_timer(self, group: AssignedGroup, key: MemberTimer) -> list[Any]:
         """A timer of the group is due."""
         self.submit(group, Event(partial(_on_timer, group, key)))
         return []
 
-    def carry_out(self, group: ConsumerGroup, effect: object) -> None:
+    def carry_out(self, group: AssignedGroup, effect: object) -> None:
         """All effects of these groups that the runner does not know are carried out above."""
         raise AssertionError(f"group {group.group_id}: {type(effect).__name__}")
 
@@ -306,11 +307,11 @@ WORK: Mapping[type[Any], Callable[[Any], object]] = {ComputeTarget: compute, Che
 """The functions of threads, by the work that a decision yields."""
 
 
-def _on_timer(group: ConsumerGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
+def _on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
     if key in group.timers:
         return []  # an earlier event, which the timer had to wait for, has armed it again
     return on_timer(group, key, context)
 
 
-def _on_resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]], topics: Any, context: Context) -> list[ConsumerEffect]:
+def _on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], topics: Any, context: Context) -> list[ConsumerEffect]:
     return on_resolved(group, found, context._replace(topics=topics))

@@ -96,7 +96,18 @@ class ResolvedRegex(NamedTuple):
     resolved: Resolved | None
 
 
-Record: TypeAlias = GroupEpoch | TopicsOfOldRelease | MemberMetadata | TargetEpoch | TargetMember | CurrentAssignment | ResolvedRegex
+class StatePartitions(NamedTuple):
+    """Key version 15, of share groups: the partitions whose state at the share coordinator is initialized, and those for which that was
+    begun. By topic id, the name of the topic and the partitions."""
+
+    initializing: Mapping[bytes, tuple[str, frozenset[int]]]
+    initialized: Mapping[bytes, tuple[str, frozenset[int]]]
+    is_gone: bool = False
+
+
+Record: TypeAlias = (
+    GroupEpoch | TopicsOfOldRelease | MemberMetadata | TargetEpoch | TargetMember | CurrentAssignment | ResolvedRegex | StatePartitions
+)
 Pair: TypeAlias = tuple[bytes, bytes | None]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.consumer.effects import ConsumerEffect, Convert, Write
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import AssignedGroup
 from ottla.broker.groups.consumer.members import Member
 from ottla.broker.groups.consumer.records import CurrentAssignment, MemberMetadata, Record, ResolvedRegex, TargetEpoch, TargetMember
 from ottla.broker.groups.consumer.settings import Context
@@ -27,7 +27,7 @@ REASONS = {
 }
 
 
-def on_timer(group: ConsumerGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
+def on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
     """A timer is due: its member is removed."""
     member = group.members.get(key.member_id)
     if member is None:
@@ -36,7 +36,7 @@ def on_timer(group: ConsumerGroup, key: MemberTimer, context: Context) -> list[C
 
 
 def remove(
-    group: ConsumerGroup,
+    group: AssignedGroup,
     members: Sequence[Member],
     reason: str,
     context: Context,
@@ -64,7 +64,7 @@ def remove(
     return [Write(tuple(records), replies, otherwise), *timers]
 
 
-def may_convert(group: ConsumerGroup, leaving: Sequence[Member], context: Context, *, joining: int = 0) -> bool:
+def may_convert(group: AssignedGroup, leaving: Sequence[Member], context: Context, *, joining: int = 0) -> bool:
     """Whether the group becomes a classic one when these members leave: all others, and those that join, have the classic protocol."""
     left = len(group.members) - len(leaving)
     are_last = group.classic_members == left and all(member.classic is None for member in leaving)

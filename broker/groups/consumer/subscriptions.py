@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.groups.consumer.effects import CheckRegex, ConsumerEffect, ResolveRegexes, Write
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import AssignedGroup
 from ottla.broker.groups.consumer.members import Member
 from ottla.broker.groups.consumer.records import GroupEpoch, Record, Resolved, ResolvedRegex
 from ottla.broker.groups.consumer.settings import Context
@@ -39,7 +39,7 @@ def check_regex(regex: str) -> Generator[CheckRegex, Any, str | None]:
     return (yield CheckRegex(regex))  # type: ignore[no-any-return]  # the result of this work
 
 
-def change_subscription(group: ConsumerGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:
+def change_subscription(group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:
     """Add the records of a subscription that may have changed, and return the epoch of the group, which they may raise."""
     before: tuple[tuple[str, ...], str | None] = ((), None) if old is None else (old.topics, old.regex or None)
     is_other = before != (new.topics, new.regex or None)
@@ -54,7 +54,7 @@ def change_subscription(group: ConsumerGroup, old: Member | None, new: Member, c
     return raise_epoch(group, topics_after(group, old, new), context, records, is_other=is_other)
 
 
-def raise_epoch(group: ConsumerGroup, names: Collection[str], context: Context, records: list[Record], *, is_other: bool) -> int:
+def raise_epoch(group: AssignedGroup, names: Collection[str], context: Context, records: list[Record], *, is_other: bool) -> int:
     """Add the next epoch if members are others, or if the subscribed topics have changed. Returns the epoch of the group."""
     metadata_hash = hash_of(names, context.topics)
     is_other = is_other or metadata_hash != group.metadata_hash
@@ -67,7 +67,7 @@ def raise_epoch(group: ConsumerGroup, names: Collection[str], context: Context, 
     return epoch
 
 
-def topics_after(group: ConsumerGroup, old: Member | None, new: Member | None) -> Collection[str]:
+def topics_after(group: AssignedGroup, old: Member | None, new: Member | None) -> Collection[str]:
     """The topics that members subscribe to after one of them has changed."""
     if old is not None and new is not None and (old.topics, old.regex) == (new.topics, new.regex):
         return group.subscribed_topics()
@@ -106,7 +106,7 @@ def _one(name: str | None) -> tuple[str, ...]:
 
 
 def resolution(
-    group: ConsumerGroup, old: Member | None, new: Member, may_describe: Callable[[str], bool], context: Context
+    group: AssignedGroup, old: Member | None, new: Member, may_describe: Callable[[str], bool], context: Context
 ) -> list[ConsumerEffect]:
     """Evaluate the regular expressions of the group, if one is new, if topics appeared or vanished, or if the result is old."""
     if group.is_resolving or not (new.regex or group.regex_users):
@@ -122,7 +122,7 @@ def resolution(
     return [ResolveRegexes(regexes, may_describe)]
 
 
-def on_resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]], context: Context) -> list[ConsumerEffect]:
+def on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], context: Context) -> list[ConsumerEffect]:
     """The topics of regular expressions are known; they were evaluated for `context.topics`."""
     group.resolved_ms, group.resolved_topics = context.now_ms, context.topics
     records: list[Record] = []

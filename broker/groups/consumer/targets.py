@@ -9,9 +9,9 @@ import logging
 from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
-from ottla.broker.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber
+from ottla.broker.groups.consumer.assignors import ALL_ASSIGNORS, Assignment, Subscriber
 from ottla.broker.groups.consumer.effects import ComputeTarget
-from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.group import AssignedGroup
 from ottla.broker.groups.consumer.members import Member
 from ottla.broker.groups.consumer.reconciliation import Goal
 from ottla.broker.groups.consumer.records import Record, Resolved, TargetEpoch, TargetMember
@@ -30,7 +30,7 @@ class Computed(NamedTuple):
 
 
 def next_goal(
-    group: ConsumerGroup, old: Member | None, new: Member, epoch: int, context: Context, records: list[Record]
+    group: AssignedGroup, old: Member | None, new: Member, epoch: int, context: Context, records: list[Record]
 ) -> Generator[ComputeTarget, Computed, Goal]:
     """The target of a member after an event, which may have raised the epoch of the group. Adds the records of a new target."""
     old_id = new.member_id if old is None else old.member_id
@@ -53,7 +53,7 @@ def next_goal(
     return Goal(epoch, computed.changed.get(new.member_id, target.get(new.member_id, {})))
 
 
-def may_compute(group: ConsumerGroup, epoch: int, context: Context) -> bool:
+def may_compute(group: AssignedGroup, epoch: int, context: Context) -> bool:
     """Whether there is an epoch without a target, and the last target is old enough for the next one."""
     if epoch <= group.target_epoch:
         return False
@@ -86,6 +86,6 @@ def compute(work: ComputeTarget) -> Computed:
             names |= named
             topics = subscriptions[subscription] = ids_of(named, work.topics)
         subscribers[member_id] = Subscriber(topics, work.target.get(member_id, {}), member.instance_id)
-    assigned = ASSIGNORS[work.assignor](subscribers, counts_of(names, work.topics))
+    assigned = ALL_ASSIGNORS[work.assignor](subscribers, counts_of(names, work.topics))
     changed = {member_id: each for member_id, each in assigned.items() if member_id not in work.target or each != work.target[member_id]}
     return Computed(tuple([TargetMember(member_id, each) for member_id, each in changed.items()]), changed)

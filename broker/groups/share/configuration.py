@@ -1,0 +1,52 @@
+"""Reads the configuration of the members of share groups: keys of the broker, and of single groups within the bounds of the broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.groups.consumer.assignors import SIMPLE
+from ottla.broker.groups.consumer.configuration import (
+    DEFAULT_ASSIGNMENT_INTERVAL_MS,
+    MAX_ASSIGNMENT_INTERVAL_MS,
+    GroupConfigs,
+    within,
+)
+from ottla.broker.groups.consumer.settings import ConsumerSettings, GroupTimes
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.groups_next import (
+    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_MAX_SIZE,
+    GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_SESSION_TIMEOUT_MS,
+)
+
+SESSION_TIMEOUT: Final = "share.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "share.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL: Final = "share.assignment.interval.ms"
+
+
+def share_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerSettings:
+    """The settings of all share groups."""
+
+    def times_of(group_id: str) -> GroupTimes:
+        of = of_group(group_id)
+        return GroupTimes(
+            within(
+                of.get(SESSION_TIMEOUT),
+                config[GROUP_SHARE_SESSION_TIMEOUT_MS],
+                config[GROUP_SHARE_MIN_SESSION_TIMEOUT_MS],
+                config[GROUP_SHARE_MAX_SESSION_TIMEOUT_MS],
+            ),
+            within(
+                of.get(HEARTBEAT_INTERVAL),
+                config[GROUP_SHARE_HEARTBEAT_INTERVAL_MS],
+                config[GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS],
+                config[GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS],
+            ),
+            within(of.get(ASSIGNMENT_INTERVAL), DEFAULT_ASSIGNMENT_INTERVAL_MS, 0, MAX_ASSIGNMENT_INTERVAL_MS),
+        )
+
+    return ConsumerSettings(times_of, (SIMPLE,), config[GROUP_SHARE_MAX_SIZE], may_upgrade=False, may_downgrade=False)

@@ -1,0 +1,109 @@
+"""Receives the requests about share groups, and runs their state machines. `groups.coordinator.GroupCoordinator` owns the only instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from ottla.broker.groups.consumer.effects import Beat, BeatResult, Initialize
+from ottla.broker.groups.consumer.heartbeats import Refused
+from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
+from ottla.broker.groups.consumer.members import JOINING
+from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.share.group import Initialized, ShareGroup
+from ottla.broker.groups.share.heartbeats import check, on_heartbeat, on_initialized
+from ottla.protocol.errors import ErrorCode
+
+InitializeState: TypeAlias = Callable[[str, Initialized, int, Callable[[bool], None]], None]
+"""Initializes partitions of a group at the share coordinator, in an epoch; calls back once whether it is done."""
+
+DeleteState: TypeAlias = Callable[[str, Initialized], None]
+"""Deletes the state of partitions of a group at the share coordinator."""
+
+FIRST_LEVEL = 1
+"""The level of the feature from which on there are these groups."""
+
+
+def _never(group_id: str, partitions: Initialized, epoch: int, then: Callable[[bool], None]) -> None:
+    then(False)
+
+
+class ShareMachine(ConsumerMachine):
+    """Runs the state machines of share groups."""
+
+    __slots__ = ("initialize",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.initialize: InitializeState = _never
+        """Set by the server."""
+
+    def carry_out(self, group: Any, effect: object) -> None:
+        """Initialize partitions."""
+        assert isinstance(effect, Initialize)
+        self.initialize(group.group_id, effect.partitions, effect.epoch, partial(self._on_initialized, group, effect.partitions))
+
+    def _on_initialized(self, group: ShareGroup, partitions: Initialized, is_done: bool) -> None:
+        self.submit(group, Event(partial(on_initialized, group, partitions, is_done)))
+
+
+class ShareGroups:
+    """See the module."""
+
+    __slots__ = ("_groups", "_level", "delete_state", "machine")
+
+    def __init__(self, groups: CoordinatedGroups, machine: ShareMachine, level: Callable[[], int]) -> None:
+        """`level` returns the level of the feature `share.version`."""
+        self._groups = groups
+        self._level = level
+        self.machine = machine
+        self.delete_state: DeleteState = lambda group_id, partitions: None
+        """Set by the server."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the cluster has these groups."""
+        return self._level() >= FIRST_LEVEL
+
+    def heartbeat(self, group_id: str, beat: Beat) -> None:
+        """ShareGroupHeartbeat; `beat.waiter` is called once with a BeatResult, when the records of the event are replicated."""
+        reply: Callable[[BeatResult], None] = beat.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        try:
+            check(beat, group_id)
+            group = self._group_of(group_id, beat)
+        except Refused as refused:
+            reply(refused.result)
+            return
+        self.machine.submit(group, Event(partial(on_heartbeat, group, beat), lambda error: reply(BeatResult(error, error.message))))
+
+    def _group_of(self, group_id: str, beat: Beat) -> ShareGroup:
+        """The group of a heartbeat; the first member makes it. Raises Refused."""
+        error, group = self._groups.find(group_id)
+        if error:
+            raise Refused(error, error.message)
+        if isinstance(group, ShareGroup):
+            return group
+        if group is not None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        if beat.epoch != JOINING:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        made = ShareGroup(group_id)
+        self._groups.add(group_id, made)
+        return made
+
+    def describe(self, group_id: str) -> tuple[ErrorCode, str | None, ShareGroup | None]:
+        """(error, message, group): the group as it is now."""
+        error, group = self._groups.find(group_id)
+        if error:
+            return error, None, None
+        if group is None or group.is_dead:
+            return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", None
+        if not isinstance(group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.", None
+        return ErrorCode.NONE, None, group
+
+    def on_deleted(self, group: object) -> None:
+        """A group was deleted: the state of its partitions goes, too."""
+        if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
+            self.delete_state(group.group_id, {**group.initializing, **group.initialized})

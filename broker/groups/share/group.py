@@ -1,0 +1,125 @@
+"""Holds a share group: as a consumer group, but members share partitions and commit no offsets. Kafka's ShareGroup.
+
+A partition is assigned when its state at the share coordinator is initialized; only then members may fetch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.broker.coordination.effects import Arm
+from ottla.broker.groups.consumer.group import AssignedGroup
+from ottla.broker.groups.consumer.members import Owned
+from ottla.broker.groups.consumer.records import Pair, Record, StatePartitions
+from ottla.broker.groups.consumer.topics import Topics, partition_count
+from ottla.broker.groups.group import Committer, Expiry, GroupState
+from ottla.broker.groups.share.records import pairs_of
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.uuid import ZERO_UUID
+
+SHARE: Final = "share"
+"""The type of these groups, as ListGroups names it, and the type of their protocol."""
+
+Initialized = Mapping[bytes, tuple[str, frozenset[int]]]
+"""By topic id, the name of the topic, and partitions."""
+
+
+class ShareGroup(AssignedGroup):
+    """See the module."""
+
+    __slots__ = ("initialized", "initializing", "initializing_since_ms")
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.initialized: Initialized = {}
+        self.initializing: Initialized = {}
+        self.initializing_since_ms: int | None = None
+        """When this broker has last asked for an initialization; None if it has not, or the answer is there."""
+
+    def apply(self, record: Record) -> None:
+        """Change the group as a record says."""
+        if isinstance(record, StatePartitions):
+            self.initializing, self.initialized = record.initializing, record.initialized
+        else:
+            super().apply(record)
+
+    def pairs_of(self, records: Iterable[Record]) -> list[Pair]:
+        """The keys and values of records of the group."""
+        return pairs_of(self.group_id, records)
+
+    def tombstones(self) -> list[bytes]:
+        """The keys of the group's records, those of its members first."""
+        state = [StatePartitions({}, {}, is_gone=True)] if self.initialized or self.initializing else []
+        return [key for key, _ in self.pairs_of(state)] + super().tombstones()
+
+    def _take(self, owned: Owned, epoch: int) -> None:
+        """A partition has no owner: members share it."""
+
+    def _release(self, owned: Owned) -> None:
+        """See `_take`."""
+
+    def _current_state(self) -> GroupState:
+        if self.is_dead:
+            return GroupState.DEAD
+        return GroupState.STABLE if self.members else GroupState.EMPTY
+
+    @property
+    def protocol_type(self) -> str:
+        """The type of the protocol of all these groups."""
+        return SHARE
+
+    @property
+    def group_type(self) -> str:
+        """The type of the group, as ListGroups shows it."""
+        return SHARE
+
+    def on_commit(self, committer: Committer) -> tuple[ErrorCode, list[Arm]]:
+        """A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND, []
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """See `on_commit`."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """See `on_commit`."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def expiry(self) -> Expiry | None:
+        """A share group without members stays: the positions of its partitions would be lost."""
+        return None
+
+    # -- state at the share coordinator ----------------------------------------------------------------------------------------
+
+    def assignable(self, topics: Topics) -> Topics:
+        """The topics of the cluster as far as their partitions are initialized."""
+        found = {}
+        for topic_id, (name, indexes) in self.initialized.items():
+            image = topics.get(name)
+            if image is not None and image.topic_id == topic_id:
+                partitions = {index: state for index, state in image.partitions.items() if index in indexes}
+                if partitions:
+                    found[name] = image._replace(partitions=partitions)
+        return found
+
+    def uninitialized(self, names: Iterable[str], topics: Topics) -> dict[bytes, tuple[str, frozenset[int]]]:
+        """The partitions of these topics that are still to be initialized."""
+        found = {}
+        for name in names:
+            image = topics.get(name)
+            if image is None or image.topic_id == ZERO_UUID:
+                continue
+            _, known = self.initialized.get(image.topic_id, (name, frozenset()))
+            missing = frozenset(range(partition_count(image))) - known
+            if missing:
+                found[image.topic_id] = name, missing
+        return found
+
+
+def joined(one: Initialized, other: Initialized) -> dict[bytes, tuple[str, frozenset[int]]]:
+    """The partitions of both."""
+    found = dict(one)
+    for topic_id, (name, indexes) in other.items():
+        found[topic_id] = name, found.get(topic_id, (name, frozenset()))[1] | indexes
+    return found

@@ -1,0 +1,102 @@
+"""Share groups: the assignor `simple`, the records in Apache Kafka's bytes, and what a loaded group knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.groups.classic_group import GroupSettings
+from ottla.broker.groups.consumer.assignors import Subscriber, simple
+from ottla.broker.groups.consumer.records import StatePartitions
+from ottla.broker.groups.group import Group
+from ottla.broker.groups.loading import GroupLoader
+from ottla.broker.groups.share.group import ShareGroup, joined
+from ottla.broker.groups.share.records import pairs_of, read
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
+
+GOLDEN: list[tuple[str, str]] = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "group-records-4.4.json").read_text())
+TOPICS = [bytes([number]) * 16 for number in range(1, 4)]
+
+subscriptions = st.frozensets(st.sampled_from(TOPICS), min_size=1)
+groups = st.dictionaries(st.sampled_from([f"m{number}" for number in range(12)]), subscriptions, min_size=1)
+counts = st.fixed_dictionaries({topic: st.integers(1, 7) for topic in TOPICS[:2]})
+
+
+@given(groups, counts)
+def test_every_partition_has_a_member_and_every_member_has_a_partition(
+    members: dict[str, frozenset[bytes]], partitions: dict[bytes, int]
+) -> None:
+    assigned = simple({name: Subscriber(topics, {}) for name, topics in members.items()}, partitions)
+    for topic, count in partitions.items():
+        if any(topic in topics for topics in members.values()):
+            assert set().union(*(each.get(topic, frozenset()) for each in assigned.values())) == set(range(count))
+    for name, each in assigned.items():
+        assert each.keys() <= members[name]
+        assert bool(each) >= bool(members[name] & partitions.keys()), "a large group has no idle member"
+    again = simple({name: Subscriber(topics, assigned[name]) for name, topics in members.items()}, partitions)
+    assert again == assigned, "without a change nothing moves"
+
+
+@given(st.integers(1, 30), st.integers(1, 12))
+def test_members_with_one_subscription_have_equally_many_partitions(count: int, partitions: int) -> None:
+    members = {f"m{number:02}": Subscriber(frozenset(TOPICS[:1]), {}) for number in range(count)}
+    assigned = simple(members, {TOPICS[0]: partitions})
+    sizes = [len(each.get(TOPICS[0], ())) for each in assigned.values()]
+    assert max(sizes) - min(sizes) <= 1
+    sharing = max(1, -(-count // partitions))
+    assert sum(sizes) == partitions * sharing
+
+
+def test_a_new_member_gets_its_part_from_the_others() -> None:
+    one = simple({"a": Subscriber(frozenset(TOPICS[:1]), {})}, {TOPICS[0]: 4})
+    two = simple({"a": Subscriber(frozenset(TOPICS[:1]), one["a"]), "b": Subscriber(frozenset(TOPICS[:1]), {})}, {TOPICS[0]: 4})
+    assert two == {"a": {TOPICS[0]: {0, 1}}, "b": {TOPICS[0]: {2, 3}}}
+
+
+def test_records_are_read_and_written_in_the_bytes_of_apache_kafka() -> None:
+    kinds = set()
+    for key_hex, value_hex in GOLDEN:
+        key = bytes.fromhex(key_hex)
+        version = int.from_bytes(key[:2], "big")
+        value = bytes.fromhex(value_hex)
+        kinds.add(version)
+        group_id, record = read(version, key, value)
+        assert pairs_of(group_id, [record]) == [(key, value)]
+    assert kinds == {10, 11, 12, 13, 14, 15}
+
+
+def load(pairs: list[tuple[bytes, bytes | None]]) -> tuple[dict[str, Group], int]:
+    loader = GroupLoader("__consumer_offsets-0", GroupSettings())
+    for _ in loader.feed(bytes(build_batch([Record(0, 0, *pair) for pair in pairs]))):
+        pass
+    found: dict[str, Group] = {}
+    for _ in loader.states(0, found):
+        pass
+    return found, loader.skipped
+
+
+def test_a_group_of_apache_kafka_is_loaded() -> None:
+    found, skipped = load([(bytes.fromhex(key), bytes.fromhex(value)) for key, value in GOLDEN])
+    assert skipped == 0
+    for group in found.values():
+        assert isinstance(group, ShareGroup)
+        assert (group.group_type, group.state.value) == ("share", "Stable" if group.members else "Empty")
+        assert group.epoch > 0
+    assert any(isinstance(group, ShareGroup) and group.initialized for group in found.values())
+
+
+def test_a_deleted_group_leaves_nothing() -> None:
+    pairs = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in GOLDEN]
+    found, _ = load(pairs)
+    tombstones: list[tuple[bytes, bytes | None]] = [(key, None) for group in found.values() for key in group.tombstones()]
+    assert load([*pairs, *tombstones]) == ({}, 0)
+
+
+def test_partitions_that_are_initialized_stay_so() -> None:
+    group = ShareGroup("g")
+    group.apply(StatePartitions({TOPICS[0]: ("t", frozenset({2}))}, {TOPICS[0]: ("t", frozenset({0, 1}))}))
+    assert joined(group.initialized, group.initializing) == {TOPICS[0]: ("t", frozenset({0, 1, 2}))}
