@@ -1,6 +1,7 @@
-"""Logs refused records of old producers, whose answers contain an error code but no reason.
+"""Logs refused records whose answers contain an error code but no reason.
 
-`Produce` calls it for versions 0 to 2. A host that repeats bad records gets a few lines a minute.
+`Produce` calls it for versions 0 to 2, and for malformed records in all versions. A host that repeats bad records gets a few lines a
+minute.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MALFORMED: Final = (CorruptRecord, InvalidRecord, UnreadableRecords)
+"""Refusals of records that no client library sends."""
 _OF_RECORDS: Final = (
     CorruptRecord,
     InvalidRecord,
@@ -42,7 +45,7 @@ class RefusedRecords:
     __slots__ = ("_offenders",)
 
     def __init__(self) -> None:
-        self._offenders = Offenders(logger.warning, "produced message sets were refused")
+        self._offenders = Offenders(logger.warning, "produced records were refused")
 
     def report(self, client: Client, topic: str, index: int, error: StorageError, now_s: float) -> None:
         """Log one line if `error` is about the records, unless the client's host had many lately. `now_s` is monotonic."""

@@ -80,49 +80,79 @@ cdef inline HeaderFields take_header(const uint8_t *p, Py_ssize_t at, Py_ssize_t
         return STRUCTURE_OF_RECORD, 0, 0, 0, 0
     return value_at + (value_size if value_size > 0 else 0), key_at, key_size, value_at, value_size
 
-cdef inline RecordFields take_record(const uint8_t *p, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
-    cdef int64_t size, elapsed, delta, key_size, value_size, headers, number
-    cdef Py_ssize_t start, delta_at, body_at, key_at, value_at, headers_at
+cdef struct Record:
+    int64_t elapsed, delta, key_size, value_size, headers
+    Py_ssize_t delta_at, body_at, key_at, value_at, headers_at
+
+# Reads the record at `at`. Returns its end, or the kind of its fault, with the numbers for `record_error` in `elapsed` and `delta`.
+cdef inline Py_ssize_t take_record(const uint8_t *p, Py_ssize_t at, Py_ssize_t end, Record *found) noexcept nogil:
+    cdef int64_t size, number
+    cdef Py_ssize_t start, key_at, value_at, headers_at
     cdef HeaderFields header
+    found.elapsed = 1
+    found.delta = 0
     start = take_varint(p, at, end, &size)
     if start < 0:
-        return fault(start, 1, 0)
+        return start
     if size < 0:
-        return fault(NEGATIVE_LENGTH, size, 0)
+        found.elapsed = size
+        return NEGATIVE_LENGTH
     if size > end - start:
-        return fault(INCOMPLETE_RECORD, size - (end - start), size)
+        found.elapsed = size - (end - start)
+        found.delta = size
+        return INCOMPLETE_RECORD
     end = start + size
-    delta_at = take_varlong(p, start + 1, end, &elapsed)
-    if delta_at < 0:
-        return fault(STRUCTURE_OF_RECORD, 0, 0)
-    body_at = take_varint(p, delta_at, end, &delta)
-    if body_at < 0:
-        return fault(STRUCTURE_OF_RECORD, 0, 0)
-    key_at = take_varint(p, body_at, end, &key_size)
-    if key_at < 0 or key_size < -1 or key_size > end - key_at:
-        return fault(STRUCTURE_OF_RECORD, 0, 0)
-    value_at = take_varint(p, key_at + (key_size if key_size > 0 else 0), end, &value_size)
-    if value_at < 0 or value_size < -1 or value_size > end - value_at:
-        return fault(STRUCTURE_OF_RECORD, 0, 0)
-    headers_at = take_varint(p, value_at + (value_size if value_size > 0 else 0), end, &headers)
-    if headers_at < 0:
-        return fault(STRUCTURE_OF_RECORD, 0, 0)
-    if headers < 0 or headers > end - headers_at:
-        return fault(COUNT_OF_HEADERS, headers, 0)
-    at = headers_at
-    for number in range(headers):
-        header = take_header(p, at, end)
-        at = header[0]
-        if at < 0:
-            return fault(at, header[2], 0)
+    found.delta_at = take_varlong(p, start + 1, end, &found.elapsed)
+    if found.delta_at < 0:
+        return STRUCTURE_OF_RECORD
+    found.body_at = take_varint(p, found.delta_at, end, &found.delta)
+    if found.body_at < 0:
+        return STRUCTURE_OF_RECORD
+    found.key_at = key_at = take_varint(p, found.body_at, end, &size)
+    if key_at < 0 or size < -1 or size > end - key_at:
+        return STRUCTURE_OF_RECORD
+    found.key_size = size
+    found.value_at = value_at = take_varint(p, key_at + (size if size > 0 else 0), end, &size)
+    if value_at < 0 or size < -1 or size > end - value_at:
+        return STRUCTURE_OF_RECORD
+    found.value_size = size
+    found.headers_at = at = take_varint(p, value_at + (size if size > 0 else 0), end, &size)
+    if at < 0:
+        return STRUCTURE_OF_RECORD
+    found.headers = size
+    if size:
+        if size < 0 or size > end - at:
+            found.elapsed = size
+            return COUNT_OF_HEADERS
+        for number in range(size):
+            header = take_header(p, at, end)
+            at = header[0]
+            if at < 0:
+                found.elapsed = header[2]
+                return at
     if at != end:
-        return fault(LENGTH_OF_RECORD, end - start, at - start)
-    return end, elapsed, delta, delta_at, body_at, key_at, key_size, value_at, value_size, headers, headers_at
+        found.elapsed = end - start
+        found.delta = at - start
+        return LENGTH_OF_RECORD
+    return end
 
 cdef inline RecordFields read_record(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept:
+    cdef Record found
     if not 0 <= at < end <= data.shape[0]:
         return fault(INCOMPLETE_RECORD, 1, 0)
-    return take_record(&data[0], at, end)
+    end = take_record(&data[0], at, end, &found)
+    if end < 0:
+        return fault(end, found.elapsed, found.delta)
+    return (end, found.elapsed, found.delta, found.delta_at, found.body_at, found.key_at, found.key_size, found.value_at, found.value_size,
+            found.headers, found.headers_at)
+
+cdef inline (Py_ssize_t, int64_t, int64_t, int64_t) check_record(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept:
+    cdef Record found
+    if not 0 <= at < end <= data.shape[0]:
+        return INCOMPLETE_RECORD, 1, 0, 0
+    found.key_size = 0
+    end = take_record(&data[0], at, end, &found)
+    return end, found.elapsed, found.delta, found.key_size
 
 cdef inline HeaderFields read_header(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept:
     if not 0 <= at < end <= data.shape[0]:

@@ -118,6 +118,12 @@ def read_record(data: Data, at: int, end: int) -> RecordFields:
     return end, elapsed, delta, delta_at, body_at, key_at, key_size, value_at, value_size, headers, headers_at
 
 
+def check_record(data: Data, at: int, end: int) -> tuple[int, int, int, int]:
+    """Of what `read_record` returns: the end, the deltas of timestamp and offset, and the size of the key."""
+    end, elapsed, delta, _, _, _, key_size, _, _, _, _ = read_record(data, at, end)
+    return end, elapsed, delta, key_size
+
+
 def read_header(data: Data, at: int, end: int) -> HeaderFields:
     """Read the header at `at` of a record that ends at `end`.
 

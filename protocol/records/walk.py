@@ -56,7 +56,7 @@ class RecordCheck:
         latest, earliest = self.latest, self.earliest
         self.missing = 0
         while index < stop:
-            after, elapsed, delta, _, _, _, key_size, _, _, _, _ = record_step.read_record(data, at, end)
+            after, elapsed, delta, key_size = record_step.check_record(data, at, end)
             if after < 0:
                 if after != INCOMPLETE:
                     raise record_error(after, elapsed, delta)

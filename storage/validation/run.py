@@ -36,7 +36,7 @@ class BatchRun:
     """Consecutive batches. After an append it has their offsets.
 
     `epochs` are the leader epochs that began in the run, with their first offsets. `forgets_epochs` tells that the run has messages, which
-    know no epoch, so that the log must forget the earlier ones. `records_checked` is the number of examined records.
+    know no epoch, so that the log must forget the earlier ones. `records_checked` is the work of their check, in records.
     `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts. `work` is the cost of a
     follower's append, in batches. `pieces` are neighbouring messages that a leader appends like one batch: position -> (bytes, first
     offset, last offset, largest timestamp).

@@ -54,6 +54,7 @@ from ottla.broker.quotas.quota_type import PRODUCE
 from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.malformed import name_of, refused_if_malformed
+from ottla.broker.request.refused_records import MALFORMED
 from ottla.broker.request.transactional import operation_of
 from ottla.pauses import is_over, pause
 from ottla.protocol.api_keys import ApiKey
@@ -322,7 +323,8 @@ class Produce:
         refusal = Refusal(partition_error(error, services.data))
         if isinstance(error, StorageError):
             refusal.message = error_message(error)
-            if self._version < FIRST_VERSION_WITHOUT_MESSAGE_SETS and self._acks:
+            has_no_reason = self._version < FIRST_VERSION_WITHOUT_MESSAGE_SETS or (refusal.message is None and isinstance(error, MALFORMED))
+            if has_no_reason and self._acks:
                 client = self._connection.client
                 services.data.refused_records.report(client, topic, index, error, services.clock.monotonic())
             if partition is not None and not isinstance(error, WITHOUT_LOG_START_OFFSET):

@@ -13,8 +13,8 @@ AT_ONCE: Final = 32
 """Work between two readings of the clock, in partitions without records: about 0.05 ms compiled, 0.5 ms in Python."""
 BYTES_SHIFT: Final = 12
 """4 KiB of records are as much work as a partition without records."""
-RECORDS_SHIFT: Final = 2
-"""Four records that are checked are as much work as a partition without records."""
+RECORDS_SHIFT: Final = 7
+"""128 records that are checked are as much work as a partition without records."""
 
 PRODUCE_ERRORS: Final = 0 << 16
 """The API key in the keys of `Services.error_counts`, which marks errors of Produce."""

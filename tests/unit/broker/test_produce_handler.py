@@ -173,6 +173,21 @@ async def test_only_those_partitions_time_out_that_are_not_replicated() -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------------
 
 
+def test_malformed_records_get_one_line_in_the_log_that_says_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer has no reason. Records that a rule of the topic refuses have one, and get no line."""
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone(cleanup_policy="compact")
+        asked = bench.produce(with_bytes(a_batch(2, "gzip"), 57, (200).to_bytes(4, "big")), a_batch(1, key=None))
+        assert [partition.error_code for partition in asked.produced] == [ErrorCode.INVALID_RECORD] * 2
+
+    scenario()
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.broker.request.refused_records"]
+    assert line.startswith("local:1-host:2-0 on listener PLAINTEXT: records for orders-0 are refused: ")
+    assert "offset range" in line
+
+
 @on_a_loop
 async def test_one_refused_partition_does_not_hold_up_the_others() -> None:
     bench = alone()
