@@ -5,8 +5,6 @@ PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, ven
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# What compiles the hot path. A broker does not need it.
-BUILD_TOOLS := $(VENV)/build-tools
 DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
@@ -22,8 +20,6 @@ ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # The base address of the sources of this version, for the links in the descriptions of the wheels.
 SOURCE_URL ?=
-# The modules that a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), they run as Python.
-COMPILED := setup.py ottla/protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("ottla/protocol/hot_modules.py")["sources"]())'))
 SANITIZED := build/sanitize
 SANITIZED_TESTS := $(addprefix tests/, wire/test_hostile_bytes.py wire/test_golden_bad_lengths.py wire/test_message_sets.py unit/network \
     $(addprefix wire/test_, produce_cursor.py fetch_cursor.py fetch_answer_reader.py offset_commit_cursor.py txn_offset_commit_cursor.py) \
@@ -38,7 +34,7 @@ DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination
 FLOORS := broker controller replication storage protocol config ottla
 PACKAGES := $(FLOORS) benchmarks tests
 
-.PHONY: help compile install kerberos serve cluster dist dist-test prepare test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours apache-suite soak clean
+.PHONY: help compile compiled install kerberos serve cluster dist dist-test prepare test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours apache-suite soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA); PORT= names another port"
@@ -71,35 +67,25 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# With --jobs the hot path is compiled while pip fetches the packages, so its tools are not among these.
-$(BUILD_TOOLS)/.installed: pyproject.toml | $(BIN)/python
-	@mkdir -p $(BUILD_TOOLS)
-	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >$(BUILD_TOOLS)/requirements.txt
-	$(PIP) install --no-warn-conflicts --upgrade --target $(BUILD_TOOLS) --requirement $(BUILD_TOOLS)/requirements.txt
-	@touch $@
-
-$(VENV)/.compiled: $(COMPILED) $(BUILD_TOOLS)/.installed
-	@test -n "$$OTTLA_PURE_PYTHON" || PYTHONPATH=$(BUILD_TOOLS) $(BIN)/python setup.py --quiet build_ext --inplace >$(VENV)/compiled.log 2>&1 \
-	    || { cat $(VENV)/compiled.log >&2; exit 1; }
-	@touch $@
-
-# OTTLA_PURE_PYTHON: pip neither compiles the modules once more nor removes them.
-EDITABLE = OTTLA_PURE_PYTHON=1 $(PIP) install --constraint constraints.txt --editable
+# Compiled modules are kept below $$XDG_CACHE_HOME/ottla by what they are made of, for all clones; without a C compiler, or without Python's
+# headers (Debian: python3-dev), the hot path runs as Python. With --jobs it is compiled while pip fetches the packages.
+compiled: | $(BIN)/python
+	-@$(PYTHON) start.py --venv $(VENV) compile
 
 $(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
-	$(EDITABLE) '.[regex]'
-	@touch $@
+	@$(PYTHON) start.py --venv $(VENV) install && touch $@
 
 # PySpark comes as sources, of which pip makes a wheel. To compress that takes a third of the time of all packages, so it is stored as it is.
 # Bytecode is written when a module is imported. For all modules it takes half a minute, and most of PySpark, matplotlib and mypy never is.
-$(VENV)/.packages-test: pyproject.toml constraints.txt | $(BIN)/python
+# OTTLA_PURE_PYTHON: pip neither compiles the modules once more nor removes them.
+$(VENV)/.packages-test: pyproject.toml constraints.txt | $(VENV)/.packages
 	$(PIP) install --constraint constraints.txt --no-compile --no-deps --config-settings=--build-option=--compression=stored pyspark
-	$(EDITABLE) '.[test,dev,spark]' --no-compile
-	@touch $@ $(VENV)/.packages
+	OTTLA_PURE_PYTHON=1 $(PIP) install --constraint constraints.txt --no-compile --editable '.[test,dev,spark]'
+	@touch $@
 
-$(VENV)/.installed: $(VENV)/.packages
-$(VENV)/.installed-test: $(VENV)/.packages-test
-$(VENV)/.installed $(VENV)/.installed-test: $(VENV)/.compiled
+$(VENV)/.installed: $(VENV)/.packages | compiled
+$(VENV)/.installed-test: $(VENV)/.packages-test | compiled
+$(VENV)/.installed $(VENV)/.installed-test:
 	@touch $@
 
 # Overrides PYTHONDONTWRITEBYTECODE, with which every start would compile everything.

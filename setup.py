@@ -4,13 +4,19 @@ The one package is `ottla`; the links in its folder lead to the floors (docs/des
 is made. OTTLA_PLATFORM names the platform of a wheel that a cross compiler makes, as `tests/cross_compiler.py` does.
 """
 
+import contextlib
+import fcntl
+import gc
 import gzip
-import json
 import os
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 import sysconfig
 import tarfile
+import threading
 from hashlib import blake2b
 from pathlib import Path
 
@@ -19,6 +25,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
+if (ROOT / "start.py").exists():  # an archive of the sources has folders instead of links
+    runpy.run_path(str(ROOT / "start.py"))["restore_links"]()
 LIST = runpy.run_path(str(ROOT / "ottla" / "protocol" / "hot_modules.py"))
 SUFFIX = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EXT_SUFFIX")
 """The end of the names of compiled modules; setuptools takes it from there, too, for another kind of processor."""
@@ -36,6 +44,7 @@ if platform := os.environ.get("OTTLA_PLATFORM"):
 DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,  # the types of C are in the .pxd
+    "auto_pickle": False,  # an eighth of all code, for objects that nothing pickles
     "infer_types": True,
     "boundscheck": True,
     "initializedcheck": True,
@@ -43,6 +52,17 @@ DIRECTIVES = {
     "wraparound": False,
     "binding": True,
 }
+FLAGS = [
+    "-g0",  # debugging symbols take half of the time
+    "-Wno-all",
+    "-Werror=incompatible-pointer-types",  # clang and GCC 14 refuse them, and so do all compilers
+    "-DCYTHON_CLINE_IN_TRACEBACK=0",
+    '-DCYTHON_SMALL_CODE=__attribute__((cold,optimize("O0")))',  # what runs once, when a module is imported
+]
+OPTIMISED = "-O1"
+"""Nearly as fast as -O2, for half of the compiler's time. -Og and -O0 make requests 1.4 and 2.7 times as dear. CFLAGS may name another."""
+CACHED_BYTES = 256 << 20
+"""The cache holds no more: about 20 builds."""
 
 
 def description() -> str:
@@ -54,81 +74,178 @@ def description() -> str:
 
 
 def extensions() -> list[Extension]:
-    """One for every module. No debugging symbols: they take half of the time. Pointers that clang and GCC 14 refuse, all compilers do."""
+    """One for every module."""
     if os.environ.get("OTTLA_PURE_PYTHON"):
         return []
     sources = {name: f"{name.replace('.', '/')}.py" for name in LIST["HOT"]}
     sources |= {name: f"{name.replace('.', '/')}.pyx" for name in LIST["NATIVE"]}
     sources[LIST["SHARED"]] = f"{BUILD}/{LIST['SHARED'].replace('.', '/')}.c"
-    return [
-        Extension(name, [source], optional=True, extra_compile_args=["-g0", "-Werror=incompatible-pointer-types"])
-        for name, source in sources.items()
-    ]
+    flags = FLAGS if "-O" in os.environ.get("CFLAGS", "") else [*FLAGS, OPTIMISED]
+    return [Extension(name, [source], optional=True, extra_compile_args=flags) for name, source in sources.items()]
 
 
 class BuildHotModules(build_ext):
-    """Leaves the digest of the sources behind when all modules are built, and no module when one is not."""
+    """Compiles what no earlier build of any clone has compiled. Leaves the modules and the digest of their sources, or nothing new."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+        self.force = True  # whether a module is up to date, the cache knows
         self.build_temp = str(BUILD / "objects")
         if self.inplace or self.editable_mode:
-            self.build_lib = str(BUILD / "modules")  # stays, so that only what has changed is compiled again
+            self.build_lib = str(BUILD / "modules")
 
     def run(self) -> None:
-        """Translate to C, compile, and look at what came of it."""
-        folders = {Path(self.build_lib), *([ROOT] if self.inplace or self.editable_mode else [])}
-        _remove([folder / LIST["record"](SUFFIX) for folder in folders])
-        if _translate(self.extensions):
+        """Compile, and look at what came of it. One build of a checkout at a time."""
+        if not self.extensions:
+            return
+        BUILD.mkdir(parents=True, exist_ok=True)
+        with open(BUILD / ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.of_sources = LIST["digest"](ROOT)
+            self.cache = Cache()
             super().run()
-        for folder in folders:
-            binaries = [folder / name for name in LIST["binaries"](SUFFIX)]
-            if all(binary.exists() for binary in binaries):
-                (folder / LIST["record"](SUFFIX)).write_text(LIST["digest"](ROOT), encoding="ascii")
+            self.cache.shrink()
+            if missing := self._missing():
+                self.warn(f"the hot path runs as Python, because these could not be compiled: {', '.join(missing)}")
+                _remove([self._binary(each) for each in self.extensions])
             else:
-                _remove(binaries)
+                Path(self.build_lib, LIST["record"](SUFFIX)).write_text(self.of_sources, encoding="ascii")
+
+    def build_extensions(self) -> None:
+        """Take modules from the cache; translate and compile the others."""
+        try:
+            import Cython
+        except ImportError:
+            self.warn("there is no Cython")
+            return
+        compiler = _version(self.compiler.compiler_so[0])
+        made_by = [sys.version, Cython.__version__, compiler, *self.compiler.compiler_so, *self.compiler.linker_so]
+        self.keys = {each.name: _digest(each, made_by) for each in self.extensions}
+        everything = self.extensions
+        self.extensions = [each for each in everything if not self.cache.take(self.keys[each.name], self._binary(each))]
+        if self.extensions:
+            _translate(self.extensions)
+            super().build_extensions()
+        self.extensions = everything
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one module, and keep it for later builds, also if this one does not end."""
+        super().build_extension(ext)
+        self.cache.keep(self.keys[ext.name], self._binary(ext))
+
+    def copy_extensions_to_source(self) -> None:
+        """Put the modules beside their sources. Those of an earlier build stay if one is missing. A running broker keeps its own."""
+        if self._missing():
+            return
+        record = ROOT / LIST["record"](SUFFIX)
+        record.unlink(missing_ok=True)
+        for name in LIST["binaries"](SUFFIX):
+            _copy(Path(self.build_lib) / name, ROOT / name)
+        record.write_text(self.of_sources, encoding="ascii")
+
+    def _binary(self, ext: Extension) -> Path:
+        return Path(self.build_lib) / f"{ext.name.replace('.', '/')}{SUFFIX}"
+
+    def _missing(self) -> list[str]:
+        return [each.name for each in self.extensions if not self._binary(each).exists()]
 
 
-def _translate(extensions: list[Extension]) -> bool:
-    """Python and Cython to C, below the build folder. False without Cython.
+class Cache:
+    """Compiled modules of earlier builds, for all clones of a user. A file is named by the digests of what it is made of and of itself."""
 
-    Only what has changed: Cython itself would judge by the times of files, among them its own, which in an environment made for a build are
-    always new.
-    """
-    try:
-        import Cython
-        from Cython.Build import cythonize
-    except ImportError:
+    def __init__(self) -> None:
+        try:
+            above = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+            self._folder = Path(above, "ottla", "compiled")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            writable = os.access(self._folder, os.W_OK)
+        except (OSError, RuntimeError):  # no home
+            writable = False
+        if not writable:
+            self._folder = BUILD / "compiled"
+            self._folder.mkdir(exist_ok=True)
+
+    def take(self, key: str, to: Path) -> bool:
+        """Copy a module. False, and no file, if there is none, or if it is not as it was when it was kept."""
+        to.unlink(missing_ok=True)
+        for file in self._folder.glob(f"{key}-*{SUFFIX}"):
+            try:
+                if file.name == f"{key}-{_hash(file.read_bytes())}{SUFFIX}":
+                    _copy(file, to)
+                    os.utime(file)
+                    return True
+                file.unlink()
+            except OSError:  # another build shrinks the cache
+                continue
         return False
-    record = BUILD / "translated.json"
-    before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-    now = {extension.name: _digest(extension, Cython.__version__) for extension in extensions}
-    changed = {each.name: each for each in extensions if before.get(each.name) != now[each.name] or not _in_c(each).exists()}
+
+    def keep(self, key: str, binary: Path) -> None:
+        """Copy a module to here, if there is space."""
+        with contextlib.suppress(OSError):
+            _copy(binary, self._folder / f"{key}-{_hash(binary.read_bytes())}{SUFFIX}")
+
+    def shrink(self) -> None:
+        """Remove what was not used for the longest time."""
+        with contextlib.suppress(OSError):
+            left = CACHED_BYTES
+            for status, file in sorted(((each.stat(), each) for each in self._folder.iterdir()), key=lambda found: -found[0].st_mtime):
+                left -= status.st_size
+                if left < 0:
+                    file.unlink()
+
+
+def _copy(file: Path, to: Path) -> None:
+    """Replace a file at once: those who have mapped the old one keep it."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    new = to.with_name(f".{to.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        shutil.copyfile(file, new)
+        os.replace(new, to)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _hash(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def _version(compiler: str) -> str:
+    """What a compiler says about itself; empty if it does not start."""
+    try:
+        return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+
+
+def _translate(extensions: list[Extension]) -> None:
+    """Python and Cython to C, below the build folder. In one process, which imports Cython once."""
+    from Cython.Build import cythonize
+
     (BUILD / LIST["SHARED"].replace(".", "/")).parent.mkdir(parents=True, exist_ok=True)
-    options = {"build_dir": str(BUILD), "shared_utility_qualified_name": LIST["SHARED"], "nthreads": os.cpu_count(), "force": True}
-    for names, directives in ((LIST["HOT"], DIRECTIVES), (LIST["NATIVE"], {}), ((LIST["SHARED"],), {})):
-        if group := [changed[name] for name in names if name in changed]:
-            cythonize(group, compiler_directives=dict(directives), **options)
-    record.write_text(json.dumps(now), encoding="utf-8")
+    options = {"build_dir": str(BUILD), "shared_utility_qualified_name": LIST["SHARED"], "force": True}
+    named = {extension.name: extension for extension in extensions}
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)  # trees of syntax are large, and nearly nothing is garbage: a sixth of the time
+    try:
+        for names, directives in ((LIST["HOT"], DIRECTIVES), (LIST["NATIVE"], {}), ((LIST["SHARED"],), {})):
+            if group := [named[name] for name in names if name in named]:
+                cythonize(group, compiler_directives=dict(directives), **options)
+    finally:
+        gc.set_threshold(*before)
     for extension in extensions:
-        extension.sources = [str(_in_c(extension))]
-    return True
+        extension.sources = [str(BUILD / Path(extension.sources[0]).with_suffix(".c"))]
 
 
-def _in_c(extension: Extension) -> Path:
-    """Where Cython leaves the translation."""
-    return BUILD / Path(extension.sources[0]).with_suffix(".c")
-
-
-def _digest(extension: Extension, version: str) -> str:
-    """The hash of all that the translation is made of: the source, and all declarations that it uses."""
+def _digest(extension: Extension, made_by: list[str]) -> str:
+    """The hash of all that a module is made of: the source, all declarations that it uses, and what compiles it."""
     files = [ROOT / "setup.py"]
     if extension.name != LIST["SHARED"]:
         source = ROOT / extension.sources[0]
         files += [source, *sorted(_declarations({source, source.with_suffix(".pxd")}))]
-    parts = [version.encode(), *(file.read_bytes() for file in files)]
-    return blake2b(b"".join(b"%d:%s" % (len(part), part) for part in parts), digest_size=16).hexdigest()
+    parts = [*(part.encode() for part in (*made_by, *extension.extra_compile_args)), *(file.read_bytes() for file in files)]
+    return _hash(b"".join(b"%d:%s" % (len(part), part) for part in parts))
 
 
 def _declarations(sources: set[Path]) -> set[Path]:

@@ -2,7 +2,7 @@
 
 It tries the port first, then installs what a broker needs into a virtual environment, starts the broker, and compiles the hot path beside
 it at low priority. A broker without compiled modules serves the same; the next start uses them. Each step is one line. `python3 start.py
-compile` is the process that compiles.
+compile` is the process that compiles; `make` runs it, too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
 
@@ -108,17 +109,18 @@ class Environment:
     def install(self, extra: str) -> None:
         """Install what a broker needs, if that is not done. `extra` is "" or "security". Raises CannotStart."""
         stamp = self.folder / (f".packages-{extra}" if extra else ".packages")
-        sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
-        if stamp.exists() and stamp.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        wanted_state = _digest(ROOT / "pyproject.toml", ROOT / "constraints.txt")
+        if _text(stamp) == wanted_state:
             return
         self.make()
         project = self._project()
-        wanted = [*project["project"]["dependencies"], *(project["project"]["optional-dependencies"][extra] if extra else ())]
+        extras = project["project"]["optional-dependencies"]
+        wanted = [*project["project"]["dependencies"], *extras["regex"], *(extras[extra] if extra else ())]
         backend = [each for each in project["build-system"]["requires"] if each.startswith("setuptools")]
         say(f"installing {len(wanted)} packages")
         self.pip("install", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), *wanted, *backend)
         self.link()
-        stamp.touch()
+        stamp.write_text(wanted_state, encoding="ascii")
 
     def make(self) -> None:
         """Make the environment with pip, if it is not there. Raises CannotStart.
@@ -186,23 +188,29 @@ class Environment:
         return "" if os.access(ROOT, os.W_OK) else "the checkout cannot be written"
 
     def compile(self) -> None:
-        """Compile the hot path; what is compiled already is used again. Raises CannotStart, and leaves no module half in place."""
-        with open(self.folder / ".compiling", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if self.is_compiled():
-                return
-            tools = self.folder / "build-tools"
-            if not (tools / "Cython").is_dir():
+        """Compile the hot path; what any clone has compiled is used again. Raises CannotStart, and then no module has changed."""
+        if self.is_compiled():
+            return
+        reason = self.cannot_compile()
+        if reason:
+            say(f"the hot path runs as Python: {reason}")
+            return
+        tools = self.folder / "build-tools"
+        with self.locked():
+            stamp = tools / ".installed"
+            wanted_state = _digest(ROOT / "pyproject.toml")
+            if _text(stamp) != wanted_state:
                 requires = self._project()["build-system"]["requires"]
                 self.pip("install", "--no-warn-conflicts", "--upgrade", "--target", str(tools), *requires)
-            log = self.folder / "compiled.log"
-            with log.open("w") as output:
-                done = subprocess.run(
-                    [str(self.python), "setup.py", "--quiet", "build_ext", "--inplace"],
-                    cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tools)}, stdout=output, stderr=output, check=False,
-                )  # fmt: skip
-            if done.returncode != 0 or not self.is_compiled():
-                raise CannotStart(f"the hot path could not be compiled, and runs as Python; {log} has the reason")
+                stamp.write_text(wanted_state, encoding="ascii")
+        log = self.folder / "compiled.log"
+        with log.open("w") as output:
+            done = subprocess.run(
+                [str(self.python), "setup.py", "--quiet", "build_ext", "--inplace"],
+                cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tools)}, stdout=output, stderr=output, check=False,
+            )  # fmt: skip
+        if done.returncode != 0 or not self.is_compiled():
+            raise CannotStart(f"the hot path could not be compiled, and runs as Python; {log} has the reason")
 
     def compile_beside(self) -> None:
         """Begin to compile at low priority, in a session of its own, so that neither Ctrl-C nor the end of the broker stops it."""
@@ -219,6 +227,18 @@ class Environment:
             subprocess.Popen(
                 ["nice", "-n", "19", *idle, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
+
+
+def _digest(*files: Path) -> str:
+    return blake2b(b"\0".join(file.read_bytes() for file in files), digest_size=16).hexdigest()
+
+
+def _text(stamp: Path) -> str:
+    """What a file holds; empty if it cannot be read."""
+    try:
+        return stamp.read_text(encoding="ascii")
+    except OSError:
+        return ""
 
 
 def _bundled_pip() -> Path | None:
@@ -283,6 +303,7 @@ def main() -> None:
     several.add_argument("--dir", default="./cluster")
     several.add_argument("--port", type=int)
     several.add_argument("arguments", nargs=argparse.REMAINDER, help="of `ottla cluster up`")
+    commands.add_parser("install", help="install what a broker needs")
     commands.add_parser("compile", help="compile the hot path, and wait for it")
     options = parser.parse_args()
     environment = Environment(options.venv)
@@ -291,6 +312,9 @@ def main() -> None:
         restore_links()
         if options.command == "compile":
             environment.compile()
+        elif options.command == "install":
+            with environment.locked():
+                environment.install("")
         else:
             (serve if options.command == "serve" else cluster)(environment, options)
     except CannotStart as error:

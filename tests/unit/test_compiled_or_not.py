@@ -180,7 +180,8 @@ def cythonize(group, build_dir, **_):
         print("translated", each.name)
         file = Path(build_dir, each.sources[0]).with_suffix(".c")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
+        source = Path(each.sources[0])
+        file.write_text("#error" if source.exists() and "BROKEN" in source.read_text() else "")
 """
 
 
@@ -234,7 +235,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translated(project: Path) -> Iterator[Callable[[], set[str]]]:
     """What a build of the project translates."""
     command = [sys.executable, "-c", BUILDS]
-    environment = {**os.environ, "PYTHONPATH": str(project / "tools"), "OTTLA_PURE_PYTHON": "", "OTTLA_PLATFORM": ""}
+    environment = {**os.environ, "PYTHONPATH": str(project / "tools"), "XDG_CACHE_HOME": str(project / "cache")}
+    environment |= {"OTTLA_PURE_PYTHON": "", "OTTLA_PLATFORM": ""}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=project, env=environment, stdin=pipe, stdout=pipe, text=True) as builds:
         assert builds.stdin is not None
@@ -255,6 +257,11 @@ def translated(project: Path) -> Iterator[Callable[[], set[str]]]:
             raise AssertionError("no more builds")
 
         yield build
+
+
+def binary(name: str) -> str:
+    """The file of a compiled module."""
+    return next(file for file in binaries() if file.startswith(f"{name.replace('.', '/')}."))
 
 
 def append_line(file: Path) -> None:
@@ -283,3 +290,48 @@ def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(pro
 
     (project / "tools" / "Cython" / "__init__.py").write_text("__version__ = '2'\n")
     assert translated() == everything
+
+
+@pytest.mark.slow
+def test_a_module_that_fails_leaves_what_was_compiled_before_and_what_was_compiled_beside_it(
+    project: Path, translated: Callable[[], set[str]]
+) -> None:
+    translated()
+    built = {name: (project / name).read_bytes() for name in (*map(binary, HOT[:2]), record())}
+    module = project / f"{HOT[0].replace('.', '/')}.py"
+    with changed(module, module.read_bytes() + b"BROKEN = 1\n"):
+        append_line(project / f"{HOT[1].replace('.', '/')}.py")
+        assert translated() == set(HOT[:2])
+        assert {name: (project / name).read_bytes() for name in built} == built
+        assert translated() == {HOT[0]}  # the other one is in the cache
+    assert translated() == set()
+    assert (project / record()).read_bytes() != built[record()]
+
+
+@pytest.mark.slow
+def test_a_build_that_was_killed_goes_on_where_it_was(project: Path, translated: Callable[[], set[str]]) -> None:
+    translated()
+    (project / record()).unlink()
+    (project / binary(HOT[1])).unlink()
+    assert translated() == set()
+    assert (project / binary(HOT[1])).exists()
+    assert (project / record()).exists()
+
+
+@pytest.mark.slow
+def test_a_cached_module_that_is_damaged_is_compiled_again(project: Path, translated: Callable[[], set[str]]) -> None:
+    translated()
+    for file in (project / "cache" / "ottla" / "compiled").iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
+    assert translated() == {hot_modules.SHARED, *HOT[:2]}
+    assert translated() == set()
+
+
+@pytest.mark.slow
+def test_another_clone_uses_what_was_compiled(project: Path, translated: Callable[[], set[str]]) -> None:
+    translated()
+    shutil.rmtree(project / "build")
+    for name in (hot_modules.SHARED, *HOT[:2]):
+        (project / binary(name)).unlink()
+    assert translated() == set()
+    assert all((project / binary(name)).exists() for name in HOT[:2])

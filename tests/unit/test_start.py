@@ -1,5 +1,6 @@
 """The first start of a clone: the port is tried before anything is installed, links come back, and a failed compiler leaves Python."""
 
+import fcntl
 import os
 import runpy
 import shutil
@@ -97,8 +98,10 @@ def installed(clone: Path, python: str) -> None:
     for name, text in (("python", python), ("ottla", 'echo "broker $*"')):
         (binaries / name).write_text(f"#!/bin/sh\n{text}\n")
         (binaries / name).chmod(0o755)
-    (clone / ".venv" / "build-tools" / "Cython").mkdir(parents=True)
-    (clone / ".venv" / ".packages").touch()
+    (clone / ".venv" / "build-tools").mkdir()
+    project = clone / "pyproject.toml"
+    (clone / ".venv" / "build-tools" / ".installed").write_text(START._digest(project))
+    (clone / ".venv" / ".packages").write_text(START._digest(project, clone / "constraints.txt"))
 
 
 def test_an_installed_clone_becomes_the_broker(clone: Path) -> None:
@@ -133,6 +136,62 @@ def test_compiled_modules_are_not_compiled_again(clone: Path) -> None:
     (clone / hot["record"]()).write_text(hot["digest"](clone))
     assert start(clone, "compile").returncode == 0
     assert start(clone, "serve", "--port", "0").stderr == ""
+
+
+def test_an_installation_of_another_state_of_the_sources_is_made_again(clone: Path) -> None:
+    installed(clone, 'echo "$*" >>asked')
+    (clone / ".venv" / ".packages").write_text("")  # as a clone of the first layout has it
+    ran = start(clone, "serve", "--port", "0", OTTLA_PURE_PYTHON="1")
+    assert ran.stdout.startswith("broker serve")
+    packages, checkout = (clone / "asked").read_text().splitlines()
+    assert "install --no-compile --constraint" in packages
+    assert checkout.endswith(f"--editable {clone}")
+    start(clone, "serve", "--port", "0", OTTLA_PURE_PYTHON="1")
+    assert len((clone / "asked").read_text().splitlines()) == 2
+
+
+def test_a_start_waits_for_another_one_that_installs(clone: Path) -> None:
+    installed(clone, "exit 1")
+    command = [sys.executable, "start.py", "serve", "--port", "0"]
+    with (clone / ".venv" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        environment = {**os.environ, "OTTLA_PURE_PYTHON": "1"}
+        with subprocess.Popen(command, cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as second:
+            assert second.stderr is not None
+            assert second.stdout is not None
+            assert second.stderr.readline() == f"ottla: another start installs into {clone / '.venv'}: waiting for it\n"
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            assert second.stdout.read().startswith("broker serve")
+
+
+def test_a_checkout_that_cannot_be_written_is_linked_and_runs_as_python(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = START.Environment(clone / ".venv")
+    packages = environment._packages()
+    packages.mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    environment.link()
+    assert (packages / "ottla").resolve() == ROOT / "ottla"
+    assert capsys.readouterr().err == f"ottla: {ROOT} cannot be written: it is linked, and runs as Python\n"
+    if shutil.which("cc") and not environment.cannot_compile().startswith("Python's headers"):
+        assert environment.cannot_compile() == "the checkout cannot be written"
+
+
+def test_the_command_names_links_that_are_missing(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "ottla", tmp_path / "ottla", symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "console", "validate"))
+    (tmp_path / "ottla" / "config").unlink()
+    (tmp_path / "config").mkdir()
+    for floor in START.FLOORS:
+        if floor != "config":
+            (tmp_path / floor).symlink_to(ROOT / floor)
+    command = [sys.executable, "-P", "-m", "ottla", "serve"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"ottla: the links in {tmp_path / 'ottla'} are missing: `python3 {tmp_path / 'start.py'} install` makes them again\n"
+    )
 
 
 def test_an_old_python_is_refused_by_its_version() -> None:
