@@ -2,3 +2,5 @@
 
 Other programs use `ottla.client`, the library, and `ottla.testing`, a broker inside a test.
 """
+
+from ottla.protocol import compiled as compiled  # decides before `ottla.pauses`, which is compiled, is imported

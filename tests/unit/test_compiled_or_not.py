@@ -114,8 +114,8 @@ def test_every_declaration_and_every_module_in_cython_is_a_source() -> None:
 @pytest.mark.parametrize("name", HOT)
 def test_every_hot_module_has_its_declarations_and_a_package_that_decides_first(name: str) -> None:
     assert (ROOT / f"{name.replace('.', '/')}.pxd").exists()
-    floor = importlib.import_module(".".join(name.split(".")[:2]))
-    assert hasattr(floor, "compiled")
+    package = importlib.import_module(".".join(name.split(".")[:-1][:2]))
+    assert hasattr(package, "compiled")
 
 
 def found_by_a_process(root: Path, **environment: str) -> list[str]:
@@ -131,6 +131,8 @@ def found_by_a_process(root: Path, **environment: str) -> list[str]:
 def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> None:
     for floor in FLOORS:
         shutil.copytree(ROOT / floor, tmp_path / "ottla" / floor, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (ROOT / "ottla").glob("*.*"):
+        shutil.copy(file, tmp_path / "ottla")
     suffix = binaries()[0].removeprefix(hot_modules.SHARED.replace(".", "/"))
     is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
     assert is_compiled == "True"
@@ -209,6 +211,10 @@ for _ in sys.stdin:
 """Begins a build for every line that it reads, as `python setup.py` does, but imports setuptools once."""
 
 
+TWO = HOT[1:3]
+"""Modules that share declarations."""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two of the hot modules, with what compiles them, and something in Cython's place that says what it is asked to translate."""
@@ -219,12 +225,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "README.md",
         "LICENSE",
         "ottla/protocol/hot_modules.py",
-        *sources()[: len(DECLARATIONS) + 4],
+        *DECLARATIONS,
+        *(f"{name.replace('.', '/')}.{ending}" for name in TWO for ending in ("py", "pxd")),
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     with (root / "ottla" / "protocol" / "hot_modules.py").open("a") as more:
-        more.write("\nHOT, NATIVE = HOT[:2], ()\n")
+        more.write("\nHOT, NATIVE = HOT[1:3], ()\n")
     (root / "tools" / "Cython").mkdir(parents=True)
     (root / "tools" / "Cython" / "__init__.py").write_text("__version__ = '1'\n")
     (root / "tools" / "Cython" / "Build.py").write_text(TRANSLATOR)
@@ -271,22 +278,22 @@ def append_line(file: Path) -> None:
 
 @pytest.mark.slow
 def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(project: Path, translated: Callable[[], set[str]]) -> None:
-    everything = {hot_modules.SHARED, *HOT[:2]}
+    everything = {hot_modules.SHARED, *TWO}
     assert translated() == everything
     for path in project.rglob("*.p*"):
         os.utime(path, (2**32, 2**32))
     assert translated() == set()
 
-    module = project / f"{HOT[0].replace('.', '/')}.py"
+    module = project / f"{TWO[0].replace('.', '/')}.py"
     module.write_text(f"{module.read_text()}\n")
     os.utime(module, (0, 0))
-    assert translated() == {HOT[0]}
+    assert translated() == {TWO[0]}
 
     append_line(module.with_suffix(".pxd"))
-    assert translated() == {HOT[0]}  # the other one does not use it
+    assert translated() == {TWO[0]}  # the other one does not use it
 
     append_line(project / "ottla" / "protocol" / "cursors" / "fields.pxd")
-    assert translated() == set(HOT[:2])
+    assert translated() == set(TWO)
 
     (project / "tools" / "Cython" / "__init__.py").write_text("__version__ = '2'\n")
     assert translated() == everything
@@ -297,13 +304,13 @@ def test_a_module_that_fails_leaves_what_was_compiled_before_and_what_was_compil
     project: Path, translated: Callable[[], set[str]]
 ) -> None:
     translated()
-    built = {name: (project / name).read_bytes() for name in (*map(binary, HOT[:2]), record())}
-    module = project / f"{HOT[0].replace('.', '/')}.py"
+    built = {name: (project / name).read_bytes() for name in (*map(binary, TWO), record())}
+    module = project / f"{TWO[0].replace('.', '/')}.py"
     with changed(module, module.read_bytes() + b"BROKEN = 1\n"):
-        append_line(project / f"{HOT[1].replace('.', '/')}.py")
-        assert translated() == set(HOT[:2])
+        append_line(project / f"{TWO[1].replace('.', '/')}.py")
+        assert translated() == set(TWO)
         assert {name: (project / name).read_bytes() for name in built} == built
-        assert translated() == {HOT[0]}  # the other one is in the cache
+        assert translated() == {TWO[0]}  # the other one is in the cache
     assert translated() == set()
     assert (project / record()).read_bytes() != built[record()]
 
@@ -312,9 +319,9 @@ def test_a_module_that_fails_leaves_what_was_compiled_before_and_what_was_compil
 def test_a_build_that_was_killed_goes_on_where_it_was(project: Path, translated: Callable[[], set[str]]) -> None:
     translated()
     (project / record()).unlink()
-    (project / binary(HOT[1])).unlink()
+    (project / binary(TWO[1])).unlink()
     assert translated() == set()
-    assert (project / binary(HOT[1])).exists()
+    assert (project / binary(TWO[1])).exists()
     assert (project / record()).exists()
 
 
@@ -323,7 +330,7 @@ def test_a_cached_module_that_is_damaged_is_compiled_again(project: Path, transl
     translated()
     for file in (project / "cache" / "ottla" / "compiled").iterdir():
         file.write_bytes(file.read_bytes()[:-1])
-    assert translated() == {hot_modules.SHARED, *HOT[:2]}
+    assert translated() == {hot_modules.SHARED, *TWO}
     assert translated() == set()
 
 
@@ -331,7 +338,7 @@ def test_a_cached_module_that_is_damaged_is_compiled_again(project: Path, transl
 def test_another_clone_uses_what_was_compiled(project: Path, translated: Callable[[], set[str]]) -> None:
     translated()
     shutil.rmtree(project / "build")
-    for name in (hot_modules.SHARED, *HOT[:2]):
+    for name in (hot_modules.SHARED, *TWO):
         (project / binary(name)).unlink()
     assert translated() == set()
-    assert all((project / binary(name)).exists() for name in HOT[:2])
+    assert all((project / binary(name)).exists() for name in TWO)
