@@ -12,6 +12,7 @@ from ottla.config.keys import authorizer_zookeeper as broker_authorizer_zookeepe
 from ottla.config.keys import cleaner as broker_cleaner
 from ottla.config.keys import general as broker_general
 from ottla.config.keys import groups as broker_groups
+from ottla.config.keys import groups_4 as broker_groups_4
 from ottla.config.keys import groups_next as broker_groups_next
 from ottla.config.keys import kraft as broker_kraft
 from ottla.config.keys import log as broker_log
@@ -35,6 +36,7 @@ SUBJECTS = (
     broker_cleaner,
     broker_replication,
     broker_groups,
+    broker_groups_4,
     broker_groups_next,
     broker_shares,
     broker_transactions,

@@ -10,6 +10,12 @@ from ottla.broker.groups.consumer.settings import ConsumerSettings, GroupTimes
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.groups import GROUP_MAX_SIZE
+from ottla.config.keys.groups_4 import (
+    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
+)
 from ottla.config.keys.groups_next import (
     GROUP_CONSUMER_ASSIGNORS,
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
@@ -28,9 +34,6 @@ GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
-
-DEFAULT_ASSIGNMENT_INTERVAL_MS: Final = 1_000
-MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
 
 _CLASS_OF: Final = "org.apache.kafka.coordinator.group.assignor."
 ASSIGNORS_OF_CLASSES: Final = {f"{_CLASS_OF}UniformAssignor": "uniform", f"{_CLASS_OF}RangeAssignor": "range"}
@@ -65,7 +68,12 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
                 config[GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS],
                 config[GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS],
             ),
-            within(of.get(ASSIGNMENT_INTERVAL), DEFAULT_ASSIGNMENT_INTERVAL_MS, 0, MAX_ASSIGNMENT_INTERVAL_MS),
+            within(
+                of.get(ASSIGNMENT_INTERVAL),
+                config[GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS],
+                config[GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS],
+                config[GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS],
+            ),
         )
 
     return ConsumerSettings(
@@ -73,6 +81,7 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
         assignors,
         config[GROUP_CONSUMER_MAX_SIZE],
         config[GROUP_MAX_SIZE],
+        config[GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS],
         may_upgrade=policy in ("upgrade", "bidirectional"),
         may_downgrade=policy in ("downgrade", "bidirectional"),
     )

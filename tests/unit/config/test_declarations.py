@@ -8,7 +8,7 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
-from ottla.config.keys import own, shares
+from ottla.config.keys import groups_4, own, shares
 from ottla.config.keys.authorizer_zookeeper import OVERRIDES
 from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
 from ottla.config.schema.describe import ConfigEntry, LogLevel, logger_entry
@@ -20,7 +20,7 @@ BROKER = {entry["name"]: entry for entry in GOLDEN["broker"]}
 INTERNAL = {entry["name"]: entry for entry in GOLDEN["broker_not_described"]}
 TOPIC = {entry["name"]: entry for entry in GOLDEN["topic"]}
 DYNAMIC = GOLDEN["dynamic"]
-OWN = {key.name for module in (own, shares) for key in vars(module).values() if isinstance(key, Key)} | {
+OWN = {key.name for module in (groups_4, own, shares) for key in vars(module).values() if isinstance(key, Key)} | {
     key.name for key in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, *OVERRIDES.values())
 }
 """The keys that Apache Kafka 3.9 does not define: its authorizer reads some without a definition, 4.4 has others, and the rest are this
