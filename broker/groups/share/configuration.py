@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.groups.consumer.assignors import SIMPLE
-from ottla.broker.groups.consumer.configuration import (
-    DEFAULT_ASSIGNMENT_INTERVAL_MS,
-    MAX_ASSIGNMENT_INTERVAL_MS,
-    GroupConfigs,
-    within,
-)
+from ottla.broker.groups.consumer.configuration import GroupConfigs, within
 from ottla.broker.groups.consumer.settings import ConsumerSettings, GroupTimes
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.groups_next import (
@@ -26,6 +21,9 @@ from ottla.config.keys.groups_next import (
 SESSION_TIMEOUT: Final = "share.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "share.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL: Final = "share.assignment.interval.ms"
+
+DEFAULT_ASSIGNMENT_INTERVAL_MS: Final = 1_000
+MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
 
 
 def share_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerSettings:
