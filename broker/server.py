@@ -33,6 +33,7 @@ from ottla.broker.configuration.client_quotas import StoredQuotas
 from ottla.broker.configuration.dynamic_config import DynamicConfig
 from ottla.broker.configuration.ip_quotas import IpQuotas
 from ottla.broker.configuration.reconfiguration import Reconfiguration
+from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS, ResourceConfigs
 from ottla.broker.configuration.scram_credentials import ScramCredentials
 from ottla.broker.coordination.stored_partitions import StoredPartitions
 from ottla.broker.environment import Environment
@@ -327,6 +328,8 @@ class Broker:
             self._clock,
             old_encoder_of(self.config, self._environment.random_bytes),
         )
+        administration.group_configs = ResourceConfigs(GROUPS, administration.config_admin, administration.dynamic_config)
+        administration.client_metrics = ResourceConfigs(CLIENT_METRICS, administration.config_admin, administration.dynamic_config)
 
     async def _find_identity(self) -> None:
         services = self.services
@@ -346,7 +349,10 @@ class Broker:
         services = self.services
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         self._held.push_async_callback(services.administration.dynamic_config.close)
-        await in_session(self.store, services.administration.dynamic_config.load)
+        administration = services.administration
+        await in_session(self.store, administration.dynamic_config.load)
+        for configs in (administration.group_configs, administration.client_metrics):
+            await in_session(self.store, configs.load)
         self._access_control = AccessControl(services, self._random.random, self._environment.random_bytes)
         self._held.push_async_callback(self._access_control.close)
         await self._access_control.load()
@@ -450,6 +456,7 @@ class Broker:
             lambda: UUID(bytes=self._environment.random_bytes(16), version=4),
             while_loading=while_loading,
             pause=pause,
+            group_configs=services.administration.group_configs.of,
             level=partial(services.cluster.features.level, GROUP_VERSION),
             share_level=partial(services.cluster.features.level, SHARE_VERSION),
         )
@@ -464,7 +471,8 @@ class Broker:
         )
         wheel = self._timing_wheel
         access = self._cluster.share_state(wheel)
-        data.shares = ShareLeader(self.config, ShareSettings(self.config), access, wheel, self._clock)
+        share_settings = ShareSettings(self.config, services.administration.group_configs.of)
+        data.shares = ShareLeader(self.config, share_settings, access, wheel, self._clock)
         state = StateOfGroups(access)
         groups.share.machine.initialize, groups.share.delete_state = state.initialize, state.delete
         data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, data.shares.led)]

@@ -49,5 +49,9 @@ class TopicConfigError(ConfigError):
     """Overrides that a topic cannot have. Kafka's InvalidConfigurationException."""
 
 
+class ResourceConfigError(ConfigError):
+    """Values that client metrics cannot have, where Apache Kafka answers INVALID_REQUEST."""
+
+
 class JaasError(ConfigError):
     """A text that is no JAAS configuration. Its message never holds a value of an option, because values are secrets."""

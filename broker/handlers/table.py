@@ -40,6 +40,7 @@ APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
             ApiKey.ALTER_CLIENT_QUOTAS,
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.LIST_CONFIG_RESOURCES,
         }
     ),
     "control": frozenset(

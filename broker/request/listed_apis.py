@@ -26,6 +26,7 @@ WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
     ApiKey.UPDATE_FEATURES: 2,
     ApiKey.DESCRIBE_CLUSTER: 2,
     ApiKey.LIST_TRANSACTIONS: 2,
+    ApiKey.LIST_CONFIG_RESOURCES: 1,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,  # without the feature it is refused; librdkafka gets an error only if this version is listed
 }

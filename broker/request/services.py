@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.features import FinalizedFeatures
     from ottla.broker.cluster.producer_ids import ProducerIds
     from ottla.broker.configuration.dynamic_config import DynamicConfig
+    from ottla.broker.configuration.resource_configs import ResourceConfigs
     from ottla.broker.fetching.fetch_sessions import FetchSessionCache
     from ottla.broker.groups.coordinator import GroupCoordinator
     from ottla.broker.loop.purgatory import Purgatory
@@ -93,9 +94,11 @@ class AdministrationServices:
     __slots__ = (
         "acls",
         "auto_topics",
+        "client_metrics",
         "config_admin",
         "delegation_tokens",
         "dynamic_config",
+        "group_configs",
         "metadata_waits",
         "partition_growth",
         "store",
@@ -109,6 +112,8 @@ class AdministrationServices:
     metadata_waits: MetadataWaits
     auto_topics: AutoTopics
     dynamic_config: DynamicConfig
+    group_configs: ResourceConfigs
+    client_metrics: ResourceConfigs
     acls: AclAdmin | None
     """None without an authorizer."""
     delegation_tokens: DelegationTokens | None

@@ -39,12 +39,13 @@ from tests.support.refusals_of_groups_and_administration import (
     CONFIGS,
     CONTROL,
     GROUPS,
+    LATER,
     SECURITY,
     TOPIC_RESOURCE,
     TRANSACTIONS,
 )
 
-ROWS = [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY]
+ROWS = [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY, *LATER]
 
 
 class Grants:
@@ -198,14 +199,19 @@ def test_a_topic_is_created_by_the_right_to_it_and_its_configuration_shown_by_an
     assert (result.error_code, result.topic_config_error_code, result.num_partitions) == (0, 0, 1)
 
 
+@pytest.mark.parametrize("is_beyond_3_9", [False, True])
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.ALTER_CONFIGS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)])
-def test_client_metrics_that_may_not_be_changed_keep_no_other_resource_back(broker: InProcessBroker, key: ApiKey, version: int) -> None:
+def test_client_metrics_that_may_not_be_changed_keep_no_other_resource_back(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, is_beyond_3_9: bool
+) -> None:
     metrics = {"resource_type": 16, "resource_name": "m", "configs": [{"name": "interval.ms", "value": "1000"}]}
     resources = [metrics, {**TOPIC_RESOURCE, "configs": CHANGE}]
     authorizer = Grants("ALTER_CONFIGS TOPIC topic")
+    monkeypatch.setattr(broker.services.listed, "is_beyond_3_9", is_beyond_3_9)
     answer = ask(broker, Row(key, version, {"resources": resources, "validate_only": True}, [], {}), authorizer)
+    in_3_9 = ErrorCode.INVALID_REQUEST, "Unexpected resource type CLIENT_METRICS for resource m"
     assert [(each.error_code, each.error_message) for each in answer.responses] == [
-        (ErrorCode.INVALID_REQUEST, "Unexpected resource type CLIENT_METRICS for resource m"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None) if is_beyond_3_9 else in_3_9,
         (ErrorCode.NONE, None),
     ]
     assert authorizer.asked == [*of_cluster("ALTER_CONFIGS"), "ALTER_CONFIGS TOPIC topic"]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.table import SERVED
+from ottla.broker.handlers.table import IMPLEMENTED
 from ottla.broker.network import offenders
+from ottla.broker.request.listed_apis import UNLISTED_IN_3_9
 from ottla.broker.security.audit_log import logger
 from ottla.protocol import features
 from ottla.protocol.api_keys import ApiKey
@@ -92,7 +93,7 @@ def error_codes(answer: Any, name: str = "") -> Iterator[int]:
 
 
 def test_every_api_is_in_the_grid() -> None:
-    assert {case.key for case in CASES} | WITHOUT_RIGHTS == SERVED
+    assert {case.key for case in CASES} | WITHOUT_RIGHTS == IMPLEMENTED | UNLISTED_IN_3_9
 
 
 def test_the_recording_has_every_question_of_the_grid() -> None:

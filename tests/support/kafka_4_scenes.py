@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.alter_configs import AlterableConfig as WholeConfig
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -22,10 +24,14 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource as ChangedResource
+from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -42,6 +48,8 @@ TOPIC, OTHER, GROUP = "scene", "other", "scene-group"
 UNKNOWN_ID = b"an unknown topic"
 TOPICS, CLIENT_METRICS, GROUPS = 2, 16, 32
 SET, DELETE, APPEND = 0, 1, 2
+DESCRIBED = {"consumer.heartbeat.interval.ms", "consumer.session.timeout.ms", "interval.ms", "match", "metrics"}
+"""The configurations that are compared. Brokers of 4.4 also have those of Streams groups, and other defaults of share groups."""
 
 
 class Scene(NamedTuple):
@@ -62,6 +70,7 @@ def scenes() -> Iterator[Scene]:
     yield from _of_records()
     yield from _of_the_cluster()
     yield from _of_groups()
+    yield from _of_configurations()
 
 
 def _of_the_cluster() -> Iterator[Scene]:
@@ -118,6 +127,73 @@ def _of_groups() -> Iterator[Scene]:
     yield Scene("a deleted group", 6, lambda _: DescribeGroupsRequest(groups=[GROUP]))
 
 
+def _of_configurations() -> Iterator[Scene]:
+    def change(name: str, kind: int, resource: str, *values: tuple[str, int, str | None]) -> Scene:
+        configs = [AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in values]
+        resources = [ChangedResource(resource_type=kind, resource_name=resource, configs=configs)]
+        return Scene(name, 1, lambda _: IncrementalAlterConfigsRequest(resources=resources))
+
+    def describe(name: str, *resources: tuple[int, str], keys: list[str] | None = None) -> Scene:
+        wanted = [DescribeConfigsResource(resource_type=kind, resource_name=of, configuration_keys=keys) for kind, of in resources]
+        return Scene(name, 4, lambda _: DescribeConfigsRequest(resources=wanted, include_synonyms=True))
+
+    def resources(name: str, version: int, *kinds: int) -> Scene:
+        return Scene(name, version, lambda _: ListConfigResourcesRequest(resource_types=list(kinds)))
+
+    yield describe("a group without configuration", (GROUPS, "g"))
+    yield describe("client metrics that do not exist", (CLIENT_METRICS, "m"))
+    yield describe("resources without a name", (GROUPS, ""), (CLIENT_METRICS, ""))
+    yield describe("an unknown kind beside a topic", (99, "x"), (TOPICS, TOPIC), keys=["cleanup.policy"])
+    yield change(
+        "a group is configured", GROUPS, "g", ("consumer.session.timeout.ms", SET, "50000"), ("consumer.heartbeat.interval.ms", SET, "6000")
+    )
+    yield change("a group with an unknown key", GROUPS, "g", ("no.such.key", SET, "1"))
+    yield change("a group with a text for a number", GROUPS, "g", ("consumer.session.timeout.ms", SET, "x"))
+    yield change("a group with a session that is too short", GROUPS, "g", ("consumer.session.timeout.ms", SET, "1"))
+    yield change("a group with a session that is too long", GROUPS, "g", ("consumer.session.timeout.ms", SET, "999999999"))
+    yield change(
+        "a group with sessions as short as heartbeats",
+        GROUPS,
+        "g",
+        ("consumer.heartbeat.interval.ms", SET, "15000"),
+        ("consumer.session.timeout.ms", SET, "45000"),
+    )
+    yield change("a group without a name", GROUPS, "", ("consumer.session.timeout.ms", SET, "50000"))
+    yield change("a group with a list", GROUPS, "g", ("consumer.session.timeout.ms", APPEND, "1"))
+    yield change("a value of a group without a value", GROUPS, "g", ("consumer.session.timeout.ms", SET, None))
+    yield describe("the configured group", (GROUPS, "g"))
+    metrics = ("metrics", SET, "org.apache.kafka.consumer.,org.apache.kafka.producer.")
+    yield change("client metrics", CLIENT_METRICS, "m", metrics, ("interval.ms", SET, "5000"), ("match", SET, "client_software_name=.*"))
+    yield change("client metrics with an unknown key", CLIENT_METRICS, "m", ("no.such.key", SET, "1"))
+    yield change("client metrics with a short interval", CLIENT_METRICS, "m", ("interval.ms", SET, "99"))
+    yield change("client metrics with a long interval", CLIENT_METRICS, "m", ("interval.ms", SET, "3600001"))
+    yield change("client metrics with a wrong match", CLIENT_METRICS, "m", ("match", SET, "no_such_key=.*"))
+    yield change("client metrics with a wrong pattern", CLIENT_METRICS, "m", ("match", SET, "client_id=["))
+    yield change("client metrics with half a match", CLIENT_METRICS, "m", ("match", SET, "client_id"))
+    yield change("more metrics", CLIENT_METRICS, "m", ("metrics", APPEND, "org.apache.kafka.admin."))
+    yield describe("the client metrics", (CLIENT_METRICS, "m"))
+    yield change("an unknown kind", 99, "x", ("a", SET, "b"))
+    both = [
+        ChangedResource(resource_type=99, resource_name="x", configs=[AlterableConfig(name="a", value="b")]),
+        ChangedResource(resource_type=TOPICS, resource_name=TOPIC, configs=[AlterableConfig(name="retention.ms", value="1000000")]),
+    ]
+    yield Scene("an unknown kind beside a topic is changed", 1, lambda _: IncrementalAlterConfigsRequest(resources=both))
+    whole = AlterConfigsResource(
+        resource_type=GROUPS, resource_name="h", configs=[WholeConfig(name="consumer.session.timeout.ms", value="51000")]
+    )
+    yield Scene("the whole configuration of a group", 2, lambda _: AlterConfigsRequest(resources=[whole]))
+    yield resources("resources of version 0", 0)
+    yield resources("resources of some kinds", 1, GROUPS, CLIENT_METRICS)
+    yield resources("topics", 1, TOPICS)
+    yield resources("brokers and loggers", 1, 4, 8)
+    yield resources("an unknown kind of resources", 1, 99)
+    yield resources("all resources", 1)
+    yield change("a value of a group is deleted", GROUPS, "g", ("consumer.heartbeat.interval.ms", DELETE, None))
+    yield change(
+        "client metrics are deleted", CLIENT_METRICS, "m", ("interval.ms", DELETE, None), ("metrics", DELETE, None), ("match", DELETE, None)
+    )
+
+
 def play(port: int) -> Iterator[tuple[str, Any]]:
     """The name of each scene and what was answered, without what no two brokers have in common."""
     with a_wire_client(port) as client:
@@ -166,7 +242,9 @@ def _common(names: dict[bytes, str], has_own_texts: bool, name: str, value: Any)
             return "some directory"
         case "records":
             return len(value or b"")
-        case "results" | "responses" | "topics" | "partitions" | "groups" | "config_resources" | "brokers" | "configs":
+        case "configs":
+            return sorted((each for each in value if each["name"] in DESCRIBED), key=repr)
+        case "results" | "responses" | "topics" | "partitions" | "groups" | "config_resources" | "brokers":
             return sorted(value, key=repr)
     return value
 

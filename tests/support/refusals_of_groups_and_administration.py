@@ -205,6 +205,17 @@ LOGGER_RESOURCE = {"resource_type": 8, "resource_name": "0"}
 CHANGE = [{"name": "retention.ms", "value": "1"}]
 BROKER_CHANGE = [{"name": "num.io.threads", "value": "8"}]
 
+LATER = [
+    Row(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        1,
+        {"resource_types": []},
+        of_cluster("DESCRIBE_CONFIGS"),
+        {"error_code": CLUSTER_REFUSED},
+    ),
+]
+"""APIs that Apache Kafka 3.9 does not have with ZooKeeper."""
+
 CONFIGS = [
     Row(
         ApiKey.DESCRIBE_CONFIGS,

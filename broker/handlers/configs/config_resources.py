@@ -8,10 +8,16 @@ from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
+from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS
+from ottla.broker.groups.consumer.regexes import full_match
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import api_error
-from ottla.config.errors import ConfigError
-from ottla.controller.errors import ControllerError, InvalidAdminRequest, StoreError
+from ottla.broker.request.services import Services
+from ottla.config.errors import ConfigError, ResourceConfigError
+from ottla.config.resources import validate_client_metrics, validate_group
+from ottla.controller.admin.config_admin import OpType
+from ottla.controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, StoreError
+from ottla.controller.znodes.layout import sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
@@ -28,6 +34,12 @@ class ConfigResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+    GROUP = 32
+
+
+ALL_KINDS: Final = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+FOLLOWED: Final = ALL_KINDS - {ConfigResourceType.BROKER_LOGGER}
+"""The types whose changes reach brokers through the metadata store."""
 
 
 class AlterableConfig(Protocol):
@@ -35,6 +47,12 @@ class AlterableConfig(Protocol):
 
     name: str
     value: str | None
+
+
+class Op(AlterableConfig, Protocol):
+    """One entry of IncrementalAlterConfigs."""
+
+    config_operation: int
 
 
 class Resource(Protocol):
@@ -111,7 +129,7 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             outcomes.append(denied or (ErrorCode.NONE, None))
         except REFUSALS as error:
             outcomes.append(refusal(error))
-    if any(resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER) for resource in resources):
+    if any(resource.resource_type in FOLLOWED for resource in resources):
         # So that the client's next request sees the change.
         await context.broker.administration.dynamic_config.catch_up()
     return outcomes
@@ -122,8 +140,11 @@ def _denial(resource: Resource, context: RequestContext) -> Outcome | None:
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.resource_name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+    elif resource.resource_type == ConfigResourceType.GROUP:
+        if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.GROUP, resource.resource_name):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED, None
     elif not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
-        if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        if resource.resource_type == ConfigResourceType.CLIENT_METRICS and not context.broker.listed.is_beyond_3_9:
             raise InvalidAdminRequest(f"Unexpected resource type CLIENT_METRICS for resource {resource.resource_name}")
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     return None
@@ -141,12 +162,60 @@ def check_entries(resource: Resource, *, may_be_null: Callable[[Any], bool] = la
         raise InvalidAdminRequest(f"Null value not supported for : {', '.join(without_value)}")
 
 
+def known_kinds(services: Services) -> frozenset[ConfigResourceType]:
+    """The types of resources that the cluster has. Apache Kafka 3.9 with ZooKeeper does not know groups."""
+    return ALL_KINDS if services.listed.is_beyond_3_9 else ALL_KINDS - {ConfigResourceType.GROUP}
+
+
 def check_kind(resource: Resource, known: Collection[ConfigResourceType]) -> None:
     """Raises InvalidAdminRequest unless the request supports the resource's type."""
     if resource.resource_type not in known:
         raise InvalidAdminRequest(f"Unknown resource type {resource.resource_type}")
 
 
-def refuse_client_metrics() -> None:
-    """Raises InvalidAdminRequest: client metrics are a known type, and cannot be changed."""
-    raise InvalidAdminRequest("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
+async def change_resource(
+    resource: Resource, change: Callable[[dict[str, str]], dict[str, str]], services: Services, *, validate_only: bool
+) -> None:
+    """Change the configuration of a group or of client metrics. Raises InvalidAdminRequest, ConfigError."""
+    is_group = resource.resource_type == ConfigResourceType.GROUP
+    if not services.listed.is_beyond_3_9:
+        raise InvalidAdminRequest("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
+    if not resource.resource_name:
+        raise InvalidAdminRequest(f"Default {'group' if is_group else 'client metrics'} resources are not allowed.")
+
+    def checked(current: dict[str, str]) -> dict[str, str]:
+        overrides = change(current)
+        if is_group:
+            validate_group(overrides, services.config)
+            return overrides
+        try:
+            validate_client_metrics(overrides, lambda pattern: full_match(pattern) is not None)
+        except ResourceConfigError as error:
+            raise InvalidAdminRequest(str(error)) from None
+        return overrides
+
+    kind = GROUPS if is_group else CLIENT_METRICS
+    name = sanitize(resource.resource_name)
+    await services.administration.config_admin.alter_entity_config(kind, name, checked, validate_only=validate_only)
+
+
+def changed_by(ops: Sequence[Op]) -> Callable[[dict[str, str]], dict[str, str]]:
+    """The change of a group or of client metrics by an IncrementalAlterConfigs. None of their keys can be appended to.
+
+    Raises InvalidTopicConfig, InvalidAdminRequest.
+    """
+
+    def change(current: dict[str, str]) -> dict[str, str]:
+        overrides = dict(current)
+        for op in ops:
+            if op.config_operation == OpType.DELETE:
+                overrides.pop(op.name, None)
+            elif op.config_operation == OpType.SET:
+                overrides[op.name] = op.value or ""
+            elif op.config_operation in (OpType.APPEND, OpType.SUBTRACT):
+                raise InvalidTopicConfig(f"Can't {OpType(op.config_operation).name} to key {op.name} because its type is not LIST.")
+            else:
+                raise InvalidAdminRequest(f"Unknown operations type {op.config_operation}")
+        return overrides
+
+    return change

@@ -1,19 +1,23 @@
 """Handles DescribeConfigs (api 32), versions 0-4: KIP-133; sources and synonyms from 1 (KIP-226), types and documentation from 3 (KIP-569).
 
-Resources: topics, this broker, the dynamic defaults of all brokers (an empty name), the loggers of this broker (KIP-412). Client metrics
-exist only in KRaft mode. Entries are sorted by name. In version 0 is_default is false for every entry, as in Apache Kafka 3.9.
+Resources: topics, this broker, the dynamic defaults of all brokers (an empty name), the loggers of this broker (KIP-412). A cluster of its
+own, or with a finalized feature, also has groups and client metrics (KIP-714). Entries are sorted by name. In version 0 is_default is false
+for every entry, as in Apache Kafka 3.9.
 """
 
 from collections.abc import Sequence
 
 from ottla.broker.configuration.loggers import describe_loggers
-from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, refusal
+from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS
+from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, known_kinds, refusal
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
+from ottla.config.resources import describe_client_metrics, describe_group
 from ottla.config.schema.describe import ConfigEntry
 from ottla.config.schema.types import java_int
 from ottla.config.topic import TopicConfig
 from ottla.controller.errors import InvalidAdminRequest
+from ottla.controller.znodes.layout import sanitize
 from ottla.controller.znodes.topic_names import validate_topic_name
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
@@ -27,12 +31,11 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-KNOWN = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
-
 
 async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe each resource. If any resource has an unknown type, the whole request is refused."""
-    if not all(await each(request.resources, lambda resource: resource.resource_type in KNOWN)):
+    known = known_kinds(context.broker)
+    if not all(await each(request.resources, lambda resource: resource.resource_type in known)):
         code = ErrorCode.INVALID_REQUEST
         results = each(request.resources, lambda resource: _result(resource, code, code.message))
         return DescribeConfigsResponse(results=await results)
@@ -85,8 +88,12 @@ async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None
         if _broker_id(name) != broker.broker_id:
             raise InvalidAdminRequest(f"Unexpected broker id, expected {broker.broker_id} but received {name}")
         return describe_loggers(keys)
+    is_group = resource.resource_type == ConfigResourceType.GROUP
     if not name:
-        raise InvalidAdminRequest("Client metrics subscription name must not be empty")
+        raise InvalidAdminRequest(f"{'Group' if is_group else 'Client metrics subscription'} name must not be empty")
+    if broker.listed.is_beyond_3_9:
+        stored = await broker.administration.config_admin.read(GROUPS if is_group else CLIENT_METRICS, sanitize(name))
+        return describe_group(stored, broker.config, keys) if is_group else describe_client_metrics(stored, keys)
     raise InvalidAdminRequest("Config type client-metrics is only supported on KRaft clusters")
 
 
@@ -101,6 +108,9 @@ def _denial(resource: DescribeConfigsResource, context: RequestContext) -> Error
     if resource.resource_type == ConfigResourceType.TOPIC:
         allowed = context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.resource_name)
         return None if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if resource.resource_type == ConfigResourceType.GROUP:
+        allowed = context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, resource.resource_name)
+        return None if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
     return None if context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 

@@ -1,6 +1,6 @@
 """Handles IncrementalAlterConfigs (api 44), versions 0-1. KIP-339: sets, deletes, appends to and subtracts from single overrides.
 
-Resources: topics, this broker, all brokers (an empty name), and the loggers of this broker (KIP-412).
+Resources: topics, this broker, all brokers (an empty name), the loggers of this broker (KIP-412), groups, and client metrics (KIP-714).
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,11 @@ from ottla.broker.configuration.loggers import alter_loggers
 from ottla.broker.handlers.configs.config_resources import (
     ConfigResourceType,
     change_each,
+    change_resource,
+    changed_by,
     check_entries,
     check_kind,
-    refuse_client_metrics,
+    known_kinds,
 )
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.services import Services
@@ -30,8 +32,6 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-KINDS = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
-
 
 async def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
@@ -46,13 +46,14 @@ class _Changes:
 
     def __init__(self, services: Services, *, validate_only: bool) -> None:
         self._admin = services.administration.config_admin
+        self._services = services
         self._broker_id = services.broker_id
         self._authorizer = services.authorizer
         self.validate_only = validate_only
 
     def check(self, resource: AlterConfigsResource) -> None:
         check_entries(resource, may_be_null=_is_deletion)
-        check_kind(resource, KINDS)
+        check_kind(resource, known_kinds(self._services))
 
     async def change(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
         name = resource.resource_name
@@ -70,7 +71,7 @@ class _Changes:
             alter_loggers([(op.name, op.value, op.config_operation) for op in resource.configs], validate_only=validate_only)
             self._authorizer.on_log_levels_changed()
         else:
-            refuse_client_metrics()
+            await change_resource(resource, changed_by(resource.configs), self._services, validate_only=validate_only)
 
 
 def _is_deletion(config: AlterableConfig) -> bool:

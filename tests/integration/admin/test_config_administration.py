@@ -145,11 +145,6 @@ def test_a_change_that_cannot_be_is_refused_with_apache_kafkas_words(
     [
         (TOPIC, "nope", ("UNKNOWN_TOPIC_OR_PARTITION", "The topic 'nope' does not exist.")),
         (TOPIC, "", ("INVALID_REQUEST", "Default topic resources are not allowed.")),
-        (
-            CLIENT_METRICS,
-            "m",
-            ("INVALID_REQUEST", "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"),
-        ),
         (1, "x", ("INVALID_REQUEST", "Unknown resource type 1")),
         (BROKER, "5", ("INVALID_REQUEST", "Unexpected broker id, expected 0, but received 5")),
         (BROKER, "x", ("INVALID_REQUEST", "Node id must be an integer, but it is: x")),
@@ -268,7 +263,6 @@ def test_changes_of_brokers_are_refused_with_apache_kafkas_words(
         (BROKER_LOGGER, "", ("INVALID_REQUEST", "Broker id must not be empty")),
         (BROKER_LOGGER, "9", ("INVALID_REQUEST", "Unexpected broker id, expected 0 but received 9")),
         (CLIENT_METRICS, "", ("INVALID_REQUEST", "Client metrics subscription name must not be empty")),
-        (CLIENT_METRICS, "m", ("INVALID_REQUEST", "Config type client-metrics is only supported on KRaft clusters")),
         (1, "0", ("INVALID_REQUEST", ErrorCode.INVALID_REQUEST.message)),
     ],
 )
