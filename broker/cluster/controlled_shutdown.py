@@ -54,8 +54,8 @@ class StoreAway(Exception):
 class Leaving:
     """The `Followers` of a broker in controlled shutdown: it follows no partition any more.
 
-    If it fetched a partition that it led before, the new leader would add it to the ISR, and each append would then
-    wait for it until it leaves the ISR. That takes as long as an election when this broker was the controller.
+    If it fetched a partition that it led before, the new leader would add this broker to the ISR. Each append would
+    then wait until this broker leaves the ISR. That takes as long as an election when this broker was the controller.
     """
 
     def __init__(self, followers: Followers) -> None:

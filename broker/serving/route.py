@@ -38,7 +38,8 @@ BETWEEN_BROKERS: Final = frozenset(
 )
 """Requests between brokers and from the controller. They must not wait behind clients' requests, some of which wait for their effect.
 
-This holds for senders that may act as brokers (`Access.acts_for_cluster`); to others these are requests like all others, and are refused.
+This holds for senders that may act as brokers (`Access.acts_for_cluster`). Requests of other senders wait like clients' requests, and are
+then refused.
 """
 
 WAITING: Final = frozenset(

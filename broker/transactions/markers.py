@@ -198,7 +198,7 @@ class TransactionMarkers:
         self._due: dict[int, deque[Due]] = {}
         """By broker, the markers that are not sent yet; no queue is empty."""
         self._denied: set[int] = set()
-        """Brokers that do not let this one write markers, so that this is logged once."""
+        """Brokers that refuse this broker's markers with CLUSTER_AUTHORIZATION_FAILED, which is logged once for each."""
         self._flushing: set[int] = set()
         """Brokers whose sender has a FLUSH, in its queue or in flight."""
         self._routing: deque[tuple[Marked, Iterator[Partitions]]] = deque()

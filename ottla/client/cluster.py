@@ -33,12 +33,12 @@ _BACKOFF_SECONDS: Final = 0.1
 _LEAST_SECONDS: Final = 0.05
 """Time for one attempt to connect when no time is left, in seconds."""
 _MOST_SHARES: Final = 10
-"""A broker among many has at least one of so many shares of the timeout to accept a connection, which includes the login."""
+"""If there are many brokers, each has at least the timeout divided by this number to accept a connection, which includes the login."""
 _ANSWER_SHARES: Final = 3
-"""One of several brokers has one of so many shares of the timeout, at least, to answer a request that any broker answers at once, and to
-accept a connection."""
+"""If there are several brokers, each has at least the timeout divided by this number, to accept a connection, or to answer a request that
+any broker answers at once."""
 _LOOK_SHARES: Final = 30
-"""A client that waits for an answer looks whether the broker is still alive each time one of so many shares of the timeout has passed."""
+"""A client that waits for an answer looks whether the broker is still alive in intervals of the timeout divided by this number."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 

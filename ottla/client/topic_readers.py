@@ -1,4 +1,4 @@
-"""Finds the groups that read a topic: those with committed offsets for it, and those with members that have its partitions.
+"""Finds the groups that read a topic: they have committed offsets for it, or members that have its partitions.
 
 Asks all coordinators at the same time, and each for many groups at once: one DescribeGroups, and an OffsetFetch for each group, before it
 waits for the answers.

@@ -29,7 +29,8 @@ from ottla.protocol.messages.metadata import MetadataResponseTopic
 KEPT_SECONDS: Final = 10.0
 """Time in which an answer is given again, seconds."""
 KEPT_FACTOR: Final = 4.0
-"""An answer is kept for so many times the time that it took, if that is longer: brokers spend a fifth of their time on it at most."""
+"""An answer is kept for KEPT_SECONDS, or for the duration of its requests multiplied by this factor if that is longer. So brokers spend at
+most a fifth of their time on such requests."""
 ANSWER_SECONDS: Final = 20.0
 """Time for the answers of all brokers, seconds; one with many replicas needs some of them."""
 PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
@@ -156,7 +157,7 @@ def _directories(results: Iterable[DescribeLogDirsResult]) -> tuple[list[View], 
 
 
 def _topic_size(topic: MetadataResponseTopic, bytes_of: Mapping[int, _Bytes]) -> View:
-    """The bytes of the leaders of a topic, and those of all its replicas; None if those of one of them are unknown."""
+    """The bytes of the leaders of a topic, and of all its replicas. A sum is None if the size of one replica is unknown."""
     name = topic.name or ""
     own = {broker_id: of_broker[name] for broker_id, of_broker in bytes_of.items() if name in of_broker}
     of_leaders: int | None = 0

@@ -25,7 +25,7 @@ class ConsoleProcess:
     """One run of the console. Its errors and audit lines are in `console.log` of the cluster's directory."""
 
     def __init__(self, layout: Layout, listen: str) -> None:
-        """Start it, and wait until it listens; it needs no broker for that. Raises ConsoleFailed."""
+        """Start the console, and wait until it listens, which needs no broker. Raises ConsoleFailed."""
         arguments = [str(os.getpid()), "console", "--bootstrap-server", layout.bootstrap, "--listen", listen]
         if layout.command_config is not None:
             arguments += ["--command-config", str(layout.command_config)]

@@ -14,8 +14,9 @@ from ottla.protocol.records.record_step import BATCH_COUNT, INCOMPLETE, RECORDS_
 class RecordCheck:
     """Checks the records of one batch after another, and collects what the rules of a topic need to know about them.
 
-    `index` is the number of records that were checked, `latest` their largest timestamp, at least -1, and `earliest` the smallest of those
-    that have one, else -1. `missing` tells how many bytes the next record needs at least, behind those that `take` got.
+    `index` is the number of records that were checked. `latest` is their largest timestamp, at least -1. `earliest` is the smallest
+    timestamp of the records that have one, else -1. `missing` tells how many bytes the next record needs at least, behind those that `take`
+    got.
     """
 
     __slots__ = (

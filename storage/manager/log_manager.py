@@ -1,5 +1,5 @@
-"""Manages all logs of a broker: opens them at start, finds, creates and deletes them while it runs, closes them at the
-end.
+"""Manages all logs of a broker: opens them at start, closes them at the end, and finds, creates and deletes single logs
+in between.
 
 The server makes one and calls, in this order, `open` (directories: created, locked), `identify` (they belong to this
 broker), `load` (logs are opened; blocks, any thread), `start` (timers), and at the end `shutdown` (blocks). The replica

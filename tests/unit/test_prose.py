@@ -20,6 +20,17 @@ PAGES = [
 MAX_WORDS = 30
 """Words in a sentence of a docstring's first paragraph; a reader takes in no more at once."""
 
+PRONOUN = re.compile(
+    r"\b(?:it|they|them|theirs"
+    r"|(?:this|that|these|those)(?= (?:is|are|was|were|of|has|have|had|in|on|with|which|who|whose)\b|[,.;:)]|$)|those(?= that\b)"
+    r"|ones?(?= of them|[,.;:)]))\b",
+    flags=re.IGNORECASE,
+)
+"""Stands for something that is named elsewhere. Possessives are not counted, nor is "that" as the beginning of a clause."""
+
+MAX_PRONOUNS = 3
+"""Pronouns in a sentence; of more, a reader no longer knows what each stands for."""
+
 NO_VERBS = {"This", "His", "Its", "As", "Whose", "Always", "Yes", "Thus"}
 """First words that end like a verb in the third person."""
 
@@ -135,6 +146,15 @@ def first_paragraph(docstring: str) -> str:
     return "\n".join(line for line in paragraph.splitlines() if not re.match(r"\s*(?:[-*|]\s|\d+\. )", line))
 
 
+def chains_in(paragraph: str) -> Iterator[str]:
+    """The sentences that have too many pronouns; cells of a table are sentences of their own."""
+    for cell in paragraph.split(" | "):
+        if len(PRONOUN.findall(cell)) > MAX_PRONOUNS:
+            for sentence in sentences(cell):
+                if (count := len(PRONOUN.findall(sentence))) > MAX_PRONOUNS:
+                    yield f"has {count} pronouns in a sentence; name the things: {sentence}"
+
+
 def dialect_in(text: str, permitted: Set[str] = frozenset()) -> Iterator[str]:
     """The words of the private dialect in a text, without its code, and what to say instead."""
     plain = re.sub(r"`[^`]*`", "", text)
@@ -158,6 +178,9 @@ def faults_of(path: Path) -> Iterator[str]:
         for sentence in sentences(prose.text):
             if ASIDE.match(sentence):
                 yield f"{where} has a clause for a subject: {sentence}"
+        for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)", prose.text):
+            for chain in chains_in(paragraph):
+                yield f"{where} {chain}"
         for said in dialect_in(prose.text):
             yield f"{where} says {said}"
         if prose.is_docstring:
@@ -176,6 +199,8 @@ def faults_of_page(path: Path) -> Iterator[str]:
         for said in dialect_in(line, ABOUT_FIGURES):
             yield f"{name}:{number} says {said}"
     for paragraph in re.split(r"\n\s*\n", re.sub(r"^(?:[-*] |\d+\. |\| )", "\n\n", text, flags=re.MULTILINE)):
+        for chain in chains_in(paragraph):
+            yield f"{name} {chain}"
         for sentence in sentences(paragraph.replace("**", "")):
             if ASIDE.match(sentence):
                 yield f"{name} has a clause for a subject: {sentence}"
@@ -203,3 +228,17 @@ def test_an_operator_reads_no_private_dialect(floor: str) -> None:
 def test_a_reader_takes_in_each_page_at_once(page: Path) -> None:
     faults = list(faults_of_page(page))
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("If it fails, it keeps the keys that it has, and logs it.", 4),
+        ("If the reading fails, the broker keeps its keys, and logs the failure.", 0),
+        ("The bytes of the leaders, and those of all replicas: `None` if those of one of them are unknown, as is that of it.", 5),
+        ("This broker has that topic, which these clients read.", 0),
+        ("it | it | it, or they | them", 0),
+    ],
+)
+def test_a_chain_of_pronouns_is_found(text: str, count: int) -> None:
+    assert [found.partition(" pronouns")[0] for found in chains_in(text)] == ([f"has {count}"] if count else [])

@@ -1,7 +1,7 @@
 """Holds a group whose partitions the broker assigns: its members, its target assignment and its epochs. Kafka's ModernGroup.
 
-Only the records of the group change it, one at a time (`apply`): those of an event as soon as they are in the log, those of a log that is
-loaded in the order of their kinds. So a group that was loaded equals the group that wrote the records. The rules of the protocol are in
+Only the records of the group change it, one at a time (`apply`): records of an event as soon as the log has them, and records of a log that
+is loaded in the order of their kinds. So a group that was loaded equals the group that wrote the records. The rules of the protocol are in
 `heartbeats`, `reconciliation`, `targets` and `classic_members`.
 
 Epochs: `epoch` rises with every change of members, subscriptions or topics; `target_epoch` is the epoch for which the target was computed;

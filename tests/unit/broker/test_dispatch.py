@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.table import IMPLEMENTED
+from ottla.broker.handlers.table import IMPLEMENTED, handlers_of
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.request_channel import CLOSE, Answer
 from ottla.broker.quotas.quota_type import QuotaType
@@ -340,8 +340,15 @@ def test_every_implemented_version_has_a_handler() -> None:
     async def scenario() -> None:
         bench = HandlerBench()
         for key in IMPLEMENTED:
-            for version in versions_in_3_9(key):
-                assert bench.dispatcher._route(key, version) is not None
+            first, last = versions_in_3_9(key)
+            for version in range(first, last + 1):
+                route = bench.dispatcher._route(key, version)
+                assert route is not None
+                assert (route.api_key, route.version) == (key, version)
+                of_messages, of_frames = handlers_of(key)
+                assert route.frame_handler is of_frames
+                assert of_messages is None or route.handler is of_messages
+                assert of_messages is not None or of_frames is not None
 
     scenario()
 

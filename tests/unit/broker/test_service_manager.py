@@ -134,12 +134,23 @@ def test_a_socket_that_is_not_there_is_one_line_and_no_failure(tmp_path: Path, c
     assert line.startswith(f"NOTIFY_SOCKET={tmp_path}/none cannot be written: No such file or directory")
 
 
-def test_without_a_service_manager_nothing_is_sent() -> None:
+@pytest.mark.parametrize("address", ["NOTIFY_SOCKET", None])
+def test_without_a_service_manager_nothing_is_sent(address: str | None, listening: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+
+    class Counted(socket.socket):
+        def sendto(self, data: bytes, *to: object) -> int:  # type: ignore[override]
+            sent.append(data)
+            return super().sendto(data, *to)  # type: ignore[arg-type]
+
     async def work() -> None:
-        manager = ServiceManager({"WATCHDOG_USEC": "1000"}, lambda: "x")
+        environment = {"WATCHDOG_USEC": "1000"} if address is None else {"WATCHDOG_USEC": "1000", address: listening.getsockname()}
+        manager = ServiceManager(environment, lambda: "x")
         manager.on_starting()
         manager.on_ready()
         manager.on_stopping()
         manager.close()
 
+    monkeypatch.setattr(service_manager.socket, "socket", Counted)
     run(work)
+    assert bool(sent) is (address is not None)

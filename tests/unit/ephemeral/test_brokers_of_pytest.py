@@ -23,12 +23,15 @@ class FakeProcess:
         self.is_running = True
         self.is_paused = False
         self.cut_off: set[int] = set()
+        self.delay_ms = 0.0
 
     def ask(self, do: str, seconds: float = 0.0, **arguments: Any) -> Any:
         if do == "cut":
             self.cut_off = set(arguments["brokers"])
         elif do == "heal":
             self.cut_off = set()
+        elif do == "delay":
+            self.delay_ms = arguments["ms"]
         return [0, 1, 2] if do == "brokers" else None
 
     def send(self, number: signal.Signals) -> None:
@@ -69,8 +72,10 @@ def test_a_cut_holds_for_brokers_that_did_not_run_then_and_for_restarted_ones(tm
 @pytest.mark.usefixtures("_played")
 def test_a_delay_is_for_the_brokers_that_run(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3) as cluster:
+        processes = [played(each) for each in cluster.brokers]
         cluster[2].kill()
         cluster.delay(10)
+        assert [process.delay_ms for process in processes] == [10, 10, 0]
 
 
 @pytest.mark.usefixtures("_played")

@@ -41,6 +41,14 @@ def answer_to(request: Message, key: ApiKey, version: int) -> Any:
     return response
 
 
+def has_error_code(response_class: type[Message], version: int) -> bool:
+    """Whether the response has one error code for the whole request in this version."""
+    if not hasattr(response_class(), "error_code"):
+        return False
+    encoded = response_class(error_code=ERROR).encode(version)
+    return bool(response_class.decode(encoded, version, 0)[0].error_code == ERROR)
+
+
 def leaves(found: Any) -> list[tuple[Any, ...]]:
     """(name of the topic, number of the partition, error code) of each partition."""
     result = []
@@ -110,4 +118,6 @@ def test_every_api_has_an_answer(key: int) -> None:
     types = api(ApiKey(key))
     for version in range(types.versions.first, types.versions.last + 1):
         if types.request_header_version(version) >= 1:
-            answer_to(types.request(), ApiKey(key), version)
+            answer = answer_to(types.request(), ApiKey(key), version)
+            if answer is not CLOSE and has_error_code(types.response, version):
+                assert answer.error_code == ERROR
