@@ -7,8 +7,8 @@ clients look for the leader elsewhere, instead of after their own timeout. All o
 cluster works without ZooKeeper.
 
 If all partitions that a broker leads are cut off, the broker is alone. Clients that know no other broker would ask it again and again for
-the leader. So the broker closes their connections, once per session timeout: clients that cannot reach it ask other brokers. Clients that reach no
-other broker are served as before.
+the leader. So the broker closes their connections, once per session timeout: clients that cannot reach it ask other brokers. Clients
+that reach no other broker are served as before.
 
 `ottla.broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from the detection of the loss, so a process that was
 suspended first processes the messages that have arrived.

@@ -176,7 +176,7 @@ class FaultCluster:
         return [broker.id for broker in self.cluster.others(victim)] + [ZOOKEEPER]
 
     def _cut_off(self, cell: Cell, victim: int, topic: str, writer: FaultWriter) -> None:
-        """Clients still reach the broker, which still takes itself for the leader. Producers with acks=all find the new leader all the same."""
+        """Clients reach the broker, which takes itself for the leader. Producers with acks=all find the new leader all the same."""
         self.links.isolate(victim, *self._others(victim))
         until = time.monotonic() + max(AWAY_SECONDS, self._cut_seconds)
         time.sleep(AWAY_SECONDS)

@@ -5,6 +5,7 @@ import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,9 +140,9 @@ def test_without_a_service_manager_nothing_is_sent(address: str | None, listenin
     sent = []
 
     class Counted(socket.socket):
-        def sendto(self, data: bytes, *to: object) -> int:  # type: ignore[override]
+        def sendto(self, data: bytes, *to: Any) -> int:
             sent.append(data)
-            return super().sendto(data, *to)  # type: ignore[arg-type]
+            return super().sendto(data, *to)
 
     async def work() -> None:
         environment = {"WATCHDOG_USEC": "1000"} if address is None else {"WATCHDOG_USEC": "1000", address: listening.getsockname()}
