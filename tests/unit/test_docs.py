@@ -16,6 +16,7 @@ import pytest
 from ottla.broker.logs.events import EVENTS
 from ottla.config.broker_keys import BROKER_KEYS
 from ottla.protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
+from tests.suites import SUITES, judge, medium, neighbours, package_test, pure, soak
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "ottla")
@@ -127,17 +128,24 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
             assert beside or Path(span).name in names_in_the_tree(), f"{page.name} names {span}"
 
 
-def test_the_makefile_runs_tests_that_exist() -> None:
-    """The shell completes a name that ends with an underscore."""
-    named = re.findall(r"\btests/[\w/]+(?:\.py)?", text_of(ROOT / "Makefile"))
-    whole = [name for name in named if not name.endswith("_")]
-    assert len(whole) > 5
+def test_the_suites_and_the_makefile_run_tests_that_exist() -> None:
+    texts = text_of(ROOT / "Makefile"), text_of(ROOT / "tests" / "suites.py")
+    named = [name for text in texts for name in re.findall(r"\btests/[\w/]+(?:\.py)?", text) if name.endswith(".py") or "/" in name]
+    steps = [step for suite in (soak, judge, medium, pure, neighbours, package_test) for step in suite()]
+    named += [each for step in steps for each in step.arguments if each.startswith("tests/")]
+    whole = [name for name in named if not name.endswith(("_", "/"))]
+    assert len(whole) > 20
     assert [name for name in whole if not (ROOT / name).exists()] == []
+
+
+def test_make_knows_every_suite() -> None:
+    (names,) = re.findall(r"^SUITES := (.*)$", text_of(ROOT / "Makefile"), flags=re.MULTILINE)
+    assert names.split() == list(SUITES)
 
 
 @each_page
 def test_every_make_target_and_module_that_is_named_exists(page: Path) -> None:
-    targets = re.findall(r"^([a-z][\w-]*):", text_of(ROOT / "Makefile"), flags=re.MULTILINE)
+    targets = [*SUITES, *re.findall(r"^([a-z][\w-]*):", text_of(ROOT / "Makefile"), flags=re.MULTILINE)]
     for named in re.findall(r"(?:^|`)make ((?:[a-z][\w-]* ?)+)", text_of(page), flags=re.MULTILINE):
         for target in named.split():
             assert target in targets, f"{page.name}: make {target}"
