@@ -7,7 +7,7 @@ GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
 
-IMPLEMENTED: Mapping[str, int] = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+IMPLEMENTED: Mapping[str, int] = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2, SHARE_VERSION: 1}
 """The features that this release supports, each with its highest level. All levels from 1 on are supported; 0 is the absence of a feature.
 
 `ottla.broker.request.listed_apis` has the APIs and versions that a level allows.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
+from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 from ottla.protocol.schema.api_versions import versions_in_3_9, versions_of
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
@@ -39,6 +39,17 @@ OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {
         ApiKey.END_TXN: 5,
         ApiKey.WRITE_TXN_MARKERS: 2,
         ApiKey.TXN_OFFSET_COMMIT: 5,
+    },
+    (SHARE_VERSION, 1): {
+        ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+        ApiKey.SHARE_GROUP_DESCRIBE: 1,
+        ApiKey.SHARE_FETCH: 2,
+        ApiKey.SHARE_ACKNOWLEDGE: 2,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: 0,
+        ApiKey.READ_SHARE_GROUP_STATE: 0,
+        ApiKey.WRITE_SHARE_GROUP_STATE: 1,
+        ApiKey.DELETE_SHARE_GROUP_STATE: 0,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: 1,
     },
 }
 """By feature and level, the newest versions that are listed from this level on."""

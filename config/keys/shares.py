@@ -1,6 +1,6 @@
-"""Declares the keys of share groups (KIP-932) that Apache Kafka 3.9 does not have.
+"""Declares the further keys of share groups (KIP-932).
 
-DescribeConfigs does not list them.
+Apache Kafka 3.9 does not have them, so DescribeConfigs does not list them.
 """
 
 from ottla.config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, MiB, key

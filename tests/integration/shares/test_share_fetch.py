@@ -17,7 +17,6 @@ from ottla.protocol.records.reader import iter_records
 from ottla.protocol.uuid import ZERO_UUID
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.share_feature import turn_on_share_groups
 from tests.support.share_members import ShareMember, create_topic, initialize, produce
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -28,8 +27,7 @@ CONFIG = {"group.share.min.record.lock.duration.ms": 1000, "group.share.record.l
 
 
 @pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessBroker]:
-    turn_on_share_groups(monkeypatch)
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
     with a_broker_in_process(tmp_path, share_coordinator_state_topic_num_partitions=2, **CONFIG) as started:
         yield started
 
@@ -175,8 +173,7 @@ def test_sessions_have_epochs(client: WireClient, topic_id: bytes) -> None:
         assert wrong.acknowledge_all({}).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_the_number_of_sessions_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn_on_share_groups(monkeypatch)
+def test_the_number_of_sessions_has_a_limit(tmp_path: Path) -> None:
     with a_broker_in_process(tmp_path, group_share_max_share_sessions=2) as broker, a_wire_client(broker.port) as client:
         found = create_topic(client, "t")
         for number in range(2):
@@ -246,8 +243,7 @@ def test_the_start_of_the_log_moves_the_share_partition(client: WireClient, memb
     assert member.acknowledge((0, 9, ACCEPT)) == ErrorCode.NONE
 
 
-def test_acknowledged_records_stay_so_when_the_broker_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn_on_share_groups(monkeypatch)
+def test_acknowledged_records_stay_so_when_the_broker_starts_again(tmp_path: Path) -> None:
     with a_broker_in_process(tmp_path) as broker, a_wire_client(broker.port) as client:
         found = create_topic(client, "t")
         initialize(client, "g", found)

@@ -13,11 +13,11 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.share_feature import turn_on_share_groups
 from tests.support.share_members import ShareMember, create_topic, produce
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -26,8 +26,7 @@ CONFIG = {"offsets.topic.num.partitions": 1, "share.coordinator.state.topic.num.
 
 
 @pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessBroker]:
-    turn_on_share_groups(monkeypatch)
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
     with a_broker_in_process(tmp_path, **CONFIG) as started:
         yield started
 
@@ -150,8 +149,7 @@ def test_share_groups_are_listed_described_and_deleted(client: WireClient) -> No
     assert settle(client, again) == {A: [0]}, "the state of the former group does not fence the new one"
 
 
-def test_a_group_and_its_positions_outlive_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn_on_share_groups(monkeypatch)
+def test_a_group_and_its_positions_outlive_the_broker(tmp_path: Path) -> None:
     with a_broker_in_process(tmp_path, **CONFIG) as broker, a_wire_client(broker.port) as client:
         find_coordinator(client)
         topic_id = create_topic(client, "t", 1)
@@ -175,8 +173,7 @@ def test_a_group_and_its_positions_outlive_the_broker(tmp_path: Path, monkeypatc
         assert acquired == [(2, 3, 1)], "records that were not acknowledged"
 
 
-def test_a_member_that_is_silent_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn_on_share_groups(monkeypatch)
+def test_a_member_that_is_silent_is_removed(tmp_path: Path) -> None:
     short = {"group.share.min.session.timeout.ms": 500, "group.share.session.timeout.ms": 1_000}
     with a_broker_in_process(tmp_path, **CONFIG, **short) as broker, a_wire_client(broker.port) as client:
         find_coordinator(client)
@@ -185,3 +182,17 @@ def test_a_member_that_is_silent_is_removed(tmp_path: Path, monkeypatch: pytest.
         request = ShareGroupDescribeRequest(group_ids=["g"])
         eventually(lambda: client.ask(request, 1).groups[0].group_state == "Empty")
         assert beat(client, A, 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_without_rights_is_refused(tmp_path: Path) -> None:
+    authorizer = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    with a_broker_in_process(tmp_path, **CONFIG, **authorizer) as broker, a_wire_client(broker.port) as client:
+        assert beat(client, A, 0, ["t"]).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        (described,) = client.ask(ShareGroupDescribeRequest(group_ids=["g"]), 1).groups
+        assert described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        member = ShareMember(client, bytes(16))
+        assert member.fetch_all(0).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert member.acknowledge_all({0: [(0, 0, 1)]}).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        partitions = [PartitionData(partition=0, leader_epoch=0)]
+        request = ReadShareGroupStateRequest(group_id="g", topics=[ReadStateData(topic_id=bytes(16), partitions=partitions)])
+        assert client.ask(request, 0).results[0].partitions[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
+from ottla.protocol import features
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (
     delete_share_group_state,
@@ -25,7 +26,6 @@ from ottla.protocol.schema.message import Message
 from ottla.protocol.uuid import to_text
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.share_feature import turn_on_share_groups
 from tests.support.wire_client import WireClient, a_wire_client
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "state-4.4.json").read_text())
@@ -33,8 +33,7 @@ SHARE = 2
 
 
 @pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessBroker]:
-    turn_on_share_groups(monkeypatch)
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
     with a_broker_in_process(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=3) as started:
         yield started
 
@@ -153,7 +152,8 @@ def test_a_key_that_names_no_share_partition_is_invalid(client: WireClient, topi
     assert [each.error_code for each in find(client, [f"a:b:{topic}:0", f"g:{topic}:99"])] == [ErrorCode.NONE] * 2
 
 
-def test_without_the_feature_there_is_no_coordinator_and_no_topic(tmp_path: Path) -> None:
+def test_without_the_feature_there_is_no_coordinator_and_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "IMPLEMENTED", {})
     with a_broker_in_process(tmp_path) as broker, a_wire_client(broker.port) as client:
         (found,) = find(client, [f"g:{to_text(bytes(range(16)))}:0"])
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
