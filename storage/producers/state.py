@@ -299,7 +299,7 @@ class ProducerState:
         elif producer_epoch < entry.producer_epoch:
             self._warn_of_old_epoch(entry, producer_epoch, offset)
         verified = self.verifications.get(producer_id)
-        if verified is not None and not (verified.raises_epochs and verified.producer_epoch == producer_epoch):
+        if verified is not None and not (verified.raises_epochs and verified.producer_epoch >= producer_epoch):
             del self.verifications[producer_id]
         completed = None
         first_offset = entry.current_txn_first_offset

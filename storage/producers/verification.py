@@ -5,8 +5,8 @@ partition belongs to the transaction. `PartitionLog.begin_verification` adds an 
 follows passes the entry as its guard. An entry ends with the first batch of the transaction and with each marker. So a batch that was
 confirmed before a marker is refused after it.
 
-In transactions of version 2 a marker has the epoch of the next transaction. Such a marker may come once more, when the next transaction is
-being verified already, and then the entry stays.
+In transactions of version 2 a marker has the epoch of the next transaction. Such a marker may come once more, when the next transaction, or
+one after it, is being verified already. Then the entry stays.
 
 Invariant: a producer with an open transaction in the partition has no entry for its epoch.
 """

@@ -24,9 +24,14 @@ from ottla.broker.network.socket_server import SocketServer
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
 from ottla.controller.store.metadata_store import MetadataStore
+from ottla.controller.store.tree import ROOT
+from ottla.controller.znodes.layout import FEATURE, FeatureNode, encode_feature
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client_security import ClientSecurity
+from ottla.protocol.features import TRANSACTION_VERSION
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
+from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Connect, Peer, PeerAddress, Resolve
 from ottla.storage.log.partition_log import PartitionLog
@@ -116,7 +121,7 @@ class SimulatedEnvironment(Environment):
         """See Environment."""
 
         def connect(resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
-            return SimulatedPeer(self._cluster.network, self._host, resolve, client_id)
+            return SimulatedPeer(self._cluster.network, self._host, resolve, client_id, self._cluster.newest_version if negotiate else None)
 
         return connect
 
@@ -151,15 +156,26 @@ class Node:
 class SimulatedCluster:
     """See the module."""
 
-    def __init__(self, seed: int, brokers: int = 3, config: dict[str, str] | None = None) -> None:
+    def __init__(self, seed: int, brokers: int = 3, config: dict[str, str] | None = None, transaction_version: int = 0) -> None:
+        """`transaction_version` is the finalized level of the feature."""
         self.random = Random(seed)
         self.loop = SimulatedLoop(Random(self.random.getrandbits(64)))
         self.network = SimulatedNetwork(self.loop, Random(self.random.getrandbits(64)))
         self.clock = SimulatedClock(self.loop)
         self.ensemble = WatchedEnsemble(self.clock)
         self.keeper = SessionKeeper(self.ensemble, self.network, SESSION_TIMEOUT_S)
+        self.transaction_version = transaction_version
+        if transaction_version:
+            levels = encode_feature(FeatureNode({TRANSACTION_VERSION: transaction_version}))
+            self.ensemble.put(FEATURE, ROOT._replace(data=levels, cversion=0))
         self._config = {**CONFIG, **(config or {})}
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(brokers)}
+
+    def newest_version(self, host: str, key: ApiKey) -> int:
+        """The newest version of an API that the broker of a host lists."""
+        node = next(node for node in self.nodes.values() if node.host == host)
+        listed = None if node.broker is None else getattr(node.broker.services, "listed", None)
+        return (versions_in_3_9(key) if listed is None else listed.versions[key]).last
 
     @property
     def hosts(self) -> list[str]:

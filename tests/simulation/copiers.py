@@ -111,6 +111,8 @@ class Copier(TransactionalClient):
         return list(range(self._position, max(ends, default=self._position)))[:MOST_RECORDS]
 
     async def _add_offsets(self) -> None:
+        if self.in_version_2:
+            return  # TxnOffsetCommit adds them
         producer = self._own()
         request = AddOffsetsToTxnRequest(
             transactional_id=self.owner.name,
@@ -139,7 +141,7 @@ class Copier(TransactionalClient):
         def code(answer: Message) -> int:
             return cast("TxnOffsetCommitResponse", answer).topics[0].partitions[0].error_code
 
-        await self.ask_until_done(self._group, ApiKey.TXN_OFFSET_COMMIT, 3, request, code)
+        await self.ask_until_done(self._group, ApiKey.TXN_OFFSET_COMMIT, 5 if self.in_version_2 else 3, request, code)
 
     async def _read_offset(self, *, require_stable: bool) -> int | None:
         """The offset of the group, which must be that of a transaction whose commit was asked for; None if nobody tells it."""

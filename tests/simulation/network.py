@@ -267,9 +267,18 @@ class Exchange:
 
 
 class SimulatedPeer(Peer):
-    """A connection that costs nothing to make. `own` is the host of whoever asks."""
+    """A connection that costs nothing to make. `own` is the host of whoever asks. `newest` gives the newest version of an API that a host
+    lists, for a peer that negotiates versions."""
 
-    def __init__(self, network: SimulatedNetwork, own: str, resolve: Resolve, client_id: str) -> None:
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        own: str,
+        resolve: Resolve,
+        client_id: str,
+        newest: Callable[[str, ApiKey], int] | None = None,
+    ) -> None:
+        self._newest = newest
         self._network = network
         self._own = own
         self._resolve = resolve
@@ -279,6 +288,9 @@ class SimulatedPeer(Peer):
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """See Peer."""
+        address = self._resolve()
+        if self._newest is not None and address is not None:
+            version = min(version, self._newest(address.host, api_key))
         answer, offset = await self._ask(api_key, version, request, timeout_ms)
         return api(api_key).response.decode(memoryview(answer), version, offset)[0]
 

@@ -88,7 +88,8 @@ class Decisions:
             if record.value is None:
                 self.states.pop(key.transactional_id, None)
                 continue
-            value, _ = TransactionLogValue.decode(record.value, 0, VERSION_BYTES)
+            version = int.from_bytes(record.value[:VERSION_BYTES], "big")
+            value, _ = TransactionLogValue.decode(record.value, version, VERSION_BYTES)
             state = self.states[key.transactional_id] = self._by_producer[value.producer_id] = value.transaction_status
             if state in (PREPARE_COMMIT, PREPARE_ABORT):
                 self._outcomes.add(Outcome(value.producer_id, value.producer_epoch, state == PREPARE_COMMIT))

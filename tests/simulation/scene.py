@@ -37,6 +37,8 @@ OnArrival = Callable[[Exchange], bool]
 class SteppedProducer(TransactionalClient):
     """Does what it is told, and no more."""
 
+    version_2 = 1.0
+
     async def write(self, partitions: int = PARTITIONS) -> Transaction:
         """A transaction with some records in each partition, not ended. Raises Refused."""
         transaction = self.begin()
@@ -48,10 +50,12 @@ class SteppedProducer(TransactionalClient):
 
 
 class Scene(Stage):
-    """See the module. `on_write` is told of each batch that is appended to a watched partition, by broker and partition."""
+    """See the module. With `transaction_version` 2 all transactions have version 2. `on_write` is told of each batch that is appended to a
+    watched partition, by broker and partition.
+    """
 
-    def __init__(self, seed: int, brokers: int = 3) -> None:
-        super().__init__(SimulatedCluster(seed, brokers, CONFIG), [*DATA, DECISIONS], [ID])
+    def __init__(self, seed: int, brokers: int = 3, transaction_version: int = 0) -> None:
+        super().__init__(SimulatedCluster(seed, brokers, CONFIG, transaction_version), [*DATA, DECISIONS], [ID])
         self.leaders = Leaders(self.cluster, OUTPUT, self.random.getrandbits(32))
         self.on_write: OnWrite = lambda broker_id, partition: None
         self._ends: dict[tuple[int, TopicPartition], int] = {}

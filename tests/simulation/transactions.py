@@ -1,9 +1,12 @@
 """Transactional producers of a simulated cluster, and the consumers that read only what they commit.
 
 Several instances may share a transactional id; the newest one fences the others. A producer that is refused begins anew, with another
-epoch. It does so also after a request without an answer, which could arrive in its next transaction: before KIP-890's second part nothing
-else keeps such a request from that transaction. What its coordinator says about the end of a transaction is certain only if that broker
-had begun the transaction, too. A deposed coordinator may confirm a repeated EndTxn from memory, with Apache Kafka as well.
+epoch. Where the cluster allows it, a producer chooses the version of each transaction (KIP-890).
+
+In version 0 it begins anew also after a request without an answer, which could arrive in its next transaction: nothing else keeps such a
+request from that transaction. What its coordinator says about the end of a transaction is certain only if that broker had begun the
+transaction, too. A deposed coordinator may confirm a repeated EndTxn from memory, with Apache Kafka as well. In version 2 the raised epoch
+does both: it keeps late requests out, and an EndTxn that comes once more gets the recorded answer.
 """
 
 from __future__ import annotations
@@ -59,6 +62,9 @@ class Refused(Exception):
 class TransactionalClient(CoordinatorClient):
     """One instance of the producer of a transactional id. Subclasses say what a transaction is."""
 
+    version_2 = 0.7
+    """How likely a transaction has version 2, where the cluster allows it."""
+
     def __init__(self, cluster: SimulatedCluster, leaders: Leaders, owner: TransactionalId, instance: str, topic: str, seed: int) -> None:
         super().__init__(cluster, topic, TRANSACTIONAL_ID, owner.name, seed)
         self.stopping = False
@@ -68,6 +74,10 @@ class TransactionalClient(CoordinatorClient):
         self._leaders = leaders
         self.timeout_ms = self.random.randint(1500, 5000)
         self._sequences: dict[int, int] = {}
+        self.in_version_2 = False
+        """Whether the transaction has version 2."""
+        self._ended: tuple[ProducerEpoch, dict[int, int]] | None = None
+        """The producer and the sequence numbers of the last transaction of version 2."""
         self._is_clean = True
         """Whether every request of the transaction was answered."""
         self._began_at: set[int | None] = set()
@@ -112,6 +122,7 @@ class TransactionalClient(CoordinatorClient):
         self.producer = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         self.owner.give(self.instance, self.producer)
         self._sequences = {}
+        self._ended = None
         if before is not None and before != self.producer and sequences and self.random.random() < LATE:
             await self._try_to_send_late(before, sequences)
 
@@ -119,10 +130,13 @@ class TransactionalClient(CoordinatorClient):
         """A new transaction."""
         self._is_clean = True
         self._began_at = set()
+        self.in_version_2 = self.cluster.transaction_version == 2 and self.random.random() < self.version_2
         return self.owner.begin()
 
     async def add_partitions(self, partitions: list[int]) -> None:
-        """AddPartitionsToTxn."""
+        """AddPartitionsToTxn; in version 2 Produce adds them."""
+        if self.in_version_2:
+            return
         producer = self._own()
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.owner.name,
@@ -154,6 +168,9 @@ class TransactionalClient(CoordinatorClient):
             self._leaders.forget(partition, leader)
             await asyncio.sleep(BACKOFF_S * (0.5 + self.random.random()))
         self._sequences[partition] = sequence + len(values)
+        ended, self._ended = self._ended, None
+        if ended is not None and ended[1] and self.random.random() < LATE:  # a transaction with records follows the last marker
+            await self._try_to_send_late(*ended)
 
     async def end(self, transaction: Transaction) -> bool:
         """EndTxn, or not. Returns whether the next transaction may follow with the same epoch."""
@@ -165,7 +182,7 @@ class TransactionalClient(CoordinatorClient):
         return await self.finish(transaction, is_commit=self.random.random() < COMMITTED_OF_ALL)
 
     async def finish(self, transaction: Transaction, *, is_commit: bool) -> bool:
-        """EndTxn until it is confirmed. Returns whether the next transaction may follow with the same epoch. Raises Refused."""
+        """EndTxn until it is confirmed. Returns whether the next transaction may follow without a new InitProducerId. Raises Refused."""
         producer, newest = self._own(), self.owner.newest
         if is_commit:
             self.owner.ask_commit(transaction)
@@ -175,17 +192,28 @@ class TransactionalClient(CoordinatorClient):
             producer_epoch=producer.epoch,
             committed=is_commit,
         )
-        await self.ask_until_done(self, ApiKey.END_TXN, 3, request, lambda answer: cast("EndTxnResponse", answer).error_code)
-        if self.coordinator not in self._began_at:
+        version = 5 if self.in_version_2 else 3
+        answer = await self.ask_until_done(self, ApiKey.END_TXN, version, request, lambda answer: cast("EndTxnResponse", answer).error_code)
+        if not self.in_version_2 and self.coordinator not in self._began_at:
             return False
         assert producer == newest, f"{self.instance} ended a transaction as {producer}; {newest} had been given before"
         transaction.fate = Fate.COMMITTED if is_commit else Fate.ABORTED
-        return self._is_clean
+        if not self.in_version_2:
+            return self._is_clean
+        self._take_next_epoch(producer, cast("EndTxnResponse", answer))
+        return True
+
+    def _take_next_epoch(self, before: ProducerEpoch, answer: EndTxnResponse) -> None:
+        """The end of a transaction of version 2 has raised the epoch."""
+        self.producer = ProducerEpoch(answer.producer_id, answer.producer_epoch)
+        self.owner.give(self.instance, self.producer)
+        self._ended = before, self._sequences
+        self._sequences = {}
 
     async def ask_until_done(
         self, coordinator: CoordinatorClient, key: ApiKey, version: int, request: Message, code_of: Callable[[Message], int]
-    ) -> None:
-        """Ask a coordinator until it has done it. Raises Refused."""
+    ) -> Message:
+        """Ask a coordinator until it has done it, and return its answer. Raises Refused."""
         while True:
             answer = await coordinator.ask_coordinator(key, version, request)
             if answer is None:
@@ -194,7 +222,7 @@ class TransactionalClient(CoordinatorClient):
             else:
                 code = code_of(answer)
                 if code == ErrorCode.NONE:
-                    return
+                    return answer
                 if code in REFUSALS:
                     raise Refused
             await self._wait(code, coordinator)
@@ -229,7 +257,7 @@ class TransactionalClient(CoordinatorClient):
         data = [TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=partition, records=memoryview(batch))])]
         request = ProduceRequest(transactional_id=self.owner.name, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=data)
         try:
-            answer = await self.ask(leader, ApiKey.PRODUCE, 11, request)
+            answer = await self.ask(leader, ApiKey.PRODUCE, 12 if self.in_version_2 else 11, request)
         except PeerUnavailable:
             return ErrorCode.NETWORK_EXCEPTION
         (result,) = cast("ProduceResponse", answer).responses[0].partition_responses

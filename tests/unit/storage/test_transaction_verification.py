@@ -7,6 +7,7 @@ import pytest
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.limits import MAX_EPOCH
 from ottla.storage.producers.verification import MOST_VERIFICATIONS
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run
@@ -199,3 +200,81 @@ def test_the_oldest_of_too_many_verifications_ends() -> None:
     verifications = log.producer_state.state.verifications
     assert len(verifications) == MOST_VERIFICATIONS
     assert min(verifications) == 2
+
+
+# -- transactions of version 2 -----------------------------------------------------------------------------------------------
+
+
+def mark(log: PartitionLog, epoch: int, *, raises_epoch: bool = True) -> None:
+    run = a_run(a_marker_batch(PRODUCER, epoch=epoch))
+    run.raises_epoch = raises_epoch
+    append(log, run, AppendOrigin.COORDINATOR)
+
+
+def begin(log: PartitionLog, epoch: int, sequence: int = 0) -> object:
+    return log.begin_verification(PRODUCER, sequence, epoch, True)
+
+
+def test_a_transaction_of_version_2_is_added_although_the_setting_is_off() -> None:
+    log = a_log()
+    assert begin(log, 0) is not None
+
+
+def test_a_batch_of_an_old_epoch_is_refused_before_the_coordinator_is_asked() -> None:
+    log = a_verifying_log()
+    write(log, guard=begin(log, 0))
+    mark(log, 1)
+    with pytest.raises(InvalidProducerEpoch):
+        begin(log, 0)
+    with pytest.raises(InvalidProducerEpoch):
+        write(log, 1)
+
+
+def test_a_batch_that_was_added_before_the_marker_is_refused_for_its_epoch() -> None:
+    log = a_verifying_log()
+    late = begin(log, 0)
+    mark(log, 1)
+    with pytest.raises(InvalidProducerEpoch):
+        write(log, guard=late)
+
+
+def test_an_open_transaction_of_an_older_epoch_is_not_that_of_the_batch() -> None:
+    log = a_verifying_log()
+    write(log, guard=begin(log, 0))
+    assert begin(log, 0, 1) is None
+    assert begin(log, 1) is not None
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_marker_that_comes_once_more_leaves_the_verification_of_a_later_transaction(epoch: int) -> None:
+    log = a_verifying_log()
+    write(log, guard=begin(log, 0))
+    mark(log, 1)
+    guard = begin(log, epoch)
+    mark(log, 1)
+    write(log, epoch=epoch, guard=guard)
+    with pytest.raises(InvalidProducerEpoch):
+        mark(log, 1)  # it would end the transaction that is open now
+    assert log.producer_state.state.has_open_transaction(PRODUCER)
+
+
+def test_a_marker_of_version_2_needs_an_epoch_above_that_of_the_transaction() -> None:
+    log = a_verifying_log()
+    write(log, epoch=3, guard=begin(log, 3))
+    with pytest.raises(InvalidProducerEpoch):
+        mark(log, 3)
+    mark(log, 3, raises_epoch=False)
+
+
+def test_a_marker_of_the_largest_epoch_ends_what_no_greater_one_could() -> None:
+    log = a_verifying_log()
+    write(log, epoch=MAX_EPOCH, guard=begin(log, MAX_EPOCH))
+    mark(log, MAX_EPOCH)
+    assert not log.producer_state.state.has_open_transaction(PRODUCER)
+
+
+def test_the_first_batch_of_an_unknown_producer_has_the_first_sequence_number() -> None:
+    log = a_verifying_log()
+    with pytest.raises(OutOfOrderSequence):
+        write(log, 4, guard=begin(log, 0, 4))
+    write(log, 0, guard=begin(log, 0))
