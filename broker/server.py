@@ -57,7 +57,6 @@ from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.running import RunningRequests
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.security.sasl.key_sets import KeySets
 from ottla.broker.serving.access_control import AccessControl
@@ -377,7 +376,6 @@ class Broker:
         features = services.cluster.features
         services.listed = ListedApis(SERVED, features.level, is_own_cluster=config.standalone)
         features.on_change(services.listed.update)
-        services.turns = Turns()
         services.running = RunningRequests(self._environment.clock_ns, while_large=resting)
         data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
         data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])

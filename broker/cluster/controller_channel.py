@@ -20,11 +20,10 @@ from ottla.broker.network.request_channel import NO_RESPONSE, Completion, Pendin
 from ottla.broker.quotas.token_bucket import MutationQuota
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import GENERATORS
 from ottla.broker.security.access import Access
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.security.client import Client
-from ottla.pauses import COROUTINES, in_slices
+from ottla.pauses import COROUTINES
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.message import Message
@@ -187,8 +186,6 @@ def asking_here(services: Services, listener: str) -> AskHere:
         connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
         context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, keep)
         answer: Any = handler(message, context)
-        if type(answer) in GENERATORS:
-            answer = in_slices(answer)
         if type(answer) in COROUTINES:
             answer = await answer
         if isinstance(answer, Pending) and not answer.completed:

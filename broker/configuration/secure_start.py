@@ -21,7 +21,6 @@ from ottla.config.jaas import SCRAM_MODULE
 from ottla.config.sasl import SCRAM_SHA_512
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.scram_credentials import DONE, MECHANISMS, MIN_ITERATIONS, Upsertion, alter_scram_credentials
-from ottla.controller.znodes.pauses import no_pause
 from ottla.protocol.acls import AccessControlEntry, AclBinding, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 from ottla.storage.disk.filesystem import make_directory
@@ -93,7 +92,7 @@ class SecureStart:
             for resource, operations in _OF_ALICE.items()
             for operation in operations
         ]
-        failures = [] if acls is None else await acls.create(bindings, no_pause)
+        failures = [] if acls is None else await acls.create(bindings)
         if any(outcome != DONE for outcome in outcomes) or any(failures):
             raise ConfigError("the users or their ACLs cannot be stored; see the log of the metadata store")
 

@@ -19,14 +19,12 @@ from typing import Generic, Protocol
 from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.load_times import LoadTimes
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates, State
+from ottla.pauses import pause
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
-
-SLICE_SECONDS = 0.0015
-"""Longest slice of loading on the event loop, seconds."""
 
 RELEASED_PER_TURN = 5_000
 """Weight of the states that are freed in one turn: 0.5 ms."""
@@ -221,14 +219,9 @@ class Elections(Generic[State]):
         self._check(owned)
 
     async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition) -> None:
-        monotonic = self._clock.monotonic
-        self._check(owned)
-        slice_end = monotonic() + SLICE_SECONDS
         for _ in steps:
-            if monotonic() >= slice_end:
-                await asyncio.sleep(0)
-                self._check(owned)
-                slice_end = monotonic() + SLICE_SECONDS
+            await pause()
+            self._check(owned)
 
     def _check(self, owned: OwnedPartition) -> None:
         if self._owned.partitions.get(owned.index) is not owned:

@@ -7,6 +7,6 @@ cdef class Runner:
 
     cpdef void run(self, object subject, object effects) except *
     cdef int64_t _most_concerned(self, object effects) except -1
-    cdef void _carry_out_some(self, object subject, object queue, int64_t count) except *
+    cdef void _carry_out_one(self, object subject, object queue) except *
     cdef void _carry_out(self, object subject, object effect) except *
     cdef void _arm(self, object subject, object effect) except *

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
 from ottla.broker.loop.timing_wheel import Cancellable, TimingWheel
+from ottla.pauses import begin, is_over, pause
 
 logger = logging.getLogger(__name__)
-
-EFFECTS_PER_TURN = 120
-"""Number of effects that are carried out in one turn: 1.5 ms, if half of them are answers and half are timers."""
 
 LARGE = 500
 """Number of members, or similar objects, from which on a `Many` begins one turn later, because the decision took 1 µs for each."""
@@ -89,9 +87,10 @@ class Runner:
             return
         self._behind[subject] = queue = deque(effects)
         if self._most_concerned(effects) <= LARGE:
-            self._carry_out_some(subject, queue, EFFECTS_PER_TURN)
+            self._carry_out_some(subject, queue, at_once=False)
         if self._behind and not self._scheduled:
-            self._schedule()
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._begin_rest)
 
     def _most_concerned(self, effects: Sequence[Any]) -> int:
         most = 0
@@ -104,38 +103,42 @@ class Runner:
         """Carry out all remaining effects at once."""
         while self._behind:
             subject, queue = next(iter(self._behind.items()))
-            self._carry_out_some(subject, queue, EFFECTS_PER_TURN)
+            self._carry_out_some(subject, queue, at_once=True)
 
-    def _schedule(self) -> None:
-        self._scheduled = True
-        asyncio.get_running_loop().call_soon(self._go_on)
+    def _begin_rest(self) -> None:
+        begin(self._go_on())
 
-    def _go_on(self) -> None:
+    async def _go_on(self) -> None:
+        """Carry out the effects that are left. The subjects take turns, in the order in which their queues began."""
+        while self._behind:
+            for subject, queue in list(self._behind.items()):
+                if self._behind.get(subject) is queue:
+                    self._carry_out_one(subject, queue)
+                    await pause()
         self._scheduled = False
-        # Every subject with queued effects gets its part of the turn, in the order in which the queues began.
-        share = max(1, EFFECTS_PER_TURN // max(1, len(self._behind)))
-        for subject, queue in list(self._behind.items()):
-            self._carry_out_some(subject, queue, share)
-        if self._behind:
-            self._schedule()
 
-    def _carry_out_some(self, subject: Any, queue: deque[Any], count: int) -> None:
-        for _ in range(count):
-            effect = queue[0]
-            try:
-                if not isinstance(effect, Many):
-                    queue.popleft()
-                    self._carry_out(subject, effect)
-                elif (one := next(effect.effects, None)) is not None:
-                    self._carry_out(subject, one)
-                else:
-                    queue.popleft()
-            except Exception:
-                name = self._machines.name_of(subject)
-                logger.exception("%s: %s could not be carried out; the rest goes on", name, type(effect).__name__)
-            if not queue:
-                del self._behind[subject]
+    def _carry_out_some(self, subject: Any, queue: deque[Any], *, at_once: bool) -> None:
+        """Carry out effects of a subject: all of them, or those of a `Many` for the rest of the slice. Other effects are few."""
+        while queue:
+            if not at_once and isinstance(queue[0], Many) and is_over():
                 return
+            self._carry_out_one(subject, queue)
+
+    def _carry_out_one(self, subject: Any, queue: deque[Any]) -> None:
+        effect = queue[0]
+        try:
+            if not isinstance(effect, Many):
+                queue.popleft()
+                self._carry_out(subject, effect)
+            elif (one := next(effect.effects, None)) is not None:
+                self._carry_out(subject, one)
+            else:
+                queue.popleft()
+        except Exception:
+            name = self._machines.name_of(subject)
+            logger.exception("%s: %s could not be carried out; the rest goes on", name, type(effect).__name__)
+        if not queue:
+            del self._behind[subject]
 
     def fire_early(self, subject: Any, key: Hashable) -> bool:
         """Let a timer of the subject fire now. Returns whether it has one with this key."""

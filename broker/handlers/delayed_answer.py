@@ -5,12 +5,11 @@ A coordinator often calls back before its method returns; the handler then retur
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from typing import Any
 
 from ottla.broker.network.request_channel import Answer, Completion, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.pauses import in_slices
 from ottla.protocol.schema.message import Message
 
 
@@ -30,10 +29,6 @@ class DelayedAnswer:
             self._response = response
         else:
             self._pending.complete(self._context.encode(response))
-
-    def complete_steps(self, steps: Generator[None, None, Message]) -> None:
-        """Like `complete_by`, for the response of a generator."""
-        self.complete_by(in_slices(steps))
 
     def complete_by(self, response: Coroutine[Any, Any, Message]) -> None:
         """Complete with the response of a coroutine, whose first slice runs at once. After a bug of the broker the connection is closed."""

@@ -1,13 +1,11 @@
 """Reads the values of all metrics for one scrape, and collects in one pass what metrics need of all partitions.
 
-A `View` is made for each scrape. `prepare` and the reading of the families run on the event loop, at most PER_TURN
-elements per turn, so that a broker with ten thousand partitions keeps serving. The numbers of a scrape are therefore
-not from one moment.
+A `View` is made for each scrape. `prepare` and the reading of the families run on the event loop, and pause between elements, so
+that a broker with ten thousand partitions keeps serving. The numbers of a scrape are therefore not from one moment.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from itertools import islice
@@ -21,6 +19,7 @@ from ottla.broker.metrics.group_families import GroupOffset, group_offsets
 from ottla.broker.transactions.metadata import TransactionState
 from ottla.config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
 from ottla.config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
+from ottla.pauses import pause
 from ottla.storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from ottla.broker.request.services import Services
     from ottla.controller.state.context import ControllerContext
     from ottla.replication.leader.partition import Partition
-
-PER_TURN: Final = 200
-"""Values read in one turn of the event loop; about a tenth of a millisecond."""
 
 PARTITION_LABELS: Final = ("topic", "partition")
 
@@ -109,8 +105,7 @@ class ControllerCounts:
         for topic, of_topic in list(context.assignments.items()):
             for index, assignment in list(of_topic.items()):
                 self._add(context, TopicPartition(topic, index), assignment.replicas)
-                if self.partitions % PER_TURN == 0:
-                    await asyncio.sleep(0)
+                await pause()
 
     def _add(self, context: ControllerContext, partition: TopicPartition, replicas: tuple[int, ...]) -> None:
         self.partitions += 1
@@ -172,24 +167,21 @@ class View:
 
     async def prepare(self) -> None:
         """Collect what metrics need of every partition."""
-        for done, partition in enumerate(list(self.services.data.replica_manager), 1):
-            if done % PER_TURN == 0:
-                await asyncio.sleep(0)
+        for partition in list(self.services.data.replica_manager):
+            await pause()
             self.partitions.append((labels_text(PARTITION_LABELS, partition.topic_partition), partition))
             self.replicas.add(partition)
             partition.count_idle_fetches()
         await self.controller.count(self.services.cluster.controller.context)
-        for done, group in enumerate(self.services.coordinators.groups.groups, 1):
-            if done % PER_TURN == 0:
-                await asyncio.sleep(0)
+        for group in self.services.coordinators.groups.groups:
+            await pause()
             self.groups += 1
             states = self.group_states.setdefault(group.group_type, dict.fromkeys(GroupState, 0))
             states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
             await self._add_offsets(group)
-        for done, txn in enumerate(self.services.coordinators.transactions.transactions, 1):
-            if done % PER_TURN == 0:
-                await asyncio.sleep(0)
+        for txn in self.services.coordinators.transactions.transactions:
+            await pause()
             self.transaction_states[txn.state] += 1
 
     async def _add_offsets(self, group: Group) -> None:
@@ -197,22 +189,17 @@ class View:
         left = self._max_group_offsets - len(self.group_offsets)
         for each in islice(group_offsets(group, self.services.data.replica_manager), left):
             self.group_offsets.append(each)
-            if len(self.group_offsets) % PER_TURN == 0:
-                await asyncio.sleep(0)
+            await pause()
 
     async def read(self, families: tuple[Family, ...]) -> list[Found]:
         """The values of all families."""
         found: list[Found] = []
-        left = PER_TURN
         for family in families:
             labels: list[str] = []
             values: list[Value] = []
             for label, value in family.read(self):
                 labels.append(label)
                 values.append(value)
-                left -= 1
-                if not left:
-                    left = PER_TURN
-                    await asyncio.sleep(0)
+                await pause()
             found.append((family, labels, values))
         return found

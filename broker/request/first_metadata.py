@@ -21,8 +21,7 @@ from ottla.broker.network.request_channel import CLOSE
 if TYPE_CHECKING:
     from ottla.broker.request.context import RequestContext
     from ottla.broker.request.services import Services
-from ottla.broker.request.turns import GENERATORS
-from ottla.pauses import COROUTINES, in_slices
+from ottla.pauses import COROUTINES
 
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
@@ -80,6 +79,4 @@ async def _later(handler: Callable[[_Request, RequestContext], Any], request: _R
     if not await context.broker.cluster.first_metadata.wait():
         return CLOSE
     answer = handler(request, context)
-    if type(answer) in GENERATORS:
-        answer = await in_slices(answer)
     return await answer if type(answer) in COROUTINES else answer

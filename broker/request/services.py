@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ottla.broker.request.listed_apis import ListedApis
     from ottla.broker.request.refused_records import RefusedRecords
     from ottla.broker.request.running import RunningRequests
-    from ottla.broker.request.turns import Turns
     from ottla.broker.security.acl_admin import AclAdmin
     from ottla.broker.security.authorizer import Authorizer
     from ottla.broker.security.delegation_tokens import DelegationTokens
@@ -153,7 +152,6 @@ class Services:
         "metadata",
         "quotas",
         "running",
-        "turns",
         "workers",
     )
 
@@ -169,8 +167,6 @@ class Services:
     """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     running: RunningRequests
     """Runs the handlers that are coroutines."""
-    turns: Turns
-    """Pauses, for handlers that take them from here."""
     expansion: Expansion
     """Runs work on compressed records within a limit of memory."""
     workers: Executor

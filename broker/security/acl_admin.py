@@ -19,9 +19,9 @@ from ottla.controller.admin.acl_store import AclStore, StoredPattern
 from ottla.controller.admin.change_notifications import ChangeNotifications
 from ottla.controller.errors import StoreError
 from ottla.controller.store.metadata_store import MetadataStore
-from ottla.controller.znodes.pauses import Pause, slices
 from ottla.controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import pause
 from ottla.protocol.acls import (
     STORED_OPERATIONS,
     STORED_PATTERN_TYPES,
@@ -89,7 +89,7 @@ class AclAdmin:
         for changes in self._changes:
             await changes.stop()
 
-    async def create(self, bindings: Sequence[AclBinding], pause: Pause) -> list[Failure | None]:
+    async def create(self, bindings: Sequence[AclBinding]) -> list[Failure | None]:
         """Add ACLs; for each the reason why it was not added, or None. The ACLs of one pattern are added together or not at all."""
         of_pattern: dict[ResourcePattern, list[int]] = {}
         for number, binding in enumerate(bindings):
@@ -108,12 +108,12 @@ class AclAdmin:
                 for number in numbers:
                     failures[number] = failure
         async with self._lock:
-            for pattern, failed in (await self._update(changes, pause)).items():
+            for pattern, failed in (await self._update(changes)).items():
                 for number in of_pattern[pattern]:
                     failures[number] = failed
         return failures
 
-    async def delete(self, filters: Sequence[AclFilter], pause: Pause) -> list[list[tuple[AclBinding, Failure | None]]]:
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[tuple[AclBinding, Failure | None]]]:
         """Delete the ACLs that filters select: for each filter the ACLs, with the reason for those that were not deleted.
 
         An ACL that several filters select belongs to the first of them. A filter that names one resource reads the metadata store; for
@@ -141,12 +141,12 @@ class AclAdmin:
                 if selecting:
                     deletions[pattern] = _Deletion((number, filters[number]) for number in sorted(selecting))
             changes = {pattern: each.change for pattern, each in deletions.items()}
-            for pattern, failure in (await self._update(changes, pause)).items():
+            for pattern, failure in (await self._update(changes)).items():
                 for entry, number in deletions[pattern].selected.items():
                     deleted[number].append((AclBinding(pattern, entry), failure))
         return deleted
 
-    async def _update(self, changes: Mapping[ResourcePattern, _Change], pause: Pause) -> dict[ResourcePattern, Failure | None]:
+    async def _update(self, changes: Mapping[ResourcePattern, _Change]) -> dict[ResourcePattern, Failure | None]:
         """Change the ACLs of patterns; for each the reason why they were not changed, or None."""
         wanted = []
         for pattern, change in changes.items():
@@ -196,23 +196,23 @@ class AclAdmin:
             found: dict[ResourcePattern, list[AccessControlEntry]] = {}
             changed: dict[ResourcePattern, Sequence[AccessControlEntry]] = {}
             index = self.authorizer.index  # it does not change while the lock is held
-            for some in slices(await self._store.read_all(malformed)):
-                for stored, stored_entries in some:
-                    pattern = _pattern(stored)
-                    try:
-                        found[pattern] = entries = _entries(stored, stored_entries)
-                    except MalformedZNode as error:
-                        if malformed is None:
-                            raise
-                        malformed[stored] = error
-                        continue
-                    if set(entries) != set(index.entries(pattern)):
-                        changed[pattern] = entries
-                await asyncio.sleep(0)
+            for stored, stored_entries in await self._store.read_all(malformed):
+                await pause()
+                pattern = _pattern(stored)
+                try:
+                    found[pattern] = entries = _entries(stored, stored_entries)
+                except MalformedZNode as error:
+                    if malformed is None:
+                        raise
+                    malformed[stored] = error
+                    continue
+                if set(entries) != set(index.entries(pattern)):
+                    changed[pattern] = entries
             unread = set(map(_pattern, malformed or ()))
-            for known in slices(index.patterns()):
-                changed |= {pattern: () for pattern in known if pattern not in found and pattern not in unread}
-                await asyncio.sleep(0)
+            for pattern in index.patterns():
+                if pattern not in found and pattern not in unread:
+                    changed[pattern] = ()
+                await pause()
             for pattern, its_entries in changed.items():
                 self.authorizer.set_acls(pattern, its_entries)
 

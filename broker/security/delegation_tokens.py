@@ -25,9 +25,9 @@ from ottla.controller.admin.token_store import TokenStore
 from ottla.controller.errors import InvalidAdminRequest, NoNode, StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import desanitize, sanitize
-from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.security import TOKEN_CHANGES, DelegationToken
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import pause
 from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 from ottla.storage.disk.clock import Clock
 
@@ -289,22 +289,19 @@ class DelegationTokens:
     async def _read_all(self) -> None:
         async with self._lock:
             found = {}
-            for some in slices(await self._store.read_all()):
-                for stored in some:
-                    try:
-                        found[stored.token_id] = _information(stored)
-                    except MalformedZNode as error:
-                        logger.error("a delegation token is ignored: %s", error)
-                await asyncio.sleep(0)
-            for gone in slices(self._tokens.keys() - found.keys()):
-                for token_id in gone:
-                    self._forget(token_id)
-                await asyncio.sleep(0)
-            for each in slices(found.values()):
-                for token in each:
-                    if token != self._tokens.get(token.token_id):
-                        self._keep(token)
-                await asyncio.sleep(0)
+            for stored in await self._store.read_all():
+                try:
+                    found[stored.token_id] = _information(stored)
+                except MalformedZNode as error:
+                    logger.error("a delegation token is ignored: %s", error)
+                await pause()
+            for token_id in self._tokens.keys() - found.keys():
+                self._forget(token_id)
+                await pause()
+            for token in found.values():
+                if token != self._tokens.get(token.token_id):
+                    self._keep(token)
+                await pause()
 
     def _keep(self, token: TokenInformation) -> None:
         self._tokens[token.token_id] = token

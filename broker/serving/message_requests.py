@@ -20,7 +20,6 @@ from ottla.broker.request.large_requests import LARGE_BYTES, free
 from ottla.broker.request.malformed import MALFORMED, name_of, refuse
 from ottla.broker.request.running import RunningRequests, settle
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import GENERATORS
 from ottla.pauses import COROUTINES, in_slices
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -60,8 +59,6 @@ class MessageRequests:
             return self._unexpected(route, context, error)
         if isinstance(response, Message):
             return context.encode(response)
-        if type(response) in GENERATORS:
-            response = in_slices(response)
         if type(response) in COROUTINES:
             return self._running.begin(self._answer(response, route, context))
         answer: Answer = response
@@ -102,8 +99,6 @@ class MessageRequests:
         context.is_large = True
         try:
             response = route.handler(request, context)
-            if type(response) in GENERATORS:
-                response = in_slices(response)
             is_in_slices = type(response) in COROUTINES
             if is_in_slices:
                 response = await response

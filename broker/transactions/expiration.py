@@ -22,13 +22,11 @@ from ottla.broker.transactions.log_records import transaction_key
 from ottla.broker.transactions.machines import TransactionMachines
 from ottla.broker.transactions.metadata import FINISHED, IllegalTransition, TransactionMetadata, TransactionState
 from ottla.broker.transactions.state import NewProducerId, on_timeout
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-IDS_PER_TURN: Final = 2_000
-"""Transactional ids that are checked in one turn: 0.5 ms."""
 
 TOMBSTONE_BYTES: Final = 16 * 1024
 """Size of the records in one batch of tombstones, bytes; less if the topic does not accept such batches."""
@@ -152,16 +150,13 @@ class TransactionExpiration:
 
     async def _all(self) -> AsyncIterator[tuple[OwnedPartition, TransactionMetadata]]:
         """All ids that are coordinated here when they are visited, some in each turn of the event loop."""
-        looked_at = 0
         for owned in list(self._owned.partitions.values()):
             if owned.is_loading:
                 continue
             for txn in owned.states.each():
                 if self._owned.partitions.get(owned.index) is owned and owned.states.get(txn.transactional_id) is txn:
                     yield owned, txn
-                looked_at += 1
-                if looked_at % IDS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+                await pause()
 
 
 class _Round:

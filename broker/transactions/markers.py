@@ -32,7 +32,7 @@ from ottla.broker.transactions.metadata import TransactionMetadata, TransitMetad
 from ottla.broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
 from ottla.controller.errors import StoreError
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.pauses import begin
+from ottla.pauses import begin, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -61,9 +61,6 @@ PARTITIONS_PER_TURN: Final = 2_000
 
 MARKER_WEIGHT: Final = 4
 """A marker takes as long to build and to encode as so many partitions in it."""
-
-TRANSACTIONS_PER_TURN: Final = 100
-"""Transactions whose markers are written, and whose ends are stored, in a turn of the event loop: 3 ms."""
 
 WRITE_MARKERS_VERSION: Final = 2
 """Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
@@ -242,10 +239,15 @@ class TransactionMarkers:
             loop.call_soon(loop.call_soon, self._begin)  # answers of this turn are written in the next one
 
     def _begin(self) -> None:
+        begin(self._route_begun())
+
+    async def _route_begun(self) -> None:
         """Queue the markers of transactions whose outcome was stored before this turn of the event loop."""
         begun = self._begun
         try:
-            for _ in range(min(len(begun), TRANSACTIONS_PER_TURN)):
+            for number in range(len(begun)):
+                if number:
+                    await pause()
                 marked = begun.popleft()
                 if self._is_pending(marked):
                     self._route(marked, marked.txn.partitions)
@@ -453,12 +455,11 @@ class TransactionMarkers:
         left = dict(due)
         try:
             results = {result.producer_id: result for result in response.markers}
-            for number, (marked, (partitions, _)) in enumerate(due.items(), 1):
+            for marked, (partitions, _) in due.items():
                 if self._is_pending(marked):
                     self._take(marked, partitions, _codes(results.get(marked.txn.producer_id)), broker_id)
                 del left[marked]
-                if number % TRANSACTIONS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+                await pause()
         except Exception:
             logger.exception("the answer of broker %d about %d markers could not be applied; they are sent again", broker_id, len(left))
             for marked, (partitions, _) in left.items():

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from ottla.pauses import pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
@@ -239,7 +240,6 @@ async def _decided(
     """The answers by partition. Topics are found by the ids that were sent, because the metadata may have changed meanwhile."""
     names = {proposal.topic_id: proposal.topic_partition.topic for proposal, _ in sent}
     decided = {}
-    in_this_turn = 0
     for topic in response.topics:
         name = topic.topic_name if version <= LATEST_VERSION_WITH_NAMES else names.get(topic.topic_id)
         if name is None:
@@ -247,10 +247,7 @@ async def _decided(
             continue
         for partition in topic.partitions:
             decided[TopicPartition(name, partition.partition_index)] = partition
-        in_this_turn += len(topic.partitions)
-        if in_this_turn >= PER_TURN:
-            in_this_turn = 0
-            await asyncio.sleep(0)
+            await pause()
     return decided
 
 

@@ -6,10 +6,10 @@ that are deleted meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, StopReplicaAnswer, stopped_partitions
@@ -21,9 +21,6 @@ from ottla.storage.upkeep.directory_renames import DirectoryRename
 if TYPE_CHECKING:
     from ottla.replication.control.replica_manager import ReplicaManager
 
-LOGS_PER_TURN = 3
-"""Logs that are renamed for deletion in one turn of the event loop."""
-
 
 async def on_stop_replica(manager: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
     """See `ReplicaManager.on_stop_replica`."""
@@ -32,17 +29,16 @@ async def on_stop_replica(manager: ReplicaManager, request: StopReplicaRequest) 
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     deleted_in: set[str] = set()
     """Log directories with logs that are deleted."""
-    for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
+    for topic_partition, leader_epoch, delete in stopped_partitions(request):
         code, renames = _stop(manager, topic_partition, leader_epoch, delete=delete)
         answer.add(topic_partition, code, renames)
         deleted_in.update(rename.log.log_dir for rename in renames)
         if delete and not renames:
             # An earlier request may have begun to delete it, in any directory.
             deleted_in.update(directory.path for directory in manager.log_manager.directories.live)
-        if at % LOGS_PER_TURN == 0:
-            await asyncio.sleep(0)
-            if manager.is_deposed(request):
-                return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        await pause()
+        if manager.is_deposed(request):
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     if deleted_in:
         await done(partial(manager.log_manager.renames.when_done, deleted_in))
     return answer.response()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.follower import fetcher_failures
 from ottla.replication.follower.fetch_session import FollowedPartition, Found
@@ -28,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
-PARTITIONS_PER_TURN = 200
-"""Partitions whose logs are truncated in one turn of the event loop: 1.5 ms."""
 CUT_AT_ONCE = 50
 """Logs that are truncated at the same time. All of them wait for the same write of the checkpoints, some fsyncs."""
 
@@ -154,9 +153,8 @@ async def truncate_before_fetching(fetcher: Fetcher) -> None:
     versions = fetcher.settings.versions
     asked: dict[TopicPartition, tuple[int, int]] = {}
     asking: list[FollowedPartition] = []
-    for at, followed in enumerate(list(fetcher.truncating), 1):
-        if at % PARTITIONS_PER_TURN == 0:
-            await asyncio.sleep(0)
+    for followed in list(fetcher.truncating):
+        await pause()
         log = followed.partition.log
         if not fetcher.is_current(followed):
             fetcher.unfollow(followed.topic_partition)

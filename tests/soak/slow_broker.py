@@ -30,7 +30,6 @@ SMALL_TURNS = {
     ("ottla.storage.upkeep.producer_expirations", "PRODUCERS_PER_TURN"): 2,
     ("ottla.storage.upkeep.producer_expirations", "_LOG_COSTS"): 2,
     ("ottla.storage.manager.new_logs", "_LOGS_PER_REST"): 1,
-    ("ottla.replication.control.stopped_replicas", "LOGS_PER_TURN"): 1,
     ("ottla.replication.control.metadata_updates", "STATES_PER_TURN"): 2,
     ("ottla.replication.leader.followers", "FOLLOWED_PER_TURN"): 2,
     ("ottla.replication.control.log_dir_moves", "MOVES_PER_TURN"): 1,

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from ottla.broker.security.acl_admin import AclAdmin
 from ottla.broker.security.acl_authorizer import AclAuthorizer
 from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
-from ottla.controller.znodes.pauses import no_pause
 from ottla.protocol.acls import (
     AccessControlEntry,
     AclBinding,
@@ -86,7 +85,7 @@ def run(scenario: Callable[[Brokers], Awaitable[None]]) -> None:
 
 
 async def create(admin: AclAdmin, *bindings: AclBinding) -> None:
-    assert await admin.create(bindings, no_pause) == [None] * len(bindings)
+    assert await admin.create(bindings) == [None] * len(bindings)
 
 
 def acls_of(admin: AclAdmin) -> set[AclBinding]:

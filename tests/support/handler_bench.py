@@ -19,7 +19,6 @@ from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.running import RunningRequests
 from ottla.broker.request.services import Services
-from ottla.broker.request.turns import Turns
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.controller.admin.metadata_waits import MetadataWaits
@@ -72,7 +71,6 @@ class HandlerBench:
         services.data.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
         services.expansion = Expansion(services.config, services.workers)
-        services.turns = Turns()
         services.running = RunningRequests()
         no_pause_waits()
         self.dispatcher = Dispatcher(services)

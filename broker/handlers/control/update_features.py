@@ -9,10 +9,10 @@ from typing import Final
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import cut
-from ottla.broker.request.turns import Steps, each
 from ottla.controller.admin.features import are_versioned
 from ottla.controller.errors import FeatureUpdateFailed, NotController
 from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, UpgradeType
+from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -31,8 +31,7 @@ async def handle_update_features(request: UpdateFeaturesRequest, context: Reques
     if not are_versioned(context.broker.config):
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="Feature versioning system is disabled.")
     all_or_none = context.api_version >= FIRST_VERSION_WITH_ONE_RESULT
-    turns = context.broker.turns
-    updates = await turns.spread(each(request.feature_updates, lambda asked: _update(asked, context.api_version)))
+    updates = await each(request.feature_updates, lambda asked: _update(asked, context.api_version))
     try:
         outcome = await cluster.controller.update_features(updates, validate_only=request.validate_only, all_or_none=all_or_none)
         failed = outcome.epoch is not None and not await cluster.features.seen(outcome.epoch, request.timeout_ms)
@@ -41,8 +40,8 @@ async def handle_update_features(request: UpdateFeaturesRequest, context: Reques
     except FeatureUpdateFailed:
         outcome, failed = FeatureOutcome({}, None), True
     if all_or_none:
-        return await turns.spread(_one_result(updates, outcome.objections, failed=failed))
-    return UpdateFeaturesResponse(error_message=None, results=await turns.spread(_results(updates, outcome.objections, failed=failed)))
+        return await _one_result(updates, outcome.objections, failed=failed)
+    return UpdateFeaturesResponse(error_message=None, results=await _results(updates, outcome.objections, failed=failed))
 
 
 def _update(asked: FeatureUpdateKey, version: int) -> FeatureUpdate:
@@ -52,9 +51,9 @@ def _update(asked: FeatureUpdateKey, version: int) -> FeatureUpdate:
     return FeatureUpdate(asked.feature, asked.max_version_level, kind)
 
 
-def _one_result(updates: list[FeatureUpdate], objections: Mapping[str, str], *, failed: bool) -> Steps[UpdateFeaturesResponse]:
+async def _one_result(updates: list[FeatureUpdate], objections: Mapping[str, str], *, failed: bool) -> UpdateFeaturesResponse:
     for update in updates:
-        yield
+        await pause()
         if (objection := objections.get(update.feature)) is not None:
             reason = f"Invalid update version {update.level} for feature {update.feature}. {objection}"
             return UpdateFeaturesResponse(
@@ -64,11 +63,11 @@ def _one_result(updates: list[FeatureUpdate], objections: Mapping[str, str], *, 
     return _refused(ErrorCode.FEATURE_UPDATE_FAILED) if failed else UpdateFeaturesResponse(error_message=None)
 
 
-def _results(updates: list[FeatureUpdate], objections: Mapping[str, str], *, failed: bool) -> Steps[list[UpdatableFeatureResult]]:
+async def _results(updates: list[FeatureUpdate], objections: Mapping[str, str], *, failed: bool) -> list[UpdatableFeatureResult]:
     """One result for each feature, in the order of their first updates."""
     results: dict[str, UpdatableFeatureResult] = {}
     for feature, _, _ in updates:
-        yield
+        await pause()
         if feature not in results:
             code = ErrorCode.INVALID_REQUEST if feature in objections else ErrorCode.FEATURE_UPDATE_FAILED if failed else ErrorCode.NONE
             message = objections.get(feature, code.message)

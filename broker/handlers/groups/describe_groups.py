@@ -10,7 +10,7 @@ from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.request.turns import Steps
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
@@ -18,7 +18,7 @@ from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGro
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
+async def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
     refused = []
     described = []
@@ -29,12 +29,12 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
         elif repeats.are_too_many(group_id):
             described.append(DescribedGroup(error_code=ErrorCode.INVALID_REQUEST, group_id=group_id))
         else:
-            described.append((yield from _describe(group_id, request, context)))
-        yield
+            described.append(await _describe(group_id, request, context))
+        await pause()
     return DescribeGroupsResponse(groups=refused + described)
 
 
-def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribedGroup]:
+async def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
     groups = context.broker.coordinators.groups
     error, group = groups.describe(group_id)
     if error:
@@ -47,13 +47,13 @@ def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestCon
                 f"Group {group_id} {'not found' if groups.groups.get(group_id) is None else 'is not a classic group'}."
             )
     else:
-        described = yield from _described(group)
+        described = await _described(group)
     if request.include_authorized_operations:
         described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
     return described
 
 
-def _described(group: ClassicGroup) -> Steps[DescribedGroup]:
+async def _described(group: ClassicGroup) -> DescribedGroup:
     is_stable = group.state is GroupState.STABLE
     described = DescribedGroup(
         group_id=group.group_id,
@@ -77,5 +77,5 @@ def _described(group: ClassicGroup) -> Steps[DescribedGroup]:
                 member_assignment=assignment,
             )
         )
-        yield
+        await pause()
     return described

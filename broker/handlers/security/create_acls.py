@@ -45,7 +45,7 @@ async def handle_create_acls(request: CreateAclsRequest, context: RequestContext
     has_prefixes = is_at_least(context.broker.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_VERSION_WITH_PREFIXES)
     results = await each(request.creations, lambda asked: _refusal(asked, has_prefixes))
     valid = [number for number, result in enumerate(results) if not result.error_code]
-    failures = await acls.create(await each(valid, lambda number: _binding(request.creations[number])), pause)
+    failures = await acls.create(await each(valid, lambda number: _binding(request.creations[number])))
     for number, failure in zip(valid, failures, strict=True):
         if failure is not None:
             results[number].error_code, results[number].error_message = failure_code(failure)

@@ -22,7 +22,7 @@ async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext
     if acls is None or code:
         results = await each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=message))
         return DeleteAclsResponse(filter_results=results)
-    deleted = await acls.delete(await each(request.filters, filter_of), pause)
+    deleted = await acls.delete(await each(request.filters, filter_of))
     results = []
     for of_filter in deleted:
         await pause()

@@ -6,7 +6,6 @@ The lag is -1 for a log whose partition this broker does not host yet, because t
 Deviation: directories are in the order of log.dirs. Queries for the space of file systems block for microseconds.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from ottla.broker.request.context import RequestContext
@@ -23,9 +22,6 @@ from ottla.protocol.messages.describe_log_dirs import (
 )
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.manager.log_dirs_description import UNKNOWN_LAG, LogDirDescription
-
-REPLICAS_PER_TURN = 75
-"""Replicas that are described without a pause; they take half a millisecond."""
 
 
 async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
@@ -51,9 +47,8 @@ async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None,
     if not found.is_live:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=found.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for at, replica in enumerate(found.replicas, 1):
-        if at % REPLICAS_PER_TURN == 0:
-            await asyncio.sleep(0)
+    for replica in found.replicas:
+        await pause()
         topic, index = replica.topic_partition
         if wanted is None or (topic, index) in wanted:
             topics.setdefault(topic, []).append(

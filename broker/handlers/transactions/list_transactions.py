@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ottla.broker.groups.consumer.regexes import full_match
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.turns import Steps, how_often
 from ottla.broker.transactions.metadata import STATES_BY_LABEL
+from ottla.pauses import how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
@@ -17,14 +17,14 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest, L
 NO_DURATION = -1
 
 
-def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
+async def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List the transactional ids that pass all filters and that the client may describe."""
     transactions = context.broker.coordinators.transactions
     error, found = transactions.list()
     response = ListTransactionsResponse(error_code=error)
     if error:
         return response
-    state_names = yield from how_often(request.state_filters)
+    state_names = await how_often(request.state_filters)
     pattern = request.transactional_id_pattern
     matches = full_match(pattern) if pattern else None
     if pattern and matches is None:
@@ -37,8 +37,8 @@ def handle_list_transactions(request: ListTransactionsRequest, context: RequestC
             response.unknown_state_filters.append(name)
         else:
             states.add(state)
-        yield
-    producer_ids = yield from how_often(request.producer_id_filters)
+        await pause()
+    producer_ids = await how_often(request.producer_id_filters)
     duration_ms = request.duration_filter
     now_ms = context.broker.clock.now_ms()
     for txn in found:
@@ -52,5 +52,5 @@ def handle_list_transactions(request: ListTransactionsRequest, context: RequestC
             response.transaction_states.append(
                 TransactionState(transactional_id=txn.transactional_id, producer_id=txn.producer_id, transaction_state=txn.state.label)
             )
-        yield
+        await pause()
     return response

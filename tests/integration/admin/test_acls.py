@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.znodes.pauses import no_pause
 from ottla.protocol.acls import AccessControlEntry, AclBinding, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -136,7 +135,7 @@ def test_acls_decide_at_once(broker: InProcessBroker, client: WireClient) -> Non
     assert acls is not None
 
     def grant(*bindings: Any) -> None:
-        assert broker.run(acls.create, bindings, no_pause) == [None] * len(bindings)
+        assert broker.run(acls.create, bindings) == [None] * len(bindings)
 
     allow = AccessControlEntry(ANONYMOUS, "127.0.0.1", Operation.DESCRIBE, PermissionType.ALLOW)
     grant(AclBinding(ResourcePattern(ResourceType.TOPIC, "t", PatternType.PREFIXED), allow))

@@ -4,14 +4,13 @@ from collections.abc import Collection
 from types import SimpleNamespace
 from typing import cast
 
-import pytest
-
 from ottla.broker.handlers.topics import describe_log_dirs
 from ottla.broker.request.context import RequestContext
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.log_manager import Disks
+from tests.support.pauses import steps_of
 from tests.support.services import services_with
 
 
@@ -24,23 +23,16 @@ def a_context(manager: LogManager, hosted: Collection[tuple[str, int]]) -> Reque
 
 def describe(context: RequestContext) -> tuple[DescribeLogDirsResponse, int]:
     """The answer, and how often others had their turn before it."""
-    describing = describe_log_dirs.handle_describe_log_dirs(DescribeLogDirsRequest(topics=None), context)
-    turns = 0
-    while True:
-        try:
-            describing.send(None)
-        except StopIteration as done:
-            return done.value, turns
-        turns += 1
+    turns, answer = steps_of(describe_log_dirs.handle_describe_log_dirs(DescribeLogDirsRequest(topics=None), context))
+    return answer, turns
 
 
-def test_others_have_their_turn_while_many_logs_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe_log_dirs, "REPLICAS_PER_TURN", 2)
+def test_others_have_their_turn_while_many_logs_are_described() -> None:
     manager = Disks().start()
     for index in range(5):
         manager.get_or_create(TopicPartition("orders", index), is_new=True)
     answer, turns = describe(a_context(manager, ()))
-    assert turns == 2
+    assert turns == 5
     assert [partition.partition_index for partition in answer.results[0].topics[0].partitions] == [0, 1, 2, 3, 4]
 
 

@@ -19,6 +19,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.producer_replay import rebuild_producer_state
 from tests.support.followers import CHECKPOINT_SECONDS, Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import append
+from tests.support.pauses import every_pause_waits
 from tests.support.replicas import TOPIC
 from tests.support.virtual_time import in_virtual_time
 
@@ -89,7 +90,7 @@ async def test_many_logs_without_epochs_are_cut_in_several_turns() -> None:
         return await cut(log, offset, is_current)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(truncation, "PARTITIONS_PER_TURN", 2)
+        every_pause_waits()
         patch.setattr(truncation, "truncate", noting)
         next_turn()
         follower = Follower(ScriptedPeer())

@@ -12,7 +12,6 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.errors import StoreUnavailable
 from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
 from ottla.controller.store.zookeeper_store import ZooKeeperStore
-from ottla.controller.znodes.pauses import no_pause
 from tests.support.acl_brokers import EVERYTHING, RECORDED
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
@@ -70,9 +69,9 @@ def test_a_new_session_begins_by_itself_and_reads_the_acls_again() -> None:
         store, admin, session = await an_acl_session(ensemble, clock)
         _, other, _ = await an_acl_session(ensemble, clock)
         ensemble.expire(store.session_id)
-        assert await other.create(RECORDED[:1], no_pause) == [None]
+        assert await other.create(RECORDED[:1]) == [None]
         await until(lambda: list(admin.authorizer.index.select(EVERYTHING)) == RECORDED[:1])
-        assert await other.create(RECORDED[1:2], no_pause) == [None]
+        assert await other.create(RECORDED[1:2]) == [None]
         await until(lambda: len(list(admin.authorizer.index.select(EVERYTHING))) == 2)
         await session.close()
 

@@ -11,9 +11,9 @@ from ottla.broker.security.principals import Principal
 from ottla.controller.admin.change_notifications import EXPIRATION_MS
 from ottla.controller.errors import StoreError, StoreUnavailable
 from ottla.controller.store.metadata_store import Children, Create, Request, Result
-from ottla.controller.znodes.pauses import PER_SLICE, no_pause
 from tests.support.acl_brokers import BODY, EVERYTHING, RECORDED, T_READ, Brokers, acls_of, create, run
 from tests.support.controlled_cluster import until
+from tests.support.pauses import every_pause_waits
 
 ALICE = Principal("User", "alice")
 
@@ -24,7 +24,7 @@ def test_a_lost_session_loses_no_change() -> None:
         await create(one, RECORDED[0])
         await until(lambda: acls_of(other) == {RECORDED[0]})
         brokers.ensemble.expire(brokers.stores[1].session_id)
-        await one.delete([EVERYTHING], no_pause)
+        await one.delete([EVERYTHING])
         await create(one, T_READ)
         brokers.clock.move(EXPIRATION_MS + 1)
         await create(one, RECORDED[2])
@@ -105,14 +105,15 @@ def test_a_malformed_node_keeps_the_acls_of_no_other_from_being_read_in_a_new_se
 
 
 def test_clients_are_served_while_very_many_acls_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    slices = 40
+    count = 200
 
     async def scenario(brokers: Brokers) -> None:
         raw = brokers.ensemble.store()
         await raw.open_session()
         await raw.ensure_path("/kafka-acl/Topic")
         body = (BODY % ("Allow", "Read")).encode()
-        await raw.pipeline([Create(f"/kafka-acl/Topic/t{number}", body) for number in range(slices * PER_SLICE)])
+        await raw.pipeline([Create(f"/kafka-acl/Topic/t{number}", body) for number in range(count)])
+        every_pause_waits()
         admin = await brokers.add()
         store = brokers.stores[0]
         pipeline, round_trips, turns = store.pipeline, 0, 0
@@ -133,7 +134,7 @@ def test_clients_are_served_while_very_many_acls_are_read_again(monkeypatch: pyt
         work = asyncio.get_running_loop().create_task(other_work())
         await admin.on_new_session()
         work.cancel()
-        assert turns > round_trips + slices
-        assert len(acls_of(admin)) == slices * PER_SLICE - 1
+        assert turns > round_trips + count
+        assert len(acls_of(admin)) == count - 1
 
     run(scenario)
