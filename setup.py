@@ -142,7 +142,16 @@ class BuildHotModules(build_ext):
         record.unlink(missing_ok=True)
         for name in LIST["binaries"](SUFFIX):
             _copy(Path(self.build_lib) / name, ROOT / name)
+        self._remove_others()
         record.write_text(self.of_sources, encoding="ascii")
+
+    def _remove_others(self) -> None:
+        """Remove binaries of modules that earlier releases compiled."""
+        built = {ROOT / name for name in LIST["binaries"](SUFFIX)}
+        for floor in (ROOT / "ottla").iterdir():
+            for file in floor.resolve().rglob(f"*{SUFFIX}") if floor.is_dir() else ():
+                if ROOT / "ottla" / floor.name / file.relative_to(floor.resolve()) not in built:
+                    file.unlink()
 
     def _binary(self, ext: Extension) -> Path:
         return Path(self.build_lib) / f"{ext.name.replace('.', '/')}{SUFFIX}"

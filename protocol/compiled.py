@@ -8,25 +8,34 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.protocol.hot_modules import HOT, NATIVE, binaries, digest, record
+from ottla.protocol.hot_modules import HOT, NATIVE, SHARED, binaries, digest, record
 
 ROOT: Final = Path(__file__).parents[2]
 """The folder that holds the package `ottla`."""
 MODULES: Final = NATIVE
 
 
-class _SourcesOnly:
-    """Finds the source of a hot module, where Python would prefer the binary beside it."""
+class Sources:
+    """Finds the source of a module where Python would prefer a binary beside it: one that is not used, or one of an earlier release, which
+    compiled other modules."""
+
+    def __init__(self, root: Path, *, is_compiled: bool) -> None:
+        self._root = root
+        self._of_binaries = frozenset((SHARED, *NATIVE, *(HOT if is_compiled else ())))
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        if fullname not in HOT:
+        """See importlib.abc.MetaPathFinder."""
+        if not fullname.startswith("ottla.") or fullname in self._of_binaries:
             return None
-        return spec_from_file_location(fullname, ROOT / f"{fullname.replace('.', '/')}.py")
+        without_suffix = f"{self._root}/{fullname.replace('.', '/')}"
+        if not os.path.exists(without_suffix + EXTENSION_SUFFIXES[0]):
+            return None
+        return spec_from_file_location(fullname, without_suffix + ".py")
 
 
 def why_not(root: Path) -> str:
@@ -44,8 +53,7 @@ def why_not(root: Path) -> str:
 
 REASON: Final = why_not(ROOT)
 IS_COMPILED: Final = not REASON
-if not IS_COMPILED:
-    sys.meta_path.insert(0, _SourcesOnly())
+sys.meta_path.insert(0, Sources(ROOT, is_compiled=IS_COMPILED))
 
 
 def compiled(name: str) -> Any:

@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
 from ottla.protocol import hot_modules
-from ottla.protocol.compiled import IS_COMPILED, describe, why_not
+from ottla.protocol.compiled import IS_COMPILED, Sources, describe, why_not
 from ottla.protocol.hot_modules import DECLARATIONS, HOT, NATIVE, binaries, digest, record, sources
 
 ROOT = Path(__file__).parents[2]
@@ -342,3 +343,21 @@ def test_another_clone_uses_what_was_compiled(project: Path, translated: Callabl
         (project / binary(name)).unlink()
     assert translated() == set()
     assert all((project / binary(name)).exists() for name in TWO)
+
+
+def test_a_binary_of_a_module_that_is_compiled_no_longer_is_not_imported(tmp_path: Path) -> None:
+    hot, other, without = HOT[0], "ottla.protocol.once_compiled", "ottla.protocol.never_compiled"
+    for name in (hot, other, without):
+        source = tmp_path / f"{name.replace('.', '/')}.py"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.touch()
+        if name != without:
+            source.with_suffix(EXTENSION_SUFFIXES[0]).touch()
+
+    for is_compiled, expected in ((True, {other}), (False, {other, hot})):
+        finder = Sources(tmp_path, is_compiled=is_compiled)
+        assert {name for name in (hot, other, without) if finder.find_spec(name, None)} == expected
+    spec = finder.find_spec(other, None)
+    assert spec is not None
+    assert spec.origin == str(tmp_path / "ottla/protocol/once_compiled.py")
+    assert finder.find_spec("os", None) is None
