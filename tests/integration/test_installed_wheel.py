@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import venv
 import zipfile
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.compiled import describe
-from ottla.protocol.hot_modules import SHARED, binaries
 from tests.distributions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
@@ -22,9 +20,6 @@ SOURCES = ("ottla",)
 """Its links are followed."""
 ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
-ANEW = (SHARED, "ottla.broker.groups.record_encoding", "ottla.storage.disk.cached_reads")
-"""One compiled module of each kind, the smallest."""
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -39,21 +34,6 @@ def _copy(source: Path) -> None:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("*.so", "*.digest", "__pycache__", "results"))
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-
-
-def _copy_compiled(source: Path) -> None:
-    """The modules that the checkout's installation compiled, except one of each kind. The others are not made again."""
-    for made in ROOT.glob("build/cython-*"):
-        shutil.copytree(made, source / "build" / made.name, ignore=shutil.ignore_patterns("objects", "modules"))
-    place = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for name in binaries():
-        for module in ROOT.glob(f"build/cython-*/modules/{name}"):
-            copied = source / "build" / place / name
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(module, copied)
-    for name in ANEW:
-        for file in list((source / "build").rglob(f"{name.replace('.', '/')}.*")):
-            file.unlink()
 
 
 def _build(source: Path, kind: str, **environment: str) -> Path:
@@ -75,10 +55,10 @@ def _metadata(wheel: Path) -> str:
 def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path: Path) -> None:
     source, wheels, installed = tmp_path / "source", tmp_path / "wheels", tmp_path / "installed"
     _copy(source)
-    _copy_compiled(source)
-    # pip makes an environment for the build, of nothing but what the project asks for. Nothing of it runs for long.
+    # pip makes an environment for the build, of nothing but what the project asks for. The modules are in the cache since the checkout
+    # was installed.
     pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--constraint", "constraints.txt", "-w", str(wheels), ".")
-    _run(*pip, cwd=source, CFLAGS="-O0")
+    _run(*pip, cwd=source)
     (wheel,) = wheels.glob("ottla-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)  # one file after the other, as installers do: the order of their times is that of their names

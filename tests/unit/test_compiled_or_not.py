@@ -361,3 +361,16 @@ def test_a_binary_of_a_module_that_is_compiled_no_longer_is_not_imported(tmp_pat
     assert spec is not None
     assert spec.origin == str(tmp_path / "ottla/protocol/once_compiled.py")
     assert finder.find_spec("os", None) is None
+
+
+@pytest.mark.slow
+def test_the_cache_keeps_what_was_used_last_within_its_limit(project: Path, translated: Callable[[], set[str]]) -> None:
+    setup, cache = project / "setup.py", project / "cache" / "ottla" / "compiled"
+    translated()
+    limit = 2 * max((project / binary(name)).stat().st_size for name in TWO)
+    with changed(setup, setup.read_bytes().replace(b"CACHED_BYTES = 256 << 20", b"CACHED_BYTES = %d" % limit)):
+        assert translated() == {hot_modules.SHARED, *TWO}
+        kept = [file.stat().st_size for file in cache.iterdir()]
+        assert len(kept) in (1, 2)
+        assert sum(kept) <= limit
+        assert all((project / binary(name)).exists() for name in TWO)
