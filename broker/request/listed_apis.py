@@ -58,6 +58,11 @@ UNLISTED_IN_3_9: Final = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
 """APIs that are accepted although they are not listed: Apache Kafka 3.9 in ZooKeeper mode does so."""
 
 
+KEPT: Final = (TRANSACTION_VERSION,)
+"""Features whose versions stay accepted, unlisted, after their level was lowered, until the broker starts again. A producer learns of the
+level when it connects, and would lose the transaction that it has open."""
+
+
 def newest_accepted(key: ApiKey) -> int:
     """The newest version of an API that some broker accepts, whatever its cluster and its features are."""
     return max(versions_in_3_9(key).last, *(versions.get(key, 0) for versions in (WITHOUT_FEATURE, *OF_FEATURES.values())))
@@ -79,7 +84,7 @@ def no_feature(name: str) -> int:
 class ListedApis:
     """The listed and the accepted versions, by API. They change with the levels of the features."""
 
-    __slots__ = ("_accepted", "_is_own_cluster", "_level", "_served", "is_beyond_3_9", "on_change", "versions")
+    __slots__ = ("_accepted", "_is_own_cluster", "_kept", "_level", "_served", "is_beyond_3_9", "on_change", "versions")
 
     def __init__(self, served: Iterable[ApiKey], level: Callable[[str], int] = no_feature, *, is_own_cluster: bool = False) -> None:
         """`served` are the APIs with a handler. `level` returns the finalized level of a feature."""
@@ -93,6 +98,8 @@ class ListedApis:
         self.versions: dict[ApiKey, Versions] = {}
         """The listed versions, in the order of the keys, which is that of Apache Kafka."""
         self._accepted: dict[int, Versions] = {}
+        self._kept = dict.fromkeys(KEPT, 0)
+        """The highest level of these features so far."""
         self.update()
 
     def accepts(self, key: int, version: int) -> bool:
@@ -104,17 +111,22 @@ class ListedApis:
         """Take over the levels of the features."""
         before = self.versions
         levels = {name: self._level(name) for name, _ in OF_FEATURES}
+        self._kept = {name: max(highest, levels.get(name, 0)) for name, highest in self._kept.items()}
         self.is_beyond_3_9 = self._is_own_cluster or any(levels.values())
+        self.versions = self._versions_of(levels)
+        unlisted = {key: versions_in_3_9(key) for key in UNLISTED_IN_3_9}
+        accepted = unlisted | self._versions_of(levels | self._kept)
+        self._accepted = {int(key): versions for key, versions in accepted.items()}
+        if self.versions != before and self.on_change is not None:
+            self.on_change()
+
+    def _versions_of(self, levels: Mapping[str, int]) -> dict[ApiKey, Versions]:
         newest = dict(WITHOUT_FEATURE) if self.is_beyond_3_9 else {}
         for (name, level), versions in OF_FEATURES.items():
             if levels[name] >= level:
                 newest |= {key: max(last, newest.get(key, last)) for key, last in versions.items()}
-        self.versions = {
+        return {
             key: Versions(versions_of(key).valid.first, newest[key]) if key in newest else versions_in_3_9(key)
             for key in self._served
             if key in newest or key in ZOOKEEPER_MODE_APIS
         }
-        unlisted = {key: versions_in_3_9(key) for key in UNLISTED_IN_3_9}
-        self._accepted = {int(key): versions for key, versions in (unlisted | self.versions).items()}
-        if self.versions != before and self.on_change is not None:
-            self.on_change()

@@ -5,6 +5,7 @@ import pytest
 from ottla.broker.request import listed_apis
 from ottla.broker.request.listed_apis import ListedApis, newest_accepted
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.features import TRANSACTION_VERSION
 from ottla.protocol.schema.fields import Versions
 
 SERVED = {ApiKey.FETCH, ApiKey.METADATA, ApiKey.END_TXN, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.LIST_CONFIG_RESOURCES}
@@ -58,3 +59,15 @@ def test_a_feature_adds_its_versions_from_its_level_on_and_takes_them_away_again
 
 def test_the_newest_accepted_version_is_that_of_any_cluster() -> None:
     assert [newest_accepted(key) for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.END_TXN)] == [17, 13, 5]
+
+
+def test_transactions_of_version_2_are_accepted_after_their_level_was_lowered_but_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listed_apis, "OF_FEATURES", {(TRANSACTION_VERSION, 2): {ApiKey.END_TXN: 5}})
+    levels = {TRANSACTION_VERSION: 2}
+    listed = ListedApis([ApiKey.END_TXN], lambda name: levels.get(name, 0))
+    assert listed.versions[ApiKey.END_TXN].last == 5
+    levels.clear()
+    listed.update()
+    assert listed.versions[ApiKey.END_TXN].last == 4
+    assert listed.accepts(ApiKey.END_TXN, 5)
+    assert not ListedApis([ApiKey.END_TXN], lambda name: levels.get(name, 0)).accepts(ApiKey.END_TXN, 5)
