@@ -27,8 +27,8 @@ from ottla.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 WAITING_INTERVAL_MS: Final = 500
-"""Most time between two heartbeats of a member that waits: for partitions that others have to give up, or for the topics of its regular
-expression."""
+"""Most time between two heartbeats of a member that waits: for a target, for partitions that others have to give up, or for the topics of
+its regular expression."""
 
 MAX_SHOWN: Final = 1_000
 """The part of a regular expression, and of the reason against it, that an error message shows, characters."""
@@ -139,7 +139,7 @@ def _stay(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
     epoch = change_subscription(group, old, member, context, records)
     goal = yield from next_goal(group, old, member, epoch, context, records)
     out += resolution(group, old, member, beat.may_describe, context)
-    return out + _answer(group, member, goal, beat, context, records)
+    return out + _answer(group, member, goal, beat, context, records, has_target=goal.epoch == epoch)
 
 
 def _sender(group: ConsumerGroup, beat: Beat, settings: ConsumerSettings) -> Sender:
@@ -206,8 +206,10 @@ def _updated(member: Member, beat: Beat) -> Member:
     )
 
 
-def _answer(group: ConsumerGroup, member: Member, goal: Goal, beat: Beat, context: Context, records: list[Record]) -> list[ConsumerEffect]:
-    """Bring the member nearer to its target, and answer."""
+def _answer(
+    group: ConsumerGroup, member: Member, goal: Goal, beat: Beat, context: Context, records: list[Record], *, has_target: bool
+) -> list[ConsumerEffect]:
+    """Bring the member nearer to its target, and answer. `has_target`: whether there is a target of the last epoch."""
     try:
         reconciled = reconcile(member, goal, group.owner_epoch, beat.held)
     except UnknownMemberState:
@@ -219,19 +221,22 @@ def _answer(group: ConsumerGroup, member: Member, goal: Goal, beat: Beat, contex
         timer = MemberTimer(TimerKind.REBALANCE, member.member_id)
         is_revoking = reconciled.state is MemberState.UNREVOKED_PARTITIONS
         out.append(Arm(timer, max(0, reconciled.rebalance_timeout_ms)) if is_revoking else Disarm(timer))
-    assigned = indexes_of(reconciled.assigned)
+    # Most heartbeats change nothing, and are answered without a look at the partitions.
+    is_told = beat.is_full or (reconciled is not member and indexes_of(reconciled.assigned) != indexes_of(member.assigned))
     result = BeatResult(
         member_id=member.member_id,
         epoch=reconciled.epoch,
-        heartbeat_interval_ms=_interval_ms(group, reconciled, context),
-        assignment=assigned if beat.is_full or assigned != indexes_of(member.assigned) else None,
+        heartbeat_interval_ms=_interval_ms(group, reconciled, context, has_target=has_target),
+        assignment=indexes_of(reconciled.assigned) if is_told else None,
     )
     reply = Reply(beat.waiter, result)
     return [Write(tuple(records), (reply,)), *out] if records else [*out, reply]
 
 
-def _interval_ms(group: ConsumerGroup, member: Member, context: Context) -> int:
+def _interval_ms(group: ConsumerGroup, member: Member, context: Context, *, has_target: bool) -> int:
     """The time to the next heartbeat."""
     interval_ms = context.times.heartbeat_interval_ms
-    is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or (bool(member.regex) and member.regex not in group.regexes)
+    is_waiting = (
+        not has_target or member.state is MemberState.UNRELEASED_PARTITIONS or (bool(member.regex) and member.regex not in group.regexes)
+    )
     return min(interval_ms, WAITING_INTERVAL_MS) if is_waiting else interval_ms

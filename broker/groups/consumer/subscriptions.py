@@ -41,6 +41,8 @@ def check_regex(regex: str) -> Generator[CheckRegex, Any, str | None]:
 
 def change_subscription(group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:
     """Add the records of a subscription that may have changed, and return the epoch of the group, which they may raise."""
+    if old is not None and group.known_topics is context.topics and _same_subscription(old, new):
+        return group.epoch
     before: tuple[tuple[str, ...], str | None] = ((), None) if old is None else (old.topics, old.regex or None)
     is_other = before != (new.topics, new.regex or None)
     assignor_counts = counts_after(group.assignors, _one(old and old.assignor), _one(new.assignor))
@@ -52,6 +54,10 @@ def change_subscription(group: AssignedGroup, old: Member | None, new: Member, c
     if left and group.regex_users.get(left) == 1 and left in group.regexes:
         records.append(ResolvedRegex(left, None))
     return raise_epoch(group, topics_after(group, old, new), context, records, is_other=is_other)
+
+
+def _same_subscription(old: Member, new: Member) -> bool:
+    return old.topics is new.topics and old.regex == new.regex and old.assignor == new.assignor
 
 
 def raise_epoch(group: AssignedGroup, names: Collection[str], context: Context, records: list[Record], *, is_other: bool) -> int:
