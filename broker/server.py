@@ -118,7 +118,6 @@ from ottla.controller.errors import ControllerError, NoNode, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.pauses import pause
 from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
@@ -398,19 +397,16 @@ class Broker:
             config.listeners.inter_broker_listener_name,
             self._registration,
             self._environment.is_listening,
-            pause,
             paused,
             lambda: features.levels,
         )
         self.controller.on_new_session(features.reload)
         self.controller.on_new_session(self._cluster.on_new_session)
         self._access_control.follow(self.controller)
-        administration.topic_admin = TopicAdmin(
-            store, config, cluster, waits, self._environment.random_bytes, self._random.randrange, pause
-        )
+        administration.topic_admin = TopicAdmin(store, config, cluster, waits, self._environment.random_bytes, self._random.randrange)
         fixed = frozenset() if config[OTTLA_INTERNAL_TOPICS_CAN_GROW] else INTERNAL_TOPICS
-        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, pause, fixed)
-        administration.auto_topics = AutoTopics(config, administration.topic_admin, pause)
+        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, fixed)
+        administration.auto_topics = AutoTopics(config, administration.topic_admin)
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
         data.refused_records = RefusedRecords()
@@ -453,7 +449,6 @@ class Broker:
             data.transaction_verifier,
             lambda: UUID(bytes=self._environment.random_bytes(16), version=4),
             while_loading=while_loading,
-            pause=pause,
             group_configs=services.administration.group_configs.of,
             level=partial(services.cluster.features.level, GROUP_VERSION),
             share_level=partial(services.cluster.features.level, SHARE_VERSION),

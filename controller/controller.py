@@ -47,7 +47,7 @@ from ottla.controller.znodes.layout import (
     BrokerRegistration,
     decode_controller,
 )
-from ottla.controller.znodes.pauses import Pause, clear_in_slices, no_pause
+from ottla.controller.znodes.pauses import clear_in_slices
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.replication.ports.senders import OnSent, Senders
 from ottla.storage.disk.clock import Clock
@@ -78,7 +78,6 @@ class Controller:
         inter_broker_listener: str,
         registration: Callable[[], BrokerRegistration],
         is_listening: IsListening = never_listening,
-        pause: Pause = no_pause,
         while_large: WhileLarge = nullcontext,
         finalized: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
@@ -90,14 +89,13 @@ class Controller:
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
         self._store = store
-        self._pause = pause
         self._clock = clock
         self._registration = registration
         self._is_listening = is_listening
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
         senders: BrokerSenders = Senders("controller", channel_to, clock.monotonic)
-        self._core = ControllerCore(store, broker_id, config, self._queue, senders, inter_broker_listener, pause, while_large)
+        self._core = ControllerCore(store, broker_id, config, self._queue, senders, inter_broker_listener, while_large)
         self._core.finalized = finalized
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
@@ -241,7 +239,7 @@ class Controller:
         self._refused_writes.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
-        await clear_in_slices(self._core.context.clear(), self._pause)
+        await clear_in_slices(self._core.context.clear())
 
     def _controller_watch(self, _: object) -> None:
         self._queue.put("ControllerChange", self._on_controller_change)

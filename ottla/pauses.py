@@ -135,10 +135,8 @@ def is_over() -> bool:
 
 def pause() -> Awaitable[None]:
     """Waits for a later turn of the event loop if long work has used up its time in this one."""
-    slices = _slices_here()
-    if slices is None or not slices.is_over():
-        return _READY
-    return slices.wait()
+    slices = _slices.get(running_loop()) or _slices_here()
+    return slices.wait() if slices is not None and slices.is_over() else _READY
 
 
 class Rest:

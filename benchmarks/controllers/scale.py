@@ -52,7 +52,6 @@ from ottla.controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
-from ottla.pauses import pause
 from ottla.protocol.client_security import PLAINTEXT
 from ottla.replication.ports.peer import Peer, Resolve
 from ottla.storage.disk.topic_partition import TopicPartition
@@ -123,7 +122,6 @@ class LargeCluster:
             channels,
             LISTENER,
             lambda: self._registration(broker_id),
-            pause=pause,
             while_large=collector_paused,
         )
 

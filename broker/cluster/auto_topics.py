@@ -36,8 +36,8 @@ from ottla.config.topic import (
 )
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
 from ottla.controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
-from ottla.controller.znodes.pauses import Pause, no_pause
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -95,9 +95,8 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicSet
 class AutoTopics:
     """Creates topics on demand."""
 
-    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin, pause: Pause = no_pause) -> None:
+    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin) -> None:
         self._config = config
-        self._pause = pause
         self._topic_admin = topic_admin
         self._in_flight: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
         self._reported: dict[str, str] = {}
@@ -118,7 +117,7 @@ class AutoTopics:
         codes: dict[str, ErrorCode] = {}
         legal: list[str] = []
         for name in wanted:
-            await self._pause()
+            await pause()
             try:
                 validate_topic_name(name)
                 legal.append(name)
@@ -133,7 +132,7 @@ class AutoTopics:
             # Shielded: a client that disconnects must not cancel the creation for other waiting clients.
             await asyncio.shield(creation)
         for name, creation in creations.items():
-            await self._pause()
+            await pause()
             codes[name] = creation.result()[name]
         return codes
 
@@ -142,7 +141,7 @@ class AutoTopics:
             # Without a timeout: the client retries until the topic has leaders.
             new = []
             for name in names:
-                await self._pause()
+                await pause()
                 new.append(self._new_topic(name))
             results = await self._topic_admin.create_topics(new, timeout_ms=0, take_mutations=take_mutations)
         except StoreError as error:
@@ -152,7 +151,7 @@ class AutoTopics:
                 del self._in_flight[name]
         codes = {}
         for name in names:
-            await self._pause()
+            await pause()
             codes[name] = _code(results[name])
         for name in REPLICATION_KEYS.keys() & codes.keys():
             self._report(name, None if codes[name] is ErrorCode.LEADER_NOT_AVAILABLE else str(results[name]))

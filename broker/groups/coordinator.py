@@ -30,7 +30,6 @@ from ottla.broker.groups.commits import Verifier
 from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_settings, no_group_config
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
 from ottla.broker.groups.consumer.group import CONSUMER, ConsumerGroup
-from ottla.broker.groups.consumer.machine import Pause, no_pause
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Group, GroupState
@@ -91,7 +90,6 @@ class GroupCoordinator:
         new_uuid: Callable[[], object] = uuid4,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
         group_configs: GroupConfigs = no_group_config,
-        pause: Pause = no_pause,
         level: Callable[[], int] = int,
         share_level: Callable[[], int] = int,
     ) -> None:
@@ -126,11 +124,10 @@ class GroupCoordinator:
             workers,
             consumer_settings(config, group_configs),
             new_uuid,
-            pause,
             level,
         )
         share = ShareMachine(
-            self.groups, self._log, self._runner, replica_manager.cluster, clock, workers, share_settings(config, group_configs), pause
+            self.groups, self._log, self._runner, replica_manager.cluster, clock, workers, share_settings(config, group_configs)
         )
         self.share = ShareGroups(self.groups, share, share_level)
         classic = ClassicMachine(self.groups, self._log, self._runner, clock)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, can_name_a_node, sanitize
-from ottla.controller.znodes.pauses import Pause, no_pause
+from ottla.pauses import pause
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -49,7 +49,7 @@ class QuotaOp(NamedTuple):
 
 
 async def alter_client_quotas(
-    admin: ConfigAdmin, entity: Entity, ops: Iterable[QuotaOp], can_resolve: CanResolve, *, validate_only: bool, pause: Pause = no_pause
+    admin: ConfigAdmin, entity: Entity, ops: Iterable[QuotaOp], can_resolve: CanResolve, *, validate_only: bool
 ) -> None:
     """Change the quotas of one entity. Raises InvalidAdminRequest, or ControllerError where Apache Kafka has no error
     text."""

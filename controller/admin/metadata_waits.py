@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
-from ottla.controller.znodes.pauses import Pause
+from ottla.pauses import pause
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class MetadataWaits:
             del self._waiting[future]
         return future.done() or condition()
 
-    async def until_all(self, things: Collection[T], holds: Callable[[T], bool], timeout_ms: int, pause: Pause) -> None:
+    async def until_all(self, things: Collection[T], holds: Callable[[T], bool], timeout_ms: int) -> None:
         """Wait at most `timeout_ms` until `holds` for each of the things, of which there may be very many.
 
         Waits for one after the other, so that a change of the cache costs the check of one.

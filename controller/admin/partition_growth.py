@@ -21,9 +21,9 @@ from ottla.controller.errors import (
 )
 from ottla.controller.store.metadata_store import Get, MetadataStore, Stat, data_and_stat
 from ottla.controller.znodes.layout import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
-from ottla.controller.znodes.pauses import Pause, no_pause
 from ottla.controller.znodes.topic_names import is_valid_topic_name
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import pause
 from ottla.replication.ports.cluster import MetadataCache
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,6 @@ class PartitionGrowth:
         cluster: MetadataCache,
         metadata_waits: MetadataWaits,
         random_below: RandomBelow,
-        pause: Pause = no_pause,
         fixed: Collection[str] = (),
     ) -> None:
         """`fixed` are the topics that get no new partitions: their number decides where coordinators store states."""
@@ -59,7 +58,6 @@ class PartitionGrowth:
         self._cluster = cluster
         self._metadata_waits = metadata_waits
         self._random_below = random_below
-        self._pause = pause
 
     async def create_partitions(
         self,
@@ -78,7 +76,7 @@ class PartitionGrowth:
             found = await self._store.pipeline([Get(topic_path(wanted.topic)) for wanted in some if is_valid_topic_name(wanted.topic)])
             outcomes = iter(found)
             for wanted in some:
-                await self._pause()
+                await pause()
                 outcome = next(outcomes) if is_valid_topic_name(wanted.topic) else NoNode(wanted.topic)
                 if isinstance(outcome, NoNode):
                     results[wanted.topic] = _unknown(wanted.topic)
@@ -94,9 +92,9 @@ class PartitionGrowth:
                     results[wanted.topic] = ControllerError(str(error))
         if validate_only or not grown:
             return results
-        await self._metadata_waits.until_all(grown, self._has_leaders, timeout_ms, self._pause)
+        await self._metadata_waits.until_all(grown, self._has_leaders, timeout_ms)
         for wanted in grown:
-            await self._pause()
+            await pause()
             if timeout_ms <= 0 or not self._has_leaders(wanted):
                 results[wanted.topic] = AdminTimeout("")
         return results

@@ -19,9 +19,9 @@ from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.errors import NoNode, StoreError
 from ottla.controller.store.metadata_store import Create, Get, MetadataStore, data_and_stat
 from ottla.controller.znodes.layout import can_name_a_node, sanitize
-from ottla.controller.znodes.pauses import Pause, no_pause
 from ottla.controller.znodes.security import SCRAM_SECRET
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -82,12 +82,9 @@ class _Missing(Exception):
 
 
 async def alter_scram_credentials(
-    admin: ConfigAdmin, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], pause: Pause = no_pause
+    admin: ConfigAdmin, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
 ) -> list[tuple[str, Outcome]]:
-    """The outcome for each user, errors first: either all changes of a user are made, or none.
-
-    `pause` is called between two changes, so that other work can run.
-    """
+    """The outcome for each user, errors first: either all changes of a user are made, or none."""
     refused: dict[str, Outcome] = {}
     for deletion in deletions:
         await pause()

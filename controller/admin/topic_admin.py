@@ -50,9 +50,9 @@ from ottla.controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
-from ottla.controller.znodes.pauses import Pause, no_pause
 from ottla.controller.znodes.topic_ids import new_topic_id, uses_topic_ids
 from ottla.controller.znodes.topic_names import has_collision_chars, is_valid_topic_name, metric_name, validate_topic_name
+from ottla.pauses import pause
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.ports.cluster import MetadataCache
 
@@ -116,7 +116,6 @@ class TopicAdmin:
         metadata_waits: MetadataWaits,
         random_bytes: RandomBytes,
         random_below: RandomBelow,
-        pause: Pause = no_pause,
     ) -> None:
         self._store = store
         self._config = config
@@ -124,7 +123,6 @@ class TopicAdmin:
         self._metadata_waits = metadata_waits
         self._random_bytes = random_bytes
         self._random_below = random_below
-        self._pause = pause
 
     # CreateTopics
 
@@ -143,7 +141,7 @@ class TopicAdmin:
         results: dict[str, CreatedTopic | ControllerError] = {}
         plans: list[_Plan] = []
         for topic in topics[MAX_NEW_PARTITIONS:]:
-            await self._pause()
+            await pause()
             results[topic.name] = InvalidPartitions(
                 f"Excessively large number of topics per request: {len(topics)}, at most {MAX_NEW_PARTITIONS} can be created at once."
             )
@@ -151,7 +149,7 @@ class TopicAdmin:
         existing = await self._what_exists(topics)
         remaining = MAX_NEW_PARTITIONS
         for topic in topics:
-            await self._pause()
+            await pause()
             try:
                 plan = self._plan(topic, existing, remaining)
                 if not validate_only:
@@ -167,9 +165,9 @@ class TopicAdmin:
         for plan, outcome in zip(plans, await self._write(plans), strict=True):
             results[plan.topic.name] = outcome
         created = [plan for plan in plans if isinstance(results[plan.topic.name], CreatedTopic)]
-        await self._metadata_waits.until_all(created, self._has_leaders, timeout_ms, self._pause)
+        await self._metadata_waits.until_all(created, self._has_leaders, timeout_ms)
         for plan in created:
-            await self._pause()
+            await pause()
             outcome = results[plan.topic.name]
             if isinstance(outcome, CreatedTopic) and (timeout_ms <= 0 or not self._has_leaders(plan)):
                 results[plan.topic.name] = AdminTimeout("", outcome.topic_id)
@@ -208,12 +206,12 @@ class TopicAdmin:
     async def _what_exists(self, topics: Sequence[NewTopic]) -> "_Existing":
         legal = []
         for topic in topics:
-            await self._pause()
+            await pause()
             if is_valid_topic_name(topic.name):
                 legal.append(topic.name)
         requests: list[Request] = [Children(TOPICS)]
         for name in legal:
-            await self._pause()
+            await pause()
             requests += (Exists(delete_topic_path(name)), Exists(config_path("topics", name)))
         all_topics, *stats = await self._store.pipeline(requests)
         return _Existing(
@@ -227,7 +225,7 @@ class TopicAdmin:
         writes: list[Request] = []
         ids = [new_topic_id(self._random_bytes) if uses_topic_ids(self._config) else None for _ in plans]
         for plan, topic_id in zip(plans, ids, strict=True):
-            await self._pause()
+            await pause()
             path, config = config_path("topics", plan.topic.name), encode_checked(plan.overrides)
             partitions = {index: ReplicaAssignment(replicas) for index, replicas in plan.assignments.items()}
             writes.append(SetData(path, config) if plan.config_exists else Create(path, config))
@@ -236,7 +234,7 @@ class TopicAdmin:
         outcomes = await self._store.pipeline(writes)
         results: list[CreatedTopic | ControllerError] = []
         for plan, topic_id, outcome in zip(plans, ids, outcomes[1::2], strict=True):
-            await self._pause()
+            await pause()
             if isinstance(outcome, NodeExists):
                 results.append(TopicExists(f"Topic '{plan.topic.name}' already exists."))
             elif isinstance(outcome, RequestTooLong):
@@ -277,13 +275,13 @@ class TopicAdmin:
         results: dict[str, ControllerError | None] = dict.fromkeys(wanted)
         requests: dict[str, Request] = {}
         for topic in wanted:
-            await self._pause()
+            await pause()
             if is_valid_topic_name(topic):
                 requests[topic] = Exists(topic_path(topic))
         stats = await self._store.pipeline(list(requests.values())) if requests else []
         existing = dict.fromkeys(topic for topic, stat in zip(requests, stats, strict=True) if stat is not None)
         for topic in wanted:
-            await self._pause()
+            await pause()
             if topic not in existing:
                 results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
                 continue
@@ -307,7 +305,7 @@ class TopicAdmin:
                 results[topic] = reason
         orders: list[Request] = []
         for topic in existing:
-            await self._pause()
+            await pause()
             if topic not in by_id:
                 orders.append(Create(delete_topic_path(topic)))
         outcomes = await self._store.pipeline(orders) if orders else []
@@ -319,9 +317,9 @@ class TopicAdmin:
         def is_there(topic: str) -> bool:
             return topic in self._cluster.topics and (known[topic] is None or self._topic_id(topic) in (None, known[topic]))
 
-        await self._metadata_waits.until_all(existing, lambda topic: not is_there(topic), timeout_ms, self._pause)
+        await self._metadata_waits.until_all(existing, lambda topic: not is_there(topic), timeout_ms)
         for topic in existing:
-            await self._pause()
+            await pause()
             if timeout_ms <= 0 or is_there(topic):
                 results[topic] = AdminTimeout("")
         return results

@@ -16,7 +16,7 @@ from ottla.controller.state.partition_elections import PartitionElections
 from ottla.controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
 from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
 from ottla.controller.store.metadata_store import MetadataStore, Watch, WatchedEvent
-from ottla.controller.znodes.pauses import Pause, no_pause
+from ottla.pauses import pause
 
 WhileLarge = Callable[[], AbstractContextManager[None]]
 LARGE = 500
@@ -53,13 +53,11 @@ class ControllerCore:
         queue: EventQueue,
         senders: BrokerSenders,
         inter_broker_listener: str,
-        pause: Pause = no_pause,
         while_large: WhileLarge = nullcontext,
     ) -> None:
         self.store = store
         self.broker_id = broker_id
         self.config = config
-        self._pause = pause
         self.finalized: Callable[[], Mapping[str, int]] = dict
         """Returns the finalized levels of features, as this broker knows them."""
         self.while_large = while_large
@@ -90,7 +88,7 @@ class ControllerCore:
         No other event runs meanwhile, so the context does not change. The session may end, which ends the event too.
         Raises SessionExpired.
         """
-        await self._pause()
+        await pause()
         if not self.is_active:
             raise SessionExpired("")
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla import pauses
 from ottla.controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
 from ottla.controller.state.context import ControllerContext, Leadership, LiveBroker
 from ottla.controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
-from ottla.controller.znodes.pauses import PER_SLICE, Pause, no_pause, slices
+from ottla.controller.znodes.pauses import PER_SLICE, Pause, slices
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -58,7 +59,7 @@ class RequestBatch:
         senders: BrokerSenders,
         inter_broker_listener: str,
         on_response: OnBrokerResponse,
-        pause: Pause = no_pause,
+        pause: Pause = pauses.pause,
     ) -> None:
         self._controller_id = controller_id
         self._context = context

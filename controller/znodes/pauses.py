@@ -1,14 +1,13 @@
-"""Declares the port by which a loop over many elements yields to the event loop; the broker implements it.
-
-A loop calls `await pause()` between two elements. The call returns at once as long as the time slice lasts. Any state
-may have changed when it returns.
-"""
+"""Splits work on many elements into parts, and frees many entries; between two parts a loop pauses."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
+from ottla.pauses import pause
+
 Pause = Callable[[], Awaitable[None]]
+"""Pauses, and may raise an error afterwards, as `ControllerCore.pause` does."""
 
 PER_SLICE = 50
 """Elements between two pauses; each takes some microseconds."""
@@ -16,16 +15,11 @@ PER_SLICE = 50
 T = TypeVar("T")
 
 
-async def no_pause() -> None:
-    """Never yields. For tests, and for loops that are always short."""
-
-
-async def clear_in_slices(large: Iterable[dict[Any, Any]], pause: Pause) -> None:
+async def clear_in_slices(large: Iterable[dict[Any, Any]]) -> None:
     """Empty dicts that are no longer needed, with pauses. Freeing all entries at once would block the event loop."""
     for each in large:
         while each:
-            for _ in range(min(PER_SLICE, len(each))):
-                each.popitem()
+            each.popitem()
             await pause()
 
 

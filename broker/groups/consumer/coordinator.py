@@ -25,7 +25,7 @@ from ottla.broker.groups.consumer.conversion import may_upgrade, send_away, upgr
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
-from ottla.broker.groups.consumer.machine import ConsumerMachine, Event, Pause
+from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
 from ottla.broker.groups.consumer.members import JOINING
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
 from ottla.broker.groups.consumer.subscriptions import preferred
@@ -63,7 +63,6 @@ class ConsumerGroups:
         workers: Executor,
         settings: ConsumerSettings,
         new_uuid: Callable[[], object],
-        pause: Pause,
         level: Callable[[], int],
     ) -> None:
         """`level` returns the level of the feature `group.version`."""
@@ -72,7 +71,7 @@ class ConsumerGroups:
         self._cluster = cluster
         self._runner = runner
         self._new_uuid = new_uuid
-        self.machine = ConsumerMachine(groups, log, runner, cluster, clock, workers, settings, pause)
+        self.machine = ConsumerMachine(groups, log, runner, cluster, clock, workers, settings)
 
     @property
     def settings(self) -> ConsumerSettings:

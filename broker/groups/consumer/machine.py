@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ottla.broker.coordination.effects import Arm
 from ottla.broker.coordination.record_encoding import encode_pairs
@@ -37,18 +37,12 @@ from ottla.broker.groups.membership import on_loaded
 from ottla.broker.groups.rebalance import maybe_prepare_rebalance
 from ottla.broker.groups.records import group_key, group_value
 from ottla.broker.groups.store_errors import STORE_ERRORS
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-Pause: TypeAlias = Callable[[], Awaitable[None]]
-"""Lets other work of the event loop run, if a slice of time is over."""
-
-
-async def no_pause() -> None:
-    """Goes on at once."""
 
 
 class Event(NamedTuple):
@@ -62,7 +56,7 @@ class Event(NamedTuple):
 class ConsumerMachine:
     """See the module. Implements `machines.StateMachine`."""
 
-    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_pause", "_queues", "_runner", "_tasks", "_workers", "rebalances", "settings")
+    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_queues", "_runner", "_tasks", "_workers", "rebalances", "settings")
 
     def __init__(
         self,
@@ -73,7 +67,6 @@ class ConsumerMachine:
         clock: Clock,
         workers: Executor,
         settings: ConsumerSettings,
-        pause: Pause,
     ) -> None:
         self._groups = groups
         self._log = log
@@ -81,7 +74,6 @@ class ConsumerMachine:
         self._cluster = cluster
         self._clock = clock
         self._workers = workers
-        self._pause = pause
         self.settings = settings
         self.rebalances = 0
         """How often the epoch of a group was raised."""
@@ -263,7 +255,7 @@ class ConsumerMachine:
                 for name in names:
                     if name not in seen:
                         seen[name] = work.may_describe(name)
-                        await self._pause()
+                        await pause()
                 found[regex] = frozenset([name for name in names if seen[name]])
         except Exception:
             logger.exception("group %s: its regular expressions could not be evaluated", group.group_id)

@@ -46,7 +46,6 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
                 ops,
                 can_resolve,
                 validate_only=request.validate_only,
-                pause=pause,
             )
         except REFUSALS as error:
             code, message = refusal(error)

@@ -7,7 +7,7 @@ from itertools import chain
 
 from ottla.broker.request.context import RequestContext
 from ottla.controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
-from ottla.pauses import each, how_often, in_order, pause
+from ottla.pauses import each, how_often, in_order
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -29,7 +29,7 @@ async def handle_alter_user_scram_credentials(
     upsertions = await each(
         request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password))
     )
-    outcomes = await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions, pause)
+    outcomes = await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions)
     return AlterUserScramCredentialsResponse(
         results=await each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))
     )

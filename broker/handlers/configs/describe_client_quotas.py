@@ -9,7 +9,6 @@ from ottla.controller.admin.client_quotas import CLIENT_ID, IP, USER
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, can_name_a_node, desanitize, sanitize
-from ottla.controller.znodes.pauses import Pause
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
@@ -52,7 +51,7 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=cut(message), entries=None)
     entries = []
     admin = context.broker.administration.config_admin
-    for entity, quotas in await _stored(admin, components, pause, strict=request.strict):
+    for entity, quotas in await _stored(admin, components, strict=request.strict):
         await pause()
         if quotas and _matches(entity, components, strict=request.strict):
             entries.append(
@@ -88,9 +87,7 @@ def _components(asked: Iterable[ComponentData]) -> dict[str, ComponentData] | No
     return components
 
 
-async def _stored(
-    admin: ConfigAdmin, components: Mapping[str, ComponentData], pause: Pause, *, strict: bool
-) -> list[tuple[Entity, dict[str, float]]]:
+async def _stored(admin: ConfigAdmin, components: Mapping[str, ComponentData], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
     """The entities that may match, with their quotas, without those whose node is malformed. There may be many users, of which a
     component with a name selects one."""
 

@@ -39,7 +39,7 @@ def test_a_created_topic_is_to_be_asked_for_again() -> None:
     asyncio.run(scenario())
 
 
-def test_very_many_topics_are_checked_with_pauses() -> None:
+def test_very_many_topics_are_checked_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         node = await a_node()
         pauses = 0
@@ -49,8 +49,10 @@ def test_very_many_topics_are_checked_with_pauses() -> None:
             pauses += 1
             await asyncio.sleep(0)
 
+        for module in ("broker.cluster.auto_topics", "controller.admin.topic_admin"):
+            monkeypatch.setattr(f"ottla.{module}.pause", pause)
         names = [f"t{number}" for number in range(20)]
-        auto = AutoTopics(node.config, node.topics, pause)
+        auto = AutoTopics(node.config, node.topics)
         first, second = await asyncio.gather(auto.create(names), auto.create([*names[10:], "bad name"]))
         assert first == dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
         assert second == {**dict.fromkeys(names[10:], ErrorCode.LEADER_NOT_AVAILABLE), "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.controller.admin import client_quotas
 from ottla.controller.admin.client_quotas import QuotaOp, alter_client_quotas, java_double
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
@@ -127,7 +128,7 @@ def test_what_is_written_is_the_same_number(value: float) -> None:
     assert float(java_double(value)) == value
 
 
-def test_very_many_changes_of_one_entity_are_checked_with_pauses() -> None:
+def test_very_many_changes_of_one_entity_are_checked_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(node: BrokerUnderTest, admin: ConfigAdmin) -> None:
         pauses = 0
 
@@ -135,9 +136,10 @@ def test_very_many_changes_of_one_entity_are_checked_with_pauses() -> None:
             nonlocal pauses
             pauses += 1
 
+        monkeypatch.setattr(client_quotas, "pause", pause)
         ops = [QuotaOp("producer_byte_rate", float(value)) for value in range(100)]
         ops += [QuotaOp("consumer_byte_rate", 1.0), QuotaOp("consumer_byte_rate", None)]
-        await alter_client_quotas(admin, {"user": "u"}, ops, resolves, validate_only=False, pause=pause)
+        await alter_client_quotas(admin, {"user": "u"}, ops, resolves, validate_only=False)
         assert pauses == len(ops)
         assert await admin.read_all("users") == {"u": {"producer_byte_rate": "99"}}
 

@@ -2,14 +2,16 @@
 
 import asyncio
 
+import pytest
+
+from ottla.controller.admin import metadata_waits
 from ottla.controller.admin.metadata_waits import MetadataWaits
-from ottla.controller.znodes.pauses import no_pause
 from tests.support.controlled_cluster import until
 
 MANY = 200
 
 
-def test_a_change_of_the_cache_costs_the_check_of_one_thing_however_many_are_waited_for() -> None:
+def test_a_change_of_the_cache_costs_the_check_of_one_thing_however_many_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         waits = MetadataWaits()
         there: set[int] = set()
@@ -20,11 +22,13 @@ def test_a_change_of_the_cache_costs_the_check_of_one_thing_however_many_are_wai
             nonlocal paused
             paused += 1
 
+        monkeypatch.setattr(metadata_waits, "pause", pause)
+
         def is_there(thing: int) -> bool:
             checked.append(thing)
             return thing in there
 
-        waiting = asyncio.ensure_future(waits.until_all(range(MANY), is_there, 60_000, pause))
+        waiting = asyncio.ensure_future(waits.until_all(range(MANY), is_there, 60_000))
         await asyncio.sleep(0)
         there.update(range(MANY - 1))
         checked.clear()
@@ -52,7 +56,7 @@ def test_the_wait_for_many_things_ends_with_its_time() -> None:
             checked.append(thing)
             return False
 
-        await MetadataWaits().until_all(range(3), never, 1, no_pause)
+        await MetadataWaits().until_all(range(3), never, 1)
         assert set(checked) == {0}
 
     asyncio.run(scenario())

@@ -7,24 +7,25 @@ from itertools import count
 import pytest
 
 from ottla.controller import controller
+from ottla.controller.admin import topic_admin
 from ottla.controller.admin.topic_admin import NewTopic
-from ottla.controller.state import deletion
+from ottla.controller.state import core, deletion
 from ottla.controller.znodes.layout import CONTROLLER, partition_state_path
-from ottla.controller.znodes.pauses import PER_SLICE, clear_in_slices, no_pause, slices
+from ottla.controller.znodes.pauses import PER_SLICE, clear_in_slices, slices
 from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, P, run, until
 
 
 class Pauses:
-    """Those of one broker's controller; its session ends in the `last`th."""
+    """Those of the active controller, which is this broker's; its session ends in the `last`th."""
 
-    def __init__(self, cluster: Cluster, broker_id: int, last: int = 0) -> None:
+    def __init__(self, cluster: Cluster, broker_id: int, monkeypatch: pytest.MonkeyPatch, last: int = 0) -> None:
         self.cluster = cluster
         self.broker = cluster.brokers[broker_id]
         self.last = last
         self.taken = 0
         self.sent_by_then: int | None = None
-        self.broker.controller._core._pause = self.pause
+        monkeypatch.setattr(core, "pause", self.pause)
 
     async def pause(self) -> None:
         self.taken += 1
@@ -46,7 +47,7 @@ def test_a_session_that_ends_at_any_pause_of_a_new_controller_ends_its_event(mon
     def with_the_end_at(last: int) -> bool:
         async def scenario(cluster: Cluster) -> None:
             await cluster.topic([0, 1], [1, 0])
-            pauses.append(Pauses(cluster, 1, last))
+            pauses.append(Pauses(cluster, 1, monkeypatch, last))
             heir = cluster.brokers[1]
             await cluster.kill(0)
             await until(lambda: heir.controller.is_active and heir.controller.context.epoch == (3 if pauses[0].taken >= last else 2))
@@ -65,10 +66,10 @@ def test_a_session_that_ends_at_any_pause_of_a_new_controller_ends_its_event(mon
     assert ends > 20
 
 
-def test_a_new_controller_pauses_between_any_few_partitions() -> None:
+def test_a_new_controller_pauses_between_any_few_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic(*([0, 1] for _ in range(10 * PER_SLICE)))
-        pauses = Pauses(cluster, 1)
+        pauses = Pauses(cluster, 1, monkeypatch)
         await cluster.kill(0)
         await until(lambda: cluster.brokers[1].controller.is_active)
         await cluster.settle()
@@ -78,12 +79,12 @@ def test_a_new_controller_pauses_between_any_few_partitions() -> None:
     run(scenario, brokers=2)
 
 
-def test_new_topics_of_one_event_and_their_deletion_are_taken_in_between_pauses() -> None:
+def test_new_topics_of_one_event_and_their_deletion_are_taken_in_between_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     many = 30
 
     async def scenario(cluster: Cluster) -> None:
         broker = cluster.brokers[0]
-        events = Pauses(cluster, 0)
+        events = Pauses(cluster, 0, monkeypatch)
         requests = 0
 
         async def pause() -> None:
@@ -91,7 +92,7 @@ def test_new_topics_of_one_event_and_their_deletion_are_taken_in_between_pauses(
             requests += 1
             await asyncio.sleep(0)
 
-        broker.topics._pause = pause
+        monkeypatch.setattr(topic_admin, "pause", pause)
         names = [f"t{number}" for number in range(many)]
         await broker.topics.create_topics([NewTopic(name, 1, 1) for name in names])
         await cluster.settle()
@@ -108,7 +109,7 @@ def test_a_topic_of_very_many_partitions_is_removed_between_pauses(monkeypatch: 
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic(*([0] for _ in range(3 * PER_SLICE)))
-        pauses = Pauses(cluster, 0)
+        pauses = Pauses(cluster, 0, monkeypatch)
 
         def noting(partition: TopicPartition) -> str:
             at.append(pauses.taken)
@@ -124,12 +125,12 @@ def test_a_topic_of_very_many_partitions_is_removed_between_pauses(monkeypatch: 
     assert max(Counter(at).values()) == PER_SLICE
 
 
-def test_very_many_partitions_are_reassigned_between_pauses() -> None:
+def test_very_many_partitions_are_reassigned_between_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     many = 100
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic(*([0] for _ in range(many)))
-        pauses = Pauses(cluster, 0)
+        pauses = Pauses(cluster, 0, monkeypatch)
         controller = cluster.brokers[0].controller
         await controller.alter_reassignments({TopicPartition("t", index): [1] for index in range(many)})
         assert pauses.taken > 3 * many
@@ -140,5 +141,5 @@ def test_very_many_partitions_are_reassigned_between_pauses() -> None:
 def test_slices_hold_everything_once() -> None:
     assert [*slices(range(5), 2)] == [[0, 1], [2, 3], [4]]
     large = [dict.fromkeys(range(3 * PER_SLICE + 1)), {}]
-    asyncio.run(clear_in_slices(large, no_pause))
+    asyncio.run(clear_in_slices(large))
     assert large == [{}, {}]
