@@ -15,9 +15,12 @@ from ottla.protocol.schema.fields import Versions
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 
 WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 13,
     ApiKey.FETCH: 18,
     ApiKey.LIST_OFFSETS: 11,
     ApiKey.METADATA: 13,
+    ApiKey.OFFSET_COMMIT: 10,
+    ApiKey.OFFSET_FETCH: 10,
     ApiKey.DESCRIBE_GROUPS: 6,
     ApiKey.API_VERSIONS: 5,
     ApiKey.DESCRIBE_LOG_DIRS: 5,
@@ -38,7 +41,7 @@ OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {
         ApiKey.PRODUCE: 12,
         ApiKey.END_TXN: 5,
         ApiKey.WRITE_TXN_MARKERS: 2,
-        ApiKey.TXN_OFFSET_COMMIT: 5,
+        ApiKey.TXN_OFFSET_COMMIT: 6,
     },
     (SHARE_VERSION, 1): {
         ApiKey.SHARE_GROUP_HEARTBEAT: 1,

@@ -101,12 +101,7 @@ class FetchReader(RequestReader):
         self.at = at
 
     def _read_topic(self) -> None:
-        if self.version >= FIRST_WITH_TOPIC_IDS:
-            end = self.at + UUID_BYTES
-            self.topic = fields.take(self.data, self.at, end)
-            self.at = end
-        else:
-            self.topic = self._string()
+        self.topic = self._topic_id() if self.version >= FIRST_WITH_TOPIC_IDS else self._string()
 
     def _read_partition(self) -> int:
         data = self.data

@@ -10,5 +10,8 @@ NOTHING: Final = 0
 """An element without a partition to serve, such as a topic without partitions."""
 END: Final = -1
 
+UUID_BYTES: Final = 16
+"""Length of a topic id."""
+
 NO_RECORDS: Final = -1
 """The `start` of a partition whose records are null."""

@@ -5,7 +5,7 @@ from ottla.protocol.cursors.response_writer cimport ResponseWriter
 
 cdef int64_t PARTITION
 cdef int64_t FIRST_WITH_MEMBER, FIRST_WITH_RETENTION, FIRST_WITH_THROTTLE_TIME, FIRST_WITHOUT_RETENTION, FIRST_WITH_LEADER_EPOCH
-cdef int64_t FIRST_WITH_INSTANCE_ID, FIRST_FLEXIBLE, UNSET, FIRST_TXN_WITH_MEMBER
+cdef int64_t FIRST_WITH_INSTANCE_ID, FIRST_FLEXIBLE, FIRST_WITH_TOPIC_IDS, UNSET, FIRST_TXN_WITH_MEMBER
 
 cdef class OffsetCommitReader(RequestReader):
     cdef readonly bytes group_id, member_id, group_instance_id, committed_metadata, transactional_id

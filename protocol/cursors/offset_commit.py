@@ -14,18 +14,22 @@ FIRST_WITHOUT_RETENTION = 5
 FIRST_WITH_LEADER_EPOCH = 6
 FIRST_WITH_INSTANCE_ID = 7
 FIRST_FLEXIBLE = 8
+FIRST_WITH_TOPIC_IDS = 10
 
 UNSET = -1
 """A generation, an epoch, a producer or a time that the request does not name."""
 
-TXN_LAYOUTS = (5, 5, 6, 8, 9, 9)
+TXN_LAYOUTS = (5, 5, 6, 8, 9, 9, 10)
 """By version of TxnOffsetCommit, the version of OffsetCommit with the same partitions and the same response."""
 
 FIRST_TXN_WITH_MEMBER = 3
 
 
 class OffsetCommitReader(RequestReader):
-    """An OffsetCommit request. Strings are in UTF-8. `layout` is the version of OffsetCommit that lays out partitions like this request."""
+    """An OffsetCommit request. Strings are in UTF-8; from layout 10 on `topic` is an id.
+
+    `layout` is the version of OffsetCommit that lays out partitions like this request.
+    """
 
     __slots__ = (
         "commit_timestamp",
@@ -71,6 +75,9 @@ class OffsetCommitReader(RequestReader):
             self.retention_time_ms = fields.int64(self.data, self.at)
             self.at += 8
 
+    def _read_topic(self) -> None:
+        self.topic = self._topic_id() if self.layout >= FIRST_WITH_TOPIC_IDS else self._string()
+
     def _read_partition(self) -> int:
         at = self.at
         if self.layout >= FIRST_WITH_LEADER_EPOCH:
@@ -112,7 +119,7 @@ class OffsetCommitAnswer(ResponseWriter):
     __slots__ = ("_partition_bytes", "_throttle_at")
 
     def __init__(self, version: int, correlation_id: int) -> None:
-        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, False)
+        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS)
         self._throttle_at = self._at
         self._partition_bytes = 7 if self.is_flexible else 6
         if version >= FIRST_WITH_THROTTLE_TIME:

@@ -14,12 +14,15 @@ from ottla.protocol.schema.wire import Truncated, UnsupportedField, tagged_field
 FIRST_FLEXIBLE = 9
 FIRST_WITH_TRANSACTIONAL_ID = 3
 FIRST_WITH_CURRENT_LEADER = 10
+FIRST_WITH_TOPIC_IDS = 13
 
 _leader = Struct(">iix").pack
 
 
 class ProduceReader(RequestReader):
-    """A Produce request. `start` and `end` give the place of a partition's records in the frame; `start` is NO_RECORDS for null.
+    """A Produce request. `topic` is a name in UTF-8, from version 13 on an id.
+
+    `start` and `end` give the place of a partition's records in the frame; `start` is NO_RECORDS for null.
 
     Once verified, it shows only the last occurrence of a partition that occurs several times, as Apache Kafka does.
     """
@@ -39,7 +42,7 @@ class ProduceReader(RequestReader):
         self.at += 6
 
     def _read_topic(self) -> None:
-        self.topic = self._string()
+        self.topic = self._topic_id() if self.version >= FIRST_WITH_TOPIC_IDS else self._string()
         if self._named is not None:
             self._named_in_topic = self._named.setdefault(self.topic, {})
 
@@ -84,7 +87,7 @@ class ProduceAnswer(ResponseWriter):
     __slots__ = ("_behind_partition", "_partition_bytes")
 
     def __init__(self, version: int, correlation_id: int) -> None:
-        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, False)
+        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS)
         # Index, error code and base offset; then the append time; then the log start offset. All are written; the version decides how many
         # are kept.
         self._partition_bytes = 30 if version >= 5 else 22 if version >= 2 else 14

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 from ottla.protocol.cursors cimport fields
 from ottla.protocol.cursors.fields cimport View
 
-cdef int64_t END, FORGOTTEN, NOTHING, PARTITION, MAX_ELEMENTS
+cdef int64_t END, FORGOTTEN, NOTHING, PARTITION, MAX_ELEMENTS, UUID_BYTES
 
 cdef class RequestReader:
     cdef readonly object frame
@@ -30,6 +30,7 @@ cdef class RequestReader:
     cdef int64_t _count(self) except -1
     cdef bytes _nullable_string(self)
     cdef bytes _string(self)
+    cdef bytes _topic_id(self)
     cdef Py_ssize_t _skip_tagged_fields(self, Py_ssize_t at) except -1
     cdef (int64_t, Py_ssize_t, Py_ssize_t) _begin_tagged_field(self, Py_ssize_t at) except *
     cdef object _cut_off(self, object error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fields import FieldError
-from ottla.protocol.cursors.kinds import END, NOTHING, PARTITION
+from ottla.protocol.cursors.kinds import END, NOTHING, PARTITION, UUID_BYTES
 from ottla.protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, too_many
 
 
@@ -114,6 +114,12 @@ class RequestReader:
     def _read_topic(self) -> None:
         """Read the name or id of a topic."""
         self.topic = self._string()
+
+    def _topic_id(self) -> bytes:
+        end = self.at + UUID_BYTES
+        found = fields.take(self.data, self.at, end)
+        self.at = end
+        return found
 
     def _read_partition(self) -> int:
         """Read a partition. Returns PARTITION, or NOTHING when the partition should be skipped."""

@@ -31,7 +31,8 @@ def _of(version: int, first: int, values: st.SearchStrategy[Any], default: Any) 
 
 def partitions(version: int) -> st.SearchStrategy[FetchPartition]:
     """With tagged fields that mean nothing to this version, too."""
-    tags = st.none() if version < 12 else TAGS.filter(lambda tags: not tags or version < 17 or 0 not in tags)
+    known = {0, 1} if version >= 18 else {0} if version >= 17 else set()
+    tags = st.none() if version < 12 else TAGS.filter(lambda tags: not tags or not known & set(tags))
     return st.builds(
         lambda tags, **values: tagged(FetchPartition(**values), tags),
         tags,
@@ -42,6 +43,7 @@ def partitions(version: int) -> st.SearchStrategy[FetchPartition]:
         log_start_offset=_of(version, 5, INT64, -1),
         partition_max_bytes=INT32,
         replica_directory_id=_of(version, 17, IDS | st.just(bytes(16)), bytes(16)),
+        high_watermark=_of(version, 18, INT64, 2**63 - 1),
     )
 
 

@@ -35,6 +35,8 @@ from ottla.protocol.messages.list_config_resources import ListConfigResourcesReq
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.schema.message import Message
 from ottla.protocol.uuid import ZERO_UUID
@@ -103,6 +105,22 @@ def _of_the_cluster() -> Iterator[Scene]:
 
 
 def _of_records() -> Iterator[Scene]:
+    def produce(name: str, *topics: tuple[Callable[[dict[str, bytes]], bytes], int]) -> Scene:
+        def make(ids: dict[str, bytes]) -> Message:
+            data = [
+                TopicProduceData(topic_id=of(ids), partition_data=[PartitionProduceData(index=index, records=bytes(a_batch()))])
+                for of, index in topics
+            ]
+            return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data)
+
+        return Scene(name, 13, make)
+
+    yield produce("produce by id", (lambda ids: ids[TOPIC], 0), (lambda ids: ids[OTHER], 0))
+    yield produce("produce to an unknown id", (lambda _: UNKNOWN_ID, 0))
+    yield produce("produce to no id", (lambda _: ZERO_UUID, 0))
+    yield produce("produce to an unknown partition", (lambda ids: ids[TOPIC], 7))
+    yield produce("produce to a known and an unknown id", (lambda ids: ids[TOPIC], 1), (lambda _: UNKNOWN_ID, 0))
+
     def fetch(name: str, of: Callable[[dict[str, bytes]], bytes], **more: Any) -> Scene:
         def make(ids: dict[str, bytes]) -> Message:
             partition = FetchPartition(partition=0, partition_max_bytes=1 << 20, **more)
@@ -121,6 +139,32 @@ def _of_records() -> Iterator[Scene]:
 
 
 def _of_groups() -> Iterator[Scene]:
+    def commit(name: str, *topics: Callable[[dict[str, bytes]], bytes], index: int = 0) -> Scene:
+        def make(ids: dict[str, bytes]) -> Message:
+            partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="m")
+            return OffsetCommitRequest(
+                group_id=GROUP, topics=[OffsetCommitRequestTopic(topic_id=of(ids), partitions=[partition]) for of in topics]
+            )
+
+        return Scene(name, 10, make)
+
+    def fetch(name: str, *topics: Callable[[dict[str, bytes]], bytes], everything: bool = False, group: str = GROUP) -> Scene:
+        def make(ids: dict[str, bytes]) -> Message:
+            wanted = [OffsetFetchRequestTopics(topic_id=of(ids), partition_indexes=[0, 1]) for of in topics]
+            return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None if everything else wanted)])
+
+        return Scene(name, 10, make)
+
+    yield commit("commit by id", lambda ids: ids[TOPIC], lambda ids: ids[OTHER])
+    yield commit("commit to an unknown id", lambda _: UNKNOWN_ID)
+    yield commit("commit to no id", lambda _: ZERO_UUID)
+    yield commit("commit to a known and an unknown id", lambda _: UNKNOWN_ID, lambda ids: ids[TOPIC])
+    yield commit("commit to an unknown partition", lambda ids: ids[TOPIC], index=7)
+    yield fetch("offsets by id", lambda ids: ids[TOPIC])
+    yield fetch("offsets of an unknown id", lambda _: UNKNOWN_ID, lambda ids: ids[TOPIC])
+    yield fetch("offsets of no id", lambda _: ZERO_UUID)
+    yield fetch("all offsets", everything=True)
+    yield fetch("offsets of an unknown group", lambda ids: ids[TOPIC], group="unknown")
     yield Scene("groups", 6, lambda _: DescribeGroupsRequest(groups=[GROUP, "unknown", ""]))
     yield Scene("groups before version 6", 5, lambda _: DescribeGroupsRequest(groups=[GROUP, "unknown"]))
     yield Scene("deletion of groups", 3, lambda _: DeleteGroupsRequest(groups_names=["unknown", "", GROUP]))

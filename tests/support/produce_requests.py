@@ -1,6 +1,7 @@
 """Builds Produce requests of every shape, and reads the partitions of a decoded one."""
 
 import os
+from hashlib import blake2b
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -35,8 +36,20 @@ def a_request(
 ) -> ProduceRequest:
     """Distinct topics with equal partitions."""
     data = [PartitionProduceData(index=index, records=bytes([index % 256]) * records) for index in range(partitions)]
-    topic_data = [TopicProduceData(name=f"{name}-{number}", partition_data=data) for number in range(topics)]
+    names = [f"{name}-{number}" for number in range(topics)]
+    topic_data = [TopicProduceData(name=each, topic_id=id_of(each), partition_data=data) for each in names]
     return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=topic_data)
+
+
+def id_of(name: str) -> bytes:
+    """An id for a topic of this name."""
+    return blake2b(name.encode(), digest_size=16).digest()
+
+
+def key_of(topic: Any, *, is_id: bool) -> bytes:
+    """The bytes by which a version names a topic."""
+    found: bytes = topic.topic_id if is_id else topic.name.encode()
+    return found
 
 
 def tagged(value: Any, tags: dict[int, bytes] | None) -> Any:
@@ -60,7 +73,8 @@ def produce_requests(draw: st.DrawFn, version: int) -> ProduceRequest:
     for _ in range(draw(st.integers(0, 6))):
         partitions = draw(st.lists(partition, max_size=min(left, 20)))
         left -= len(partitions)
-        topics.append(tagged(TopicProduceData(name=draw(NAMES), partition_data=partitions), draw(tags)))
+        name = draw(NAMES)
+        topics.append(tagged(TopicProduceData(name=name, topic_id=id_of(name), partition_data=partitions), draw(tags)))
     request = ProduceRequest(
         transactional_id=draw(st.none() | TEXTS) if version >= 3 else None,
         acks=draw(st.sampled_from([-1, 0, 1, 7])),
@@ -70,10 +84,10 @@ def produce_requests(draw: st.DrawFn, version: int) -> ProduceRequest:
     return tagged(request, draw(tags))
 
 
-def shown(request: ProduceRequest) -> list[Shown]:
-    """(topic, index, records) of every partition, in order."""
+def shown(request: ProduceRequest, version: int) -> list[Shown]:
+    """(topic, index, records) of every partition, in order. The topic is its name, from version 13 on its id."""
     return [
-        (topic.name.encode(), data.index, None if data.records is None else bytes(data.records))
+        (key_of(topic, is_id=version >= 13), data.index, None if data.records is None else bytes(data.records))
         for topic in request.topic_data
         for data in topic.partition_data
     ]

@@ -16,14 +16,13 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import all_golden_frames
-from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, tagged
+from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, id_of, key_of, tagged
 from tests.wire.test_produce_cursor import BYTES
 
-VERSIONS = range(versions_in_3_9(ApiKey.OFFSET_COMMIT).last + 1)
+VERSIONS = range(OffsetCommitRequest.SCHEMA.versions.last + 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 
@@ -60,8 +59,8 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
             )  # fmt: skip
         assert found == [
             (
-                topic.name.encode(), each.partition_index, each.committed_offset, each.committed_leader_epoch, each.commit_timestamp,
-                encoded(each.committed_metadata),
+                key_of(topic, is_id=version >= 10), each.partition_index, each.committed_offset, each.committed_leader_epoch,
+                each.commit_timestamp, encoded(each.committed_metadata),
             )
             for topic in request.topics
             for each in topic.partitions
@@ -96,7 +95,7 @@ def requests(draw: st.DrawFn, version: int) -> OffsetCommitRequest:
         committed_metadata=st.none() | TEXTS,
     )
     topic = st.builds(
-        lambda name, partitions, tags: tagged(OffsetCommitRequestTopic(name=name, partitions=partitions), tags),
+        lambda name, partitions, tags: tagged(OffsetCommitRequestTopic(name=name, topic_id=id_of(name), partitions=partitions), tags),
         NAMES,
         st.lists(entry, max_size=15),
         tags,
@@ -138,7 +137,9 @@ def test_arbitrary_bytes_are_read_the_same_or_refused_by_both(version: int, data
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_cut_anywhere_is_refused(version: int) -> None:
     partitions = [OffsetCommitRequestPartition(partition_index=index, committed_metadata="note") for index in range(3)]
-    data = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)] * 2).encode(version)
+    data = OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name="t", topic_id=id_of("t"), partitions=partitions)] * 2
+    ).encode(version)
     for cut in range(len(data)):
         assert not read_equally(data[:cut], version)
     assert read_equally(data + b"behind it", version)
@@ -147,10 +148,14 @@ def test_a_request_cut_anywhere_is_refused(version: int) -> None:
 # -- the response ----------------------------------------------------------------------------------------------------------
 
 
+def response_topic(name: str, partitions: list[OffsetCommitResponsePartition]) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(name=name, topic_id=id_of(name), partitions=partitions)
+
+
 def written_equally(response: OffsetCommitResponse, version: int) -> None:
     answer = OffsetCommitAnswer(version, 77)
     for topic in response.topics:
-        answer.name_topic(topic.name.encode())
+        answer.name_topic(key_of(topic, is_id=version >= 10))
         for each in topic.partitions:
             answer.put(each.partition_index, each.error_code)
     header = ResponseHeader(correlation_id=77).encode(api(ApiKey.OFFSET_COMMIT).response_header_version(version))
@@ -161,7 +166,7 @@ def written_equally(response: OffsetCommitResponse, version: int) -> None:
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int, data: st.DataObject) -> None:
     partition = st.builds(OffsetCommitResponsePartition, partition_index=INT32, error_code=st.integers(-1, 200))
-    topic = st.builds(OffsetCommitResponseTopic, name=NAMES, partitions=st.lists(partition, max_size=10))
+    topic = st.builds(response_topic, NAMES, st.lists(partition, max_size=10))
     topics = data.draw(st.lists(topic, max_size=5, unique_by=lambda topic: topic.name))
     written_equally(OffsetCommitResponse(throttle_time_ms=data.draw(INT32), topics=topics), version)
 
@@ -170,5 +175,5 @@ def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int
 @pytest.mark.parametrize(("partitions", "topics"), [(1, 1), (126, 1), (127, 1), (1000, 1), (3, 5), (1, 126), (1, 127), (0, 3)])
 def test_counts_of_every_length_are_written(version: int, partitions: int, topics: int) -> None:
     answers = [OffsetCommitResponsePartition(partition_index=index, error_code=index % 3) for index in range(partitions)]
-    named = [OffsetCommitResponseTopic(name=f"topic-{number}", partitions=answers) for number in range(topics)]
+    named = [response_topic(f"topic-{number}", answers) for number in range(topics)]
     written_equally(OffsetCommitResponse(topics=named), version)

@@ -22,13 +22,12 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
 from tests.support.golden_frames import all_golden_frames
-from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, advance_to, produce_requests, shown
+from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, advance_to, id_of, key_of, produce_requests, shown
 
-LAST_VERSION = versions_in_3_9(ApiKey.PRODUCE).last
+LAST_VERSION = ProduceRequest.SCHEMA.versions.last
 VERSIONS = range(LAST_VERSION + 1)
 
 
@@ -48,9 +47,9 @@ def verified(data: bytes, version: int, limit: int = 1_000_000) -> ProduceReader
     return reader
 
 
-def shown_once(request: ProduceRequest) -> list[Shown]:
+def shown_once(request: ProduceRequest, version: int) -> list[Shown]:
     """Every partition where it is named last."""
-    every = shown(request)
+    every = shown(request, version)
     last = {(topic, index): number for number, (topic, index, _) in enumerate(every)}
     return [partition for number, partition in enumerate(every) if last[partition[:2]] == number]
 
@@ -67,11 +66,11 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
     reader = reader_of(data, version, offset)
     transactional_id = None if request.transactional_id is None else request.transactional_id.encode()
     assert (reader.transactional_id, reader.acks, reader.timeout_ms) == (transactional_id, request.acks, request.timeout_ms)
-    assert list(partitions_of(reader)) == shown(request)
+    assert list(partitions_of(reader)) == shown(request, version)
     assert reader.advance() == END
     assert reader.at == end
     reader = verified(data[offset:], version)
-    assert list(partitions_of(reader)) == shown_once(request)
+    assert list(partitions_of(reader)) == shown_once(request, version)
     return True
 
 
@@ -140,11 +139,12 @@ def test_a_request_is_verified_a_little_at_a_time() -> None:
 
 def test_a_partition_that_is_named_again_is_shown_where_it_is_named_last() -> None:
     def topic(name: str, *indexes: int) -> TopicProduceData:
-        return TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=b"r") for index in indexes])
+        partitions = [PartitionProduceData(index=index, records=b"r") for index in indexes]
+        return TopicProduceData(name=name, topic_id=id_of(name), partition_data=partitions)
 
     request = ProduceRequest(topic_data=[topic("a", 0, 1, 0), topic("b", 0), topic("a", 1)])
     reader = verified(request.encode(LAST_VERSION), LAST_VERSION)
-    assert [(name, index) for name, index, _ in partitions_of(reader)] == [(b"a", 0), (b"b", 0), (b"a", 1)]
+    assert [(name, index) for name, index, _ in partitions_of(reader)] == [(id_of("a"), 0), (id_of("b"), 0), (id_of("a"), 1)]
 
 
 def test_elements_that_show_nothing_are_passed_one_at_a_time() -> None:
@@ -206,7 +206,10 @@ def responses(draw: st.DrawFn, version: int) -> ProduceResponse:
         leaders,
     )
     names = draw(st.lists(NAMES, max_size=5, unique=True))
-    topics = [TopicProduceResponse(name=name, partition_responses=draw(st.lists(partition, min_size=1, max_size=10))) for name in names]
+    topics = [
+        TopicProduceResponse(name=name, topic_id=id_of(name), partition_responses=draw(st.lists(partition, min_size=1, max_size=10)))
+        for name in names
+    ]
     nodes = st.builds(NodeEndpoint, node_id=st.integers(0, 9), host=TEXTS, port=st.integers(1, 9), rack=MESSAGES)
     return ProduceResponse(
         responses=topics,
@@ -218,7 +221,7 @@ def responses(draw: st.DrawFn, version: int) -> ProduceResponse:
 def written(response: ProduceResponse, version: int, correlation_id: int) -> bytes:
     answer = ProduceAnswer(version, correlation_id)
     for topic in response.responses:
-        answer.begin_topic(topic.name.encode())
+        answer.begin_topic(key_of(topic, is_id=version >= 13))
         for data in topic.partition_responses:
             numbers = data.index, data.error_code, data.base_offset, data.log_append_time_ms, data.log_start_offset
             leader = data.current_leader.leader_id, data.current_leader.leader_epoch
@@ -260,10 +263,14 @@ def test_counts_of_every_length_are_written(version: int, count: int) -> None:
     def partitions(count: int) -> list[PartitionProduceResponse]:
         return [PartitionProduceResponse(index=index, base_offset=5) for index in range(count)]
 
-    many = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=partitions(count))] if count else [])
+    many = ProduceResponse(
+        responses=[TopicProduceResponse(name="t", topic_id=id_of("t"), partition_responses=partitions(count))] if count else []
+    )
     assert written(many, version, 1) == encoded(many, version, 1)
-    topics = [TopicProduceResponse(name=f"t{number}", partition_responses=partitions(1)) for number in range(count)]
-    topics.append(TopicProduceResponse(name="last", partition_responses=partitions(130)))
+    topics = [
+        TopicProduceResponse(name=f"t{number}", topic_id=id_of(f"t{number}"), partition_responses=partitions(1)) for number in range(count)
+    ]
+    topics.append(TopicProduceResponse(name="last", topic_id=id_of("last"), partition_responses=partitions(130)))
     response = ProduceResponse(responses=topics)
     assert written(response, version, 1) == encoded(response, version, 1)
 
@@ -271,7 +278,7 @@ def test_counts_of_every_length_are_written(version: int, count: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_was_put_can_be_corrected_until_the_response_is_finished(version: int) -> None:
     answer = ProduceAnswer(version, 5)
-    answer.begin_topic(b"t")
+    answer.begin_topic(id_of("t") if version >= 13 else b"t")
     places = [answer.put(index, 0, 100 + index, -1, 17) for index in range(300)]
     answer.correct(places[0], 7, 100)
     answer.correct(places[299], 6, -1)
@@ -279,7 +286,9 @@ def test_what_was_put_can_be_corrected_until_the_response_is_finished(version: i
     data[0].error_code = 7
     data[299].error_code = 6
     data[299].base_offset = -1
-    response = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=data)], throttle_time_ms=9)
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name="t", topic_id=id_of("t"), partition_responses=data)], throttle_time_ms=9
+    )
     assert answer.finish(9, ()) == encoded(response, version, 5)
 
 
@@ -289,7 +298,7 @@ def test_what_is_said_later_stands_where_a_place_was_kept(version: int, count: i
     errors = [(0, "a record"), (3, None)]
     late, at_once = ProduceAnswer(version, 1), ProduceAnswer(version, 1)
     places = []
-    for topic in (b"one", b"two"):
+    for topic in (id_of("one"), id_of("two")) if version >= 13 else (b"one", b"two"):
         for answer in (late, at_once):
             answer.begin_topic(topic)
         for index in range(count):

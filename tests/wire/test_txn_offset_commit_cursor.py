@@ -20,11 +20,11 @@ from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import all_golden_frames
-from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, tagged
+from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, id_of, key_of, tagged
 from tests.wire.test_offset_commit_cursor import INT32, INT64, encoded
 from tests.wire.test_produce_cursor import BYTES
 
-VERSIONS = range(versions_in_3_9(ApiKey.TXN_OFFSET_COMMIT).last + 1)
+VERSIONS = range(TxnOffsetCommitRequest.SCHEMA.versions.last + 1)
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 
 
@@ -59,7 +59,13 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
         found.append((reader.topic, reader.index, reader.committed_offset, reader.committed_leader_epoch, reader.committed_metadata))
     assert reader.commit_timestamp == -1
     assert found == [
-        (topic.name.encode(), each.partition_index, each.committed_offset, each.committed_leader_epoch, encoded(each.committed_metadata))
+        (
+            key_of(topic, is_id=version >= 6),
+            each.partition_index,
+            each.committed_offset,
+            each.committed_leader_epoch,
+            encoded(each.committed_metadata),
+        )
         for topic in request.topics
         for each in topic.partitions
     ]
@@ -75,7 +81,7 @@ def test_every_recorded_commit_is_read_the_same() -> None:
             _, offset = frame.header_class.decode(frame.data, frame.header_version)
             assert read_equally(frame.data, frame.version, offset), frame.where
             versions.add(frame.version)
-    assert versions == set(VERSIONS)
+    assert versions == set(range(versions_in_3_9(ApiKey.TXN_OFFSET_COMMIT).last + 1))
 
 
 @st.composite
@@ -90,7 +96,7 @@ def requests(draw: st.DrawFn, version: int) -> TxnOffsetCommitRequest:
         committed_metadata=st.none() | TEXTS,
     )
     topic = st.builds(
-        lambda name, partitions, tags: tagged(TxnOffsetCommitRequestTopic(name=name, partitions=partitions), tags),
+        lambda name, partitions, tags: tagged(TxnOffsetCommitRequestTopic(name=name, topic_id=id_of(name), partitions=partitions), tags),
         NAMES,
         st.lists(entry, max_size=15),
         tags,
@@ -136,12 +142,16 @@ def test_arbitrary_bytes_are_read_the_same_or_refused_by_both(version: int, data
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int, data: st.DataObject) -> None:
     partition = st.builds(TxnOffsetCommitResponsePartition, partition_index=INT32, error_code=st.integers(-1, 200))
-    topic = st.builds(TxnOffsetCommitResponseTopic, name=NAMES, partitions=st.lists(partition, max_size=10))
+    topic = st.builds(
+        lambda name, partitions: TxnOffsetCommitResponseTopic(name=name, topic_id=id_of(name), partitions=partitions),
+        NAMES,
+        st.lists(partition, max_size=10),
+    )
     topics = data.draw(st.lists(topic, max_size=5, unique_by=lambda topic: topic.name))
     response = TxnOffsetCommitResponse(throttle_time_ms=data.draw(INT32), topics=topics)
     answer = OffsetCommitAnswer(TXN_LAYOUTS[version], 77)
     for each in topics:
-        answer.name_topic(each.name.encode())
+        answer.name_topic(key_of(each, is_id=version >= 6))
         for one in each.partitions:
             answer.put(one.partition_index, one.error_code)
     header = ResponseHeader(correlation_id=77).encode(api(ApiKey.TXN_OFFSET_COMMIT).response_header_version(version))

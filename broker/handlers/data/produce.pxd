@@ -9,7 +9,8 @@ from ottla.storage.validation.run cimport BatchRun
 cdef int64_t AT_ONCE, BYTES_SHIFT, CLIENT, CURRENT_MAGIC, END, FIRST_THAT_ADDS, FIRST_WITH_LEADER_HINTS, HEADER_SIZE
 cdef int64_t INVALID_PRODUCER_ID_MAPPING, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE
 cdef int64_t NO_RECORDS, NOT_LEADER_OR_FOLLOWER, PARTITION, PRODUCE, RECORDS_SHIFT, TOPIC, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_MASK
-cdef int64_t TRANSACTIONAL_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, WRITE
+cdef int64_t TRANSACTIONAL_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, WRITE
+cdef int64_t FIRST_WITH_TOPIC_IDS
 
 cdef class Produce:
     cdef readonly ProduceReader reader
@@ -17,7 +18,7 @@ cdef class Produce:
     cdef ProduceAnswer _answer
     cdef BatchRun _run
     cdef object _connection, _pending, _services
-    cdef int64_t _accepted, _acks, _now_ms, _topic_refusal, _throttle_time_ms, _version
+    cdef int64_t _accepted, _acks, _now_ms, _refused_with, _topic_refusal, _throttle_time_ms, _version
     cdef Py_ssize_t _size
     cdef str _topic, _transactional_id
     cdef bytes _topic_bytes

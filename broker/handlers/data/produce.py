@@ -1,6 +1,7 @@
-"""Handles Produce (api 0), versions 0-11.
+"""Handles Produce (api 0), versions 0-13.
 
-Record batches from 3 (KIP-98), zstd from 7, errors of single records from 8 (KIP-467), the current leader in errors from 10 (KIP-951).
+Record batches from 3 (KIP-98), zstd from 7, errors of single records from 8 (KIP-467), the current leader in errors from 10 (KIP-951),
+topic ids from 13 (KIP-516).
 
 Partitions are independent: a refused batch does not affect the others of the request. With acks=0 there is no answer. An error then closes
 the connection, because the producer cannot learn of it otherwise.
@@ -31,6 +32,7 @@ from ottla.broker.handlers.data.produce_codes import (
     BYTES_SHIFT,
     FIRST_THAT_ADDS,
     FIRST_WITH_LEADER_HINTS,
+    FIRST_WITH_TOPIC_IDS,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
@@ -43,6 +45,7 @@ from ottla.broker.handlers.data.produce_codes import (
     TRANSACTIONAL_ID,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     WRITE,
 )
@@ -63,6 +66,7 @@ from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
 from ottla.protocol.cursors.response_writer import NodeEndpoints
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
+from ottla.protocol.uuid import to_text
 from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.topic_partition import TopicPartition
@@ -141,6 +145,7 @@ class Produce:
         "_now_ms",
         "_partitions",
         "_pending",
+        "_refused_with",
         "_run",
         "_services",
         "_size",
@@ -179,7 +184,7 @@ class Produce:
         self._topic_bytes: bytes | None = None
         self._partitions: dict[int, Partition] | None = None
         self._may_write = False
-        self._topic_refusal = TOPIC_AUTHORIZATION_FAILED
+        self._topic_refusal = self._refused_with = TOPIC_AUTHORIZATION_FAILED
         self._is_looked_through = self.reader.transactional_id is None
         self._transaction: tuple[int, int] | None = None
         """The producer id and epoch of the transactional batches."""
@@ -247,7 +252,7 @@ class Produce:
             self._begin_topic(reader.topic)
         index = reader.index
         if not self._may_write:
-            self._put_refusal(index, Refusal(self._topic_refusal))
+            self._put_refusal(index, Refusal(self._refused_with))
             return
         partitions = self._partitions
         partition = None if partitions is None else partitions.get(index)
@@ -285,11 +290,19 @@ class Produce:
     def _begin_topic(self, topic: bytes) -> None:
         services = self._services
         self._topic_bytes = topic
-        self._topic = name = topic.decode()
+        by_id = self._version >= FIRST_WITH_TOPIC_IDS
+        name = services.metadata.names_by_id.get(topic) if by_id else topic.decode()
+        self._answer.begin_topic(topic)
+        if name is None:
+            self._topic = to_text(topic)
+            self._may_write = False
+            self._refused_with = UNKNOWN_TOPIC_ID
+            return
+        self._topic = name
+        self._refused_with = self._topic_refusal
         self._partitions = services.data.replica_manager.partitions.get(name)
         self._is_closed = name in INTERNAL_TOPICS and self._connection.client.client_id != ADMIN_CLIENT_ID
         self._may_write = self._topic_refusal == TOPIC_AUTHORIZATION_FAILED and self._connection.access.may(WRITE, TOPIC, name)
-        self._answer.begin_topic(topic)
 
     def _refuse_acks(self, index: int, partition: Partition | None) -> None:
         """Refuse a batch because of unknown acks. Errors that the request itself shows come first."""

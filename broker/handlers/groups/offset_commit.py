@@ -1,6 +1,7 @@
-"""Serves OffsetCommit (api 8), versions 0-9.
+"""Serves OffsetCommit (api 8), versions 0-10.
 
-Offsets go to the group's log from 1 on; a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
+Offsets go to the group's log from 1 on; a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345),
+topic ids from 10.
 
 Version 0 commits to the metadata store, where old consumers kept their offsets. The answer is sent when all in-sync replicas have the
 offsets.
@@ -31,7 +32,13 @@ from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.kinds import END, PARTITION
-from ottla.protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
+from ottla.protocol.cursors.offset_commit import (
+    FIRST_WITH_TOPIC_IDS,
+    TXN_LAYOUTS,
+    OffsetCommitAnswer,
+    OffsetCommitReader,
+    TxnOffsetCommitReader,
+)
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.topic_partition import TopicPartition
 
@@ -187,11 +194,15 @@ class OffsetCommit:
 
     def _begin_topic(self, topic: bytes) -> None:
         self._topic_bytes = topic
-        self._topic = name = topic.decode()
+        by_id = self._reader.layout >= FIRST_WITH_TOPIC_IDS
+        name = self._services.metadata.names_by_id.get(topic, "") if by_id else topic.decode()
+        self._topic = name
         self._values = None
         self._known = ()
         self._topic_error = self._refusal
-        if not self._refusal:
+        if by_id and not name:
+            self._topic_error = self._refusal or ErrorCode.UNKNOWN_TOPIC_ID
+        elif not self._refusal:
             self._known, self._topic_error = partitions_of(name, self._connection.access, self._services.metadata)
         if not self._known:
             # Named in the answer even without a partition: so does Apache Kafka with topics that it does not know.

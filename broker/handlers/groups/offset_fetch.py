@@ -1,7 +1,8 @@
-"""Serves OffsetFetch (api 9), versions 0-9.
+"""Serves OffsetFetch (api 9), versions 0-10.
 
 Offsets come from the group's log from 1 on; all partitions and an error for the whole request from 2, the leader epoch from 5 (KIP-320),
-stable offsets from 7 (KIP-447), many groups from 8 (KIP-709), the epoch of a member from 9 (KIP-848).
+stable offsets from 7 (KIP-447), many groups from 8 (KIP-709), the epoch of a member from 9 (KIP-848),
+topic ids from 10.
 
 Version 0 reads from the metadata store, where old consumers kept their offsets. If this broker does not coordinate the group, Apache Kafka
 answers version 1 without topics. Here the error is in each partition, the only place that this version has for it.
@@ -20,6 +21,7 @@ from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -29,10 +31,12 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.uuid import ZERO_UUID
 from ottla.storage.disk.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_ERROR_OF_ALL = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8
+FIRST_VERSION_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
 PARTITIONS_PER_STEP = 128
 
@@ -47,7 +51,7 @@ async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestConte
             if repeats.are_too_many(asked.group_id):
                 response.groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_REQUEST))
             else:
-                response.groups.append(await _fetch(asked.group_id, asked.topics, request, context, asked.member_id, asked.member_epoch))
+                response.groups.append(await _of_group(asked, request, context))
             await pause()
         return response
     if version == 0:
@@ -62,6 +66,36 @@ async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestConte
     if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
         response.error_code = group.error_code
     return response
+
+
+async def _of_group(asked: OffsetFetchRequestGroup, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponseGroup:
+    """The offsets of one of many groups. Topics with an id have their names only here."""
+    if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return await _fetch(asked.group_id, asked.topics, request, context, asked.member_id, asked.member_epoch)
+    metadata = context.broker.metadata
+    unknown: list[OffsetFetchRequestTopics] = []
+    topics: list[OffsetFetchRequestTopics] | None = None if asked.topics is None else []
+    for topic in asked.topics or ():
+        name = metadata.names_by_id.get(topic.topic_id)
+        if name is None or topics is None:
+            unknown.append(topic)
+        else:
+            topics.append(OffsetFetchRequestTopics(name=name, partition_indexes=topic.partition_indexes))
+        await pause()
+    answer = await _fetch(asked.group_id, topics, request, context, asked.member_id, asked.member_epoch)
+    if answer.error_code:
+        return answer
+    answered = []
+    for found in answer.topics:
+        found.topic_id = metadata.topic_id(found.name)
+        if found.topic_id != ZERO_UUID:  # else it was deleted meanwhile
+            answered.append(found)
+        await pause()
+    for topic, refused in zip(unknown, await _refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID), strict=True):
+        refused.topic_id = topic.topic_id
+        answered.append(refused)
+    answer.topics = answered
+    return answer
 
 
 async def _fetch(

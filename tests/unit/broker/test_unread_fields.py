@@ -60,6 +60,7 @@ NAMES_OF_CURSORS = {
         "topics": "topics_left",
         "partitions": "partitions_left",
         "name": "topic",
+        "topic_id": "topic",
         "partition_index": "index",
         "generation_id_or_member_epoch": "generation_id",
     },
@@ -67,10 +68,17 @@ NAMES_OF_CURSORS = {
         "topics": "topics_left",
         "partitions": "partitions_left",
         "name": "topic",
+        "topic_id": "topic",
         "partition_index": "index",
         "generation_id_or_member_epoch": "generation_id",
     },
-    ApiKey.PRODUCE: {"topic_data": "topics_left", "partition_data": "partitions_left", "name": "topic", "records": "start"},
+    ApiKey.PRODUCE: {
+        "topic_data": "topics_left",
+        "partition_data": "partitions_left",
+        "name": "topic",
+        "topic_id": "topic",
+        "records": "start",
+    },
 }
 """What a cursor that reads the frame calls a field."""
 WALKED = {ApiKey.FETCH: {"topics", "forgotten_topics_data", "replica_state"}}
