@@ -165,11 +165,21 @@ def check_records(
 ) -> RecordsSummary:
     """Check the structure of all records, whose bytes are `record_pieces`, without creating objects.
 
-    At most one record and one piece are in memory. A thread passes `between`, which is called between slices of the work. Raises
-    InvalidRecord, the errors of the pieces, and DecompressionTooLarge for a record that takes more than `max_bytes`.
+    A thread passes `between`, which is called between slices of the work. Raises the errors of `check_pieces`.
     """
     check = RecordCheck()
     check.begin(header.record_count, header.base_timestamp)
+    check_pieces(check, pieces, between, max_bytes)
+    return summary_of(check, header)
+
+
+def check_pieces(
+    check: RecordCheck, pieces: Iterator[Buffer], between: Callable[[], None] | None = None, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> None:
+    """Check all records of the batch with which `check` has begun. At most one record and one piece are in memory.
+
+    Raises InvalidRecord, the errors of the pieces, and DecompressionTooLarge for a record that takes more than `max_bytes`.
+    """
     data: Buffer = b""
     at = 0
     while check.index < check.count:
@@ -181,7 +191,6 @@ def check_records(
             between()
     if check.count > 0 and (at < len(data) or any(pieces)):
         raise InvalidRecord(RECORDS_REMAIN)
-    return summary_of(check, header)
 
 
 def _with_more(data: Buffer, check: RecordCheck, pieces: Iterator[Buffer], max_bytes: int) -> Buffer:

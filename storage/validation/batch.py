@@ -23,15 +23,14 @@ from ottla.protocol.records.batch import (
     Buffer,
     next_batch_size,
 )
-from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec, decompressed
 from ottla.protocol.records.errors import CorruptRecord as CorruptBatch
-from ottla.protocol.records.errors import RecordFormatError
-from ottla.protocol.records.reader import RecordsSummary
+from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatError
+from ottla.protocol.records.reader import RecordsSummary, check_pieces
 from ottla.protocol.records.record_step import RECORDS_REMAIN
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import (
     CorruptRecord,
-    ExpandedTooLarge,
     InvalidRecord,
     RecordBatchTooLarge,
     RecordTooLarge,
@@ -45,6 +44,7 @@ from ottla.storage.validation.limits import (
     INLINE_CHECK_MAX_BYTES,
     INLINE_CHECK_MAX_RECORDS,
     INLINE_EXPANDED_MAX_BYTES,
+    INLINE_SUSPECT_MAX_RECORDS,
     LAST_CODEC,
     NO_MAGIC,
     UNCOMPRESSED,
@@ -223,27 +223,47 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
         raise refusal(check.end_error(), rules, UNCOMPRESSED)
     if at != end:
         raise InvalidRecord(rules.topic_partition, RECORDS_REMAIN)
-    latest, earliest = check.latest, check.earliest
-    if run.attributes & TIMESTAMP_TYPE_MASK or (rules.compact and check.has_null_key):
-        is_suspect = True
-    else:
-        is_suspect = rules.limits_timestamps and may_be_out_of_range(earliest, latest, rules, now_ms)
-    if is_suspect:
-        latest = check_produced(run.batch(), run.header(), rules, now_ms).max_timestamp
-    run.accept(now_ms if rules.takes_log_append_time else latest)
+    accept_checked(run, rules, now_ms)
 
 
 def look_at_compressed(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
     """Check every record of a compressed batch, or leave that to a worker if it is large. Raises the errors of `check_produced`."""
-    run.needs_worker = True
+    codec = run.attributes & CODEC_MASK
     if run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_EXPANDED_MAX_BYTES:
+        run.needs_worker = True
         return
     run.records_checked = run.count + (run.size >> 1)  # to decompress two bytes is about as much work as to check a record
+    check = run.check
+    check.begin(run.count, run.base_timestamp)
+    body = run.frame[run.at + HEADER_SIZE : run.at + run.size]
     try:
-        summary = check_produced(run.batch(), run.header(), rules, now_ms, max_bytes=INLINE_EXPANDED_MAX_BYTES)
-    except ExpandedTooLarge:
-        return  # the small batch expands to a large one
-    _accept(run, summary)
+        check_pieces(check, decompressed(codec, body, INLINE_EXPANDED_MAX_BYTES))
+    except DecompressionTooLarge:
+        run.needs_worker = True  # the small batch expands to a large one
+        return
+    except RecordFormatError as error:
+        raise refusal(error, rules, codec) from None
+    accept_checked(run, rules, now_ms)
+
+
+def accept_checked(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
+    """Accept a batch whose records were checked. If one of them may break a rule, all are examined first, now or by a worker.
+
+    Raises the errors of `check_produced`.
+    """
+    check = run.check
+    latest, earliest = check.latest, check.earliest
+    is_suspect = rules.limits_timestamps and may_be_out_of_range(earliest, latest, rules, now_ms)
+    if run.attributes & CODEC_MASK and not check.offsets_are_consecutive:
+        is_suspect = True
+    if run.attributes & TIMESTAMP_TYPE_MASK or (rules.compact and check.has_null_key):
+        is_suspect = True
+    if is_suspect:
+        if run.count > INLINE_SUSPECT_MAX_RECORDS:
+            run.needs_worker = True
+            return
+        latest = check_produced(run.batch(), run.header(), rules, now_ms).max_timestamp
+    run.accept(now_ms if rules.takes_log_append_time else latest)
 
 
 def complete_validation(

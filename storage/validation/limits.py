@@ -12,6 +12,8 @@ a copy of the batch, 0.1 ms per MiB, and 20 to 30 µs for the way there and back
 """
 INLINE_CHECK_MAX_RECORDS: Final = 65_536
 """Records up to which a batch is checked on the event loop, 1 ms."""
+INLINE_SUSPECT_MAX_RECORDS: Final = 1000
+"""Records up to which a batch that may break a rule of its topic is examined on the event loop, record by record: 1 ms."""
 INLINE_EXPANDED_MAX_BYTES: Final = 256 * 1024
 """Decompressed bytes up to which a batch is checked on the event loop: 0.1 ms for lz4, 0.4 ms for gzip."""
 

@@ -10,7 +10,12 @@ from ottla.protocol.records.reader import iter_records
 from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
 from ottla.storage.validation.batch import complete_validation, read_only_batch
-from ottla.storage.validation.limits import INLINE_CHECK_MAX_BYTES, INLINE_CHECK_MAX_RECORDS, INLINE_EXPANDED_MAX_BYTES
+from ottla.storage.validation.limits import (
+    INLINE_CHECK_MAX_BYTES,
+    INLINE_CHECK_MAX_RECORDS,
+    INLINE_EXPANDED_MAX_BYTES,
+    INLINE_SUSPECT_MAX_RECORDS,
+)
 from ottla.storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
 from ottla.storage.validation.records import check_produced
 from ottla.storage.validation.rules import ValidationRules
@@ -322,6 +327,16 @@ def test_large_batches_are_left_to_a_worker() -> None:
         done = complete_validation(result.detached(), rules, NOW)
         assert not done.needs_worker
         assert done.batch() == batch
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_many_records_of_which_one_breaks_a_rule_are_left_to_a_worker(codec: str) -> None:
+    records = [a_record(offset, key=None if offset == 7 else b"k") for offset in range(INLINE_SUSPECT_MAX_RECORDS + 1)]
+    result = judged(a_batch(records, codec), COMPACTED, NOW)
+    assert result.needs_worker
+    with pytest.raises(InvalidRecord) as caught:
+        complete_validation(result.detached(), COMPACTED, NOW)
+    assert [index for index, _ in caught.value.record_errors] == [7]
 
 
 def test_a_batch_that_is_small_only_while_compressed_is_left_to_a_worker() -> None:
