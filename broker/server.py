@@ -39,6 +39,7 @@ from ottla.broker.coordination.stored_partitions import StoredPartitions
 from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.groups.share.offsets import ShareOffsets
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.loop.background import LoopBackground, in_thread
@@ -468,6 +469,8 @@ class Broker:
         data.shares = ShareLeader(self.config, share_settings, access, wheel, self._clock)
         state = StateOfGroups(access)
         groups.share.machine.initialize, groups.share.delete_state = state.initialize, state.delete
+        groups.share.offsets = ShareOffsets(groups.share.machine, state)
+        data.shares.positions = self._cluster.share_positions(access)
         data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, data.shares.led)]
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
 

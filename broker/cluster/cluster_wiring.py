@@ -22,6 +22,7 @@ from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.request.services import Services
+from ottla.broker.shares.positions import Positions
 from ottla.broker.shares.state_access import StateAccess
 from ottla.broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
 from ottla.broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
@@ -202,6 +203,11 @@ class ClusterWiring:
         )
         self._held.push_async_callback(access.close)
         return access
+
+    def share_positions(self, access: StateAccess) -> Positions:
+        """Finds where share groups are in partitions."""
+        services = self._services
+        return Positions(access, self._broker_requests(f"ShareLag-{services.broker_id}").ask, services.metadata)
 
     def _broker_requests(self, client_id: str) -> BrokerRequests:
         """Requests to any broker, over connections of their own."""

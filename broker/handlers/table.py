@@ -107,6 +107,9 @@ APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
             ApiKey.WRITE_SHARE_GROUP_STATE,
             ApiKey.DELETE_SHARE_GROUP_STATE,
             ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         }
     ),
     "topics": frozenset(

@@ -53,6 +53,9 @@ OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {
         ApiKey.WRITE_SHARE_GROUP_STATE: 1,
         ApiKey.DELETE_SHARE_GROUP_STATE: 0,
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: 1,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
     },
 }
 """By feature and level, the newest versions that are listed from this level on."""

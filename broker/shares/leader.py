@@ -17,6 +17,7 @@ from typing import Final
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
 from ottla.broker.shares.led_partitions import LedPartitions
+from ottla.broker.shares.positions import Positions
 from ottla.broker.shares.sessions import ShareSession, ShareSessions
 from ottla.broker.shares.settings import ShareSettings
 from ottla.broker.shares.state.stored_state import SharePartitionKey
@@ -33,7 +34,7 @@ LOOK_MS: Final = 1_000
 class ShareLeader:
     """See the module."""
 
-    __slots__ = ("_timer", "_timing_wheel", "led", "purgatory", "sessions", "settings")
+    __slots__ = ("_timer", "_timing_wheel", "led", "positions", "purgatory", "sessions", "settings")
 
     def __init__(self, config: BrokerConfig, settings: ShareSettings, access: StateAccess, timing_wheel: TimingWheel, clock: Clock) -> None:
         self.settings = settings
@@ -42,6 +43,8 @@ class ShareLeader:
         self.sessions = ShareSessions(config[GROUP_SHARE_MAX_SHARE_SESSIONS], self.release)
         self._timing_wheel = timing_wheel
         self._timer: TimerTask | None = None
+        self.positions: Positions
+        """Set by the server."""
 
     def start(self) -> None:
         """Look for sessions of closed connections from now on."""

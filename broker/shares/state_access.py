@@ -23,6 +23,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import delete_share_group_state as deleting
 from ottla.protocol.messages import initialize_share_group_state as initializing
 from ottla.protocol.messages import read_share_group_state as reading
+from ottla.protocol.messages import read_share_group_state_summary as summarizing
 from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.wire import UnsupportedField, UnsupportedVersion
@@ -40,6 +41,7 @@ RETRIABLE: Final = frozenset(
 
 READ_VERSION: Final = 0
 WRITE_VERSION: Final = 1
+SUMMARY_VERSION: Final = 1
 
 AskBroker: TypeAlias = Callable[[int, ApiKey, int, Message], Awaitable[Any]]
 """Sends a request to a broker by its id. Raises OSError if it does not answer."""
@@ -162,6 +164,32 @@ class DeleteState:
         request = deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
         found = _only(await ask(broker_id, ApiKey.DELETE_SHARE_GROUP_STATE, 0, request))
         return StateResult(ErrorCode.of(found.error_code), found.error_message)
+
+
+class SummarizeState:
+    """A group coordinator asks where a share partition starts, and how many records after that are complete."""
+
+    def __init__(self, key: SharePartitionKey) -> None:
+        self.key = key
+
+    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
+        """See Question."""
+        coordinator.summarize(self.key, reply)
+
+    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
+        """See Question."""
+        group_id, topic_id, index = self.key
+        topics = [summarizing.ReadStateSummaryData(topic_id=topic_id, partitions=[summarizing.PartitionData(partition=index)])]
+        request = summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics)
+        found = _only(await ask(broker_id, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, SUMMARY_VERSION, request))
+        return StateResult(
+            ErrorCode.of(found.error_code),
+            found.error_message,
+            state_epoch=found.state_epoch,
+            leader_epoch=found.leader_epoch,
+            start_offset=found.start_offset,
+            complete_count=found.delivery_complete_count,
+        )
 
 
 class StateAccess:

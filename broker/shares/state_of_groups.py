@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from ottla.broker.shares.state.coordinator import StateResult
-from ottla.broker.shares.state.stored_state import SharePartitionKey
-from ottla.broker.shares.state_access import DeleteState, InitializeState, StateAccess
+from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
+from ottla.broker.shares.state_access import DeleteState, InitializeState, Question, StateAccess
+from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 Partitions = Mapping[bytes, tuple[str, frozenset[int]]]
 """By topic id, the name of the topic, and partitions."""
+
+Place = tuple[bytes, int]
+"""Topic id and index of a partition."""
 
 
 class StateOfGroups:
@@ -23,8 +28,8 @@ class StateOfGroups:
     def __init__(self, access: StateAccess) -> None:
         self._access = access
 
-    def initialize(self, group_id: str, partitions: Partitions, epoch: int, then: Callable[[bool], None]) -> None:
-        """Initialize the partitions, and call `then` with whether all of them are."""
+    def initialize(self, group_id: str, partitions: Partitions, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
+        """Initialize the partitions, and call `then` with whether all of them are. Those of topics in `grown` begin at the first record."""
         keys = _keys(group_id, partitions)
         left = len(keys)
         is_done = True
@@ -39,7 +44,29 @@ class StateOfGroups:
                 then(is_done)
 
         for key in keys:
-            self._access.ask(InitializeState(key, epoch), on_result)
+            start_offset = 0 if key.topic_id in grown else NO_OFFSET
+            self._access.ask(InitializeState(key, epoch, start_offset), on_result)
+
+    def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[dict[Place, ErrorCode]], None]) -> None:
+        """Initialize partitions to begin at these offsets, and call `then` with the results."""
+        self._each({place: InitializeState(SharePartitionKey(group_id, *place), epoch, offset) for place, offset in offsets.items()}, then)
+
+    def forget(self, group_id: str, places: Iterable[Place], then: Callable[[dict[Place, ErrorCode]], None]) -> None:
+        """Delete the state of partitions, and call `then` with the results."""
+        self._each({place: DeleteState(SharePartitionKey(group_id, *place)) for place in places}, then)
+
+    def _each(self, questions: Mapping[Place, Question], then: Callable[[dict[Place, ErrorCode]], None]) -> None:
+        results: dict[Place, ErrorCode] = {}
+
+        def on_result(place: Place, result: StateResult) -> None:
+            results[place] = result.error
+            if len(results) == len(questions):
+                then(results)
+
+        for place, question in questions.items():
+            self._access.ask(question, partial(on_result, place))
+        if not questions:
+            then(results)
 
     def delete(self, group_id: str, partitions: Partitions) -> None:
         """Delete the state of the partitions."""

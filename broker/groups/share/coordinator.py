@@ -13,10 +13,12 @@ from ottla.broker.groups.consumer.members import JOINING
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.share.group import Initialized, ShareGroup
 from ottla.broker.groups.share.heartbeats import check, on_heartbeat, on_initialized
+from ottla.broker.groups.share.offsets import ShareOffsets
 from ottla.protocol.errors import ErrorCode
 
-InitializeState: TypeAlias = Callable[[str, Initialized, int, Callable[[bool], None]], None]
-"""Initializes partitions of a group at the share coordinator, in an epoch; calls back once whether it is done."""
+InitializeState: TypeAlias = Callable[[str, Initialized, int, frozenset[bytes], Callable[[bool], None]], None]
+"""Initializes partitions of a group at the share coordinator, in an epoch; those of some topics, by id, begin at the first record. Calls
+back once whether it is done."""
 
 DeleteState: TypeAlias = Callable[[str, Initialized], None]
 """Deletes the state of partitions of a group at the share coordinator."""
@@ -25,7 +27,7 @@ FIRST_LEVEL = 1
 """The level of the feature from which on there are these groups."""
 
 
-def _never(group_id: str, partitions: Initialized, epoch: int, then: Callable[[bool], None]) -> None:
+def _never(group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
     then(False)
 
 
@@ -40,9 +42,11 @@ class ShareMachine(ConsumerMachine):
         """Set by the server."""
 
     def carry_out(self, group: Any, effect: object) -> None:
-        """Initialize partitions."""
+        """Initialize partitions. A topic of which the group has partitions has grown, so that no record of the new ones is to be missed."""
         assert isinstance(effect, Initialize)
-        self.initialize(group.group_id, effect.partitions, effect.epoch, partial(self._on_initialized, group, effect.partitions))
+        partitions = effect.partitions
+        grown = frozenset(topic for topic in partitions if topic in group.initialized)
+        self.initialize(group.group_id, partitions, effect.epoch, grown, partial(self._on_initialized, group, partitions))
 
     def _on_initialized(self, group: ShareGroup, partitions: Initialized, is_done: bool) -> None:
         self.submit(group, Event(partial(on_initialized, group, partitions, is_done)))
@@ -51,7 +55,7 @@ class ShareMachine(ConsumerMachine):
 class ShareGroups:
     """See the module."""
 
-    __slots__ = ("_groups", "_level", "delete_state", "machine")
+    __slots__ = ("_groups", "_level", "delete_state", "machine", "offsets")
 
     def __init__(self, groups: CoordinatedGroups, machine: ShareMachine, level: Callable[[], int]) -> None:
         """`level` returns the level of the feature `share.version`."""
@@ -59,6 +63,8 @@ class ShareGroups:
         self._level = level
         self.machine = machine
         self.delete_state: DeleteState = lambda group_id, partitions: None
+        """Set by the server."""
+        self.offsets: ShareOffsets
         """Set by the server."""
 
     @property
@@ -102,6 +108,24 @@ class ShareGroups:
         if not isinstance(group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.", None
         return ErrorCode.NONE, None, group
+
+    def initialized(self, group_id: str) -> tuple[ErrorCode, Initialized]:
+        """(error, partitions): those whose state is initialized. There are none if there is no such share group."""
+        error, group = self._groups.find(group_id)
+        return error, group.initialized if isinstance(group, ShareGroup) else {}
+
+    def find_to_change(self, group_id: str, is_made: bool) -> tuple[ErrorCode, ShareGroup | None]:
+        """(error, group) for a change of offsets. The group is made if there is none, or that is an error."""
+        error, group = self._groups.find(group_id)
+        if error:
+            return error, None
+        if isinstance(group, ShareGroup):
+            return ErrorCode.NONE, group
+        if group is not None or not is_made:
+            return ErrorCode.GROUP_ID_NOT_FOUND, None
+        made = ShareGroup(group_id)
+        self._groups.add(group_id, made)
+        return ErrorCode.NONE, made
 
     def on_deleted(self, group: object) -> None:
         """A group was deleted: the state of its partitions goes, too."""

@@ -103,6 +103,10 @@ class ShareGroup(AssignedGroup):
                     found[name] = image._replace(partitions=partitions)
         return found
 
+    def partitions_with_state(self) -> dict[bytes, tuple[str, frozenset[int]]]:
+        """The partitions for which an initialization is done or begun."""
+        return joined(self.initialized, self.initializing)
+
     def uninitialized(self, names: Iterable[str], topics: Topics) -> dict[bytes, tuple[str, frozenset[int]]]:
         """The partitions of these topics that are still to be initialized."""
         found = {}

@@ -11,8 +11,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.apache_kafka.java import QUICK_OPTIONS, java_command
 from tests.support.apache_kafka_4 import ensure_jars_4, needs_apache_kafka_4, run_tool_4
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
@@ -43,24 +47,21 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
 
 
 def begin_group(client: WireClient, group: str, topic: str) -> None:
-    """Create a topic, and let the group begin to read it at its start: a first member fetches before there are records."""
-    topic_id = create_topic(client, topic)
+    """Create a topic, and a group that begins to read it at its start."""
+    create_topic(client, topic)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     eventually(lambda: not client.ask(find, 4).coordinators[0].error_code, 30)
+    asked = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=topic, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)]
+        )
+    ]
 
-    def beat(epoch: int) -> Any:
-        request = ShareGroupHeartbeatRequest(group_id=group, member_id=FIRST_MEMBER, member_epoch=epoch, subscribed_topic_names=[topic])
-        return client.ask(request, 1)
+    def is_begun() -> bool:
+        answer = client.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
+        return not answer.error_code and not answer.responses[0].partitions[0].error_code
 
-    def has_partitions() -> bool:
-        response = beat(0)
-        return bool(not response.error_code and response.assignment.topic_partitions)
-
-    eventually(has_partitions, 30)
-    member = ShareMember(client, topic_id, FIRST_MEMBER, group)
-    eventually(lambda: member.fetch_all(0).responses[0].partitions[0].error_code == 0 or setattr(member, "epoch", 0), 30)
-    member.acknowledge_all({}, epoch=-1)
-    assert beat(-1).error_code == 0
+    eventually(is_begun, 30)
 
 
 def run_java(broker: BrokerProcess, group: str, topic: str, mode: str, count: int) -> list[str]:
@@ -101,6 +102,22 @@ class TestJava:
         assert "shown" in listed.stdout.split()
         described = run_tool_4(tool, "--bootstrap-server", broker.bootstrap, "--describe", "--group", "shown", "--state")
         assert "Empty" in described.stdout
+
+    def test_offsets_of_groups_are_shown_moved_and_deleted_by_the_tools(self, broker: BrokerProcess, client: WireClient) -> None:
+        begin_group(client, "moved", "moved")
+        produce(client, "moved", 9)
+        assert run_java(broker, "moved", "moved", "implicit", 9) == [f"{offset} 1 ACCEPT" for offset in range(9)]
+
+        def ask(*options: str) -> list[list[str]]:
+            tool = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+            found = run_tool_4(tool, "--bootstrap-server", broker.bootstrap, "--group", "moved", *options)
+            return [line.split() for line in found.stdout.splitlines() if line.strip()]
+
+        assert ask("--describe", "--offsets")[-1] == ["moved", "moved", "0", "0", "0"], "the start follows with the next change"
+        assert ask("--reset-offsets", "--topic", "moved", "--to-earliest", "--execute")[-1] == ["moved", "moved", "0", "0"]
+        assert ask("--describe", "--offsets")[-1] == ["moved", "moved", "0", "0", "9"]
+        assert ask("--delete-offsets", "--topic", "moved")[-1] == ["moved", "Successful"]
+        assert "moved" not in [line[0] for line in ask("--describe", "--offsets")]
 
 
 class Librdkafka:
