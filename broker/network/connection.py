@@ -522,6 +522,10 @@ class Connection:
         """Bytes of memory that hold received bytes of this connection."""
         return self._reader.kept_bytes
 
+    def is_late(self, now_ns: int) -> bool:
+        """Whether a large request takes too long to arrive, and keeps memory from others."""
+        return self._reader.is_late(now_ns)
+
     @property
     def busy(self) -> bool:
         """Whether the client would lose an answer if the connection were closed now: one being sent, or one to a request that is done or in

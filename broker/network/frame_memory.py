@@ -3,9 +3,14 @@
 A request that does not fit into the shared receive buffer reserves its whole size here before memory is allocated for it. The size is
 released when the request is handled or its client has disconnected. A request without room is not read further until there is room; the one
 that has waited longest is first. Small requests are not counted, so a client that leaves large requests unfinished delays only large ones.
+
+Without a limit in the configuration only requests of HUGE_BYTES count, up to `ottla.large.requests.max.bytes`.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
+
+HUGE_BYTES: Final = 8 * 1024 * 1024
+"""Smallest request that counts without `queued.max.request.bytes`, bytes. By default clients send at most 1 MiB."""
 
 
 class Reader(Protocol):
@@ -16,17 +21,20 @@ class Reader(Protocol):
 
 
 class FrameMemory:
-    """The memory of incoming requests. `max_bytes` is `queued.max.request.bytes`, -1 for no limit; `taken` is the memory in use."""
+    """The memory of incoming requests, at most `max_bytes`. Those below `counted_from` bytes do not count. `taken` is the memory in use."""
 
-    __slots__ = ("_max_bytes", "_waiting", "taken")
+    __slots__ = ("_counted_from", "_max_bytes", "_waiting", "taken")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, counted_from: int = 0) -> None:
         self._max_bytes = max_bytes
+        self._counted_from = counted_from
         self._waiting: dict[Reader, int] = {}
         self.taken = 0
 
     def take(self, reader: Reader, size: int) -> bool:
         """Take `size` bytes. Returns False if there is no room; then `on_room` is called once they are taken for the reader."""
+        if size < self._counted_from:
+            return True
         if self._waiting or not self._has_room(size):
             self._waiting[reader] = size
             return False
@@ -35,8 +43,9 @@ class FrameMemory:
 
     def give_back(self, size: int) -> None:
         """Return bytes that a reader took."""
-        self.taken -= size
-        self._serve()
+        if size >= self._counted_from:
+            self.taken -= size
+            self._serve()
 
     def withdraw(self, reader: Reader) -> None:
         """Remove a waiting reader, if it waits."""
@@ -44,7 +53,12 @@ class FrameMemory:
             self._serve()
 
     def _has_room(self, size: int) -> bool:
-        return self._max_bytes <= 0 or not self.taken or self.taken + size <= self._max_bytes
+        return not self.taken or self.taken + size <= self._max_bytes
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a reader waits."""
+        return bool(self._waiting)
 
     def _serve(self) -> None:
         while self._waiting:

@@ -16,7 +16,7 @@ import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.network.buffer_supplier import LARGEST_KEPT
-from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES
+from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, NS_PER_BYTE, SENDING_NS
 from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 from ottla.protocol.cursors import fields
 
@@ -53,6 +53,7 @@ class FrameReader:
         "_owner",
         "_processor",
         "_rest",
+        "_since_ns",
         "_taken",
         "data",
         "end",
@@ -74,6 +75,7 @@ class FrameReader:
         self._filled = 0  # received bytes in _rest while a large frame is read into it; else 0
         self._lent: bytearray | None = None  # the memory of `view`, if it belongs to the connection
         self._taken = 0  # bytes of the frame memory, for the incoming frame
+        self._since_ns = 0  # time at which these were taken
         self._grown = 0  # size of the kernel's buffer after it grew
 
     def buffer(self) -> memoryview:
@@ -114,7 +116,7 @@ class FrameReader:
             self._give_back()
             self._lend(rest, 0)
             return True
-        self._rest = larger = self._processor.buffers.get(min(total, 2 * len(rest)))
+        self._rest = larger = fields.room_for(total)  # compiled, pages that have not been received take no memory
         larger[: len(rest)] = rest
         self._processor.buffers.release(rest)
         self._on_kept()
@@ -186,13 +188,21 @@ class FrameReader:
         if self._taken or owner is None or owner.is_urgent(self.view, start + 4, self.end):
             return True
         if self._processor.channel.frame_memory.take(owner, size):
-            self._taken = size
+            self._begin_taking(size)
         return self._taken > 0
 
     def on_room(self) -> None:
         """Note that the incoming frame has room now."""
         if self._rest is not None:
-            self._taken = 4 + fields.int32(self._rest, self._from)
+            self._begin_taking(4 + fields.int32(self._rest, self._from))
+
+    def _begin_taking(self, size: int) -> None:
+        self._taken = size
+        self._since_ns = self._processor.clock_ns()
+
+    def is_late(self, now_ns: int) -> bool:
+        """Whether the incoming frame has had room for longer than an honest client needs to send it."""
+        return self._taken > 0 and now_ns - self._since_ns > SENDING_NS + self._taken * NS_PER_BYTE
 
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Enlarge the kernel's buffer for frames of `size`, in powers of two, so that slowly growing sizes cost no system calls."""

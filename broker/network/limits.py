@@ -22,7 +22,7 @@ from ottla.config.keys.network import (
     SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
 )
-from ottla.config.keys.own import OTTLA_TLS_HANDSHAKE_TIMEOUT_MS, OTTLA_TLS_HANDSHAKES
+from ottla.config.keys.own import OTTLA_LARGE_REQUESTS_MAX_BYTES, OTTLA_TLS_HANDSHAKE_TIMEOUT_MS, OTTLA_TLS_HANDSHAKES
 from ottla.config.schema.key import Key
 from ottla.config.validation import max_connections_per_ip_overrides
 
@@ -41,6 +41,9 @@ MAX_UNSENT: Final = 16
 """Connections whose answers may wait until other connections are handled."""
 FIRST_BYTES: Final = 64 * 1024
 """Bytes of a frame larger than the shared receive buffer that must have arrived before memory is allocated for it."""
+SENDING_NS: Final = 30_000_000_000
+"""Time for a frame that others wait for, ns; and in addition the time for each of its bytes: a mebibyte a second."""
+NS_PER_BYTE: Final = 1000
 
 INT_MAX: Final = 2**31 - 1
 
@@ -53,6 +56,7 @@ class NetworkLimits:
 
     __slots__ = (
         "connections_max_idle_ms",
+        "large_requests_max_bytes",
         "listener_max_connection_creation_rate",
         "listener_max_connections",
         "max_connection_creation_rate",
@@ -85,6 +89,7 @@ class NetworkLimits:
         num_io_threads: int = 8,
         num_network_threads: int = 3,
         queued_max_request_bytes: int = -1,
+        large_requests_max_bytes: int = 256 * 1024 * 1024,
         queued_max_requests: int = 500,
         socket_listen_backlog_size: int = 50,
         socket_receive_buffer_bytes: int = 102_400,
@@ -104,6 +109,7 @@ class NetworkLimits:
         self.num_io_threads = num_io_threads
         self.num_network_threads = num_network_threads
         self.queued_max_request_bytes = queued_max_request_bytes
+        self.large_requests_max_bytes = large_requests_max_bytes
         self.queued_max_requests = queued_max_requests
         self.socket_listen_backlog_size = socket_listen_backlog_size
         self.socket_receive_buffer_bytes = socket_receive_buffer_bytes
@@ -128,6 +134,7 @@ def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
         num_io_threads=config[NUM_IO_THREADS],
         num_network_threads=config[NUM_NETWORK_THREADS],
         queued_max_request_bytes=config[QUEUED_MAX_REQUEST_BYTES],
+        large_requests_max_bytes=config[OTTLA_LARGE_REQUESTS_MAX_BYTES],
         queued_max_requests=config[QUEUED_MAX_REQUESTS],
         socket_listen_backlog_size=config[SOCKET_LISTEN_BACKLOG_SIZE],
         socket_receive_buffer_bytes=config[SOCKET_RECEIVE_BUFFER_BYTES],

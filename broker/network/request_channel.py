@@ -23,7 +23,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from ottla.broker.network.frame_memory import FrameMemory
+from ottla.broker.network.frame_memory import HUGE_BYTES, FrameMemory
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion
 
@@ -201,11 +201,13 @@ class RequestChannel:
         max_requests: int,
         max_request_bytes: int,
         call_soon: Callable[[Callable[[], None]], object],
+        large_max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
+        """`large_max_bytes` limits the memory of very large requests if `max_request_bytes` does not."""
         self.slots = slots
         self.max_requests = max_requests
         self.max_request_bytes = max_request_bytes
-        self.frame_memory = FrameMemory(max_request_bytes)
+        self.frame_memory = FrameMemory(max_request_bytes) if max_request_bytes > 0 else FrameMemory(large_max_bytes, HUGE_BYTES)
         self.slots_in_use = 0
         self.waiting_for_turn = 0
         self.queued_bytes = 0

@@ -65,7 +65,11 @@ class SocketServer:
         self.processors: list[Processor] = []
         self.quotas = ConnectionQuotas(limits, self._loop.time())
         self.request_channel = RequestChannel(
-            limits.num_io_threads, limits.queued_max_requests, limits.queued_max_request_bytes, self._loop.call_soon
+            limits.num_io_threads,
+            limits.queued_max_requests,
+            limits.queued_max_request_bytes,
+            self._loop.call_soon,
+            limits.large_requests_max_bytes,
         )
 
     async def start(

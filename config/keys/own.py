@@ -159,6 +159,16 @@ OTTLA_GROUP_LAG_MAX_SERIES = key(
     internal=True,
     doc="How many committed offsets, each of a group and a partition, appear in the metrics with their lag. 0 shows none.",
 )
+OTTLA_LARGE_REQUESTS_MAX_BYTES = key(
+    "ottla.large.requests.max.bytes",
+    Long(1),
+    default=256 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How much memory requests of more than 8 MiB may take together while they arrive. Further ones wait for room, in order. A request "
+    "that is alone may be larger. `queued.max.request.bytes` replaces this limit, and then counts smaller requests, too.",
+)
 OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
     "ottla.internal.topics.can.grow",
     Bool(),

@@ -215,7 +215,9 @@ class Bench:
         self.lost: list[Connection] = []
         self.handled: list[bytes] = []
         limits = limits or NetworkLimits()
-        self.channel = RequestChannel(slots, limits.queued_max_requests, limits.queued_max_request_bytes, self.turns.call_soon)
+        self.channel = RequestChannel(
+            slots, limits.queued_max_requests, limits.queued_max_request_bytes, self.turns.call_soon, limits.large_requests_max_bytes
+        )
         self._handler = handler or (lambda frame, connection: bytes(frame))
         self.processor = Processor(
             self.turns,  # type: ignore[arg-type]  # only call_soon of the loop is used without file regions
