@@ -6,7 +6,7 @@ are processors have it at once: with more busy threads the event loop would wait
 the work ends with an error and is done again with a larger limit, once there is room for it in `ottla.expansion.max.bytes`. Works that
 wait get their room in order. A work that needs more than all of it is done alone. A work whose client leaves does not begin.
 
-A work that took room leaves much freed memory behind in the allocator, which is given back to the system when no other work has room.
+A work with room leaves much freed memory behind in the allocator. That is given back to the system after each, and once more at the end.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from ottla.broker.network.frame_memory import FrameMemory
@@ -73,8 +74,9 @@ class Expansion:
             try:
                 return await (self._run_with_room(work, limit) if limit > FREE_BYTES else self._run_without_room(work))
             except (DecompressionTooLarge, ExpandedTooLarge) as error:
-                # The frames of the stack hold the records. Only the garbage collector would free them: a future in a frame holds the error.
-                error.__traceback__ = None
+                # The frames of the stack hold the records. Without this they would be freed late: a future in a frame, and the caller's
+                # coroutine, hold the error.
+                error.__traceback__ = error.__context__ = None
                 if limit == LIMITS[-1]:
                     raise
         raise AssertionError("the last limit has a result or an error")
@@ -98,7 +100,7 @@ class Expansion:
                 else:
                     self._memory.withdraw(waiting)
                 raise
-        running = self._run_in_worker(work, limit)
+        running = self._run_in_worker(partial(_and_give_back, work), limit)
         try:
             return await asyncio.shield(running)
         finally:
@@ -109,3 +111,11 @@ class Expansion:
         if not self._memory.taken:
             with suppress(RuntimeError):  # the broker stops
                 self._workers.submit(give_back_freed_memory)
+
+
+def _and_give_back(work: Callable[[int], _Result], limit: int) -> _Result:
+    """Calls a work that has room, in a worker thread. Each thread has a heap, and would keep what the work has freed there."""
+    try:
+        return work(limit)
+    finally:
+        give_back_freed_memory()

@@ -195,19 +195,22 @@ def check_pieces(
 
 def _with_more(data: Buffer, check: RecordCheck, pieces: Iterator[Buffer], max_bytes: int) -> Buffer:
     """These bytes, and as many of the following ones as the record needs. Raises InvalidRecord at their end."""
-    parts = [data]
     missing = check.missing
-    room = max_bytes - len(data)
-    while missing > 0:
+    joined: bytearray | None = bytearray(data) if len(data) else None
+    while True:
         piece = next(pieces, None)
         if piece is None:
             raise check.end_error()
-        parts.append(piece)
         missing -= len(piece)
-        room -= len(piece)
-        if room < 0:
+        if joined is None and missing <= 0:
+            return piece
+        if joined is None:
+            joined = bytearray()
+        joined += piece  # grows in place, so that nothing is in memory twice
+        if len(joined) > max_bytes:
             raise DecompressionTooLarge("a record in a compressed", max_bytes)
-    return b"".join(parts) if len(data) or len(parts) > 2 else parts[1]
+        if missing <= 0:
+            return joined
 
 
 def summary_of(check: RecordCheck, header: BatchHeader) -> RecordsSummary:

@@ -116,7 +116,10 @@ def test_what_a_work_has_expanded_is_freed_before_it_waits_for_room() -> None:
             nonlocal expanded
             records = Records(MIDDLE)
             expanded = weakref.ref(records)
-            return records(limit)
+            try:
+                return records(limit)
+            except DecompressionTooLarge:
+                raise DecompressionTooLarge("another", limit) from None
 
         waiting = world.expansion.begin(work)
         await asyncio.sleep(0)
