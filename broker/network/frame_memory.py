@@ -4,7 +4,8 @@ A request that does not fit into the shared receive buffer reserves its whole si
 released when the request is handled or its client has disconnected. A request without room is not read further until there is room; the one
 that has waited longest is first. Small requests are not counted, so a client that leaves large requests unfinished delays only large ones.
 
-Without a limit in the configuration only requests of HUGE_BYTES count, up to `ottla.large.requests.max.bytes`.
+Without a limit in the configuration only requests of HUGE_BYTES count, up to `ottla.large.requests.max.bytes`, and they count until their
+turn comes.
 """
 
 from typing import Final, Protocol
@@ -41,8 +42,13 @@ class FrameMemory:
         self.taken += size
         return True
 
+    def keep(self, size: int) -> None:
+        """Count the bytes of a request that has arrived and waits for its turn."""
+        if size >= self._counted_from:
+            self.taken += size
+
     def give_back(self, size: int) -> None:
-        """Return bytes that a reader took."""
+        """Return bytes that were taken or kept."""
         if size >= self._counted_from:
             self.taken -= size
             self._serve()

@@ -248,12 +248,16 @@ class RequestChannel:
         pending.channel = self
         self.waiting_for_turn += 1
         self.queued_bytes += pending.waiting_bytes
+        if self.max_request_bytes <= 0:
+            self.frame_memory.keep(pending.waiting_bytes)
         self._update()
 
     def end_waiting(self, size: int) -> None:
         """Uncount a request that waited for its turn."""
         self.waiting_for_turn -= 1
         self.queued_bytes -= size
+        if self.max_request_bytes <= 0:
+            self.frame_memory.give_back(size)
         self._update()
 
     def submit(self, request: Request) -> None:

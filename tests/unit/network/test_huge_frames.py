@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.network.frame_memory import HUGE_BYTES
 from ottla.broker.network.limits import NS_PER_BYTE, SENDING_NS, NetworkLimits
+from ottla.broker.network.request_channel import Pending
 from tests.support.network import Bench, framed
 
 HUGE = framed(bytes(HUGE_BYTES))
@@ -27,6 +28,26 @@ def test_huge_frames_wait_for_each_other_and_large_ones_do_not() -> None:
     first.send_all(HUGE[-1:])
     second.send_all(HUGE[sent:])
     assert first.answers == second.answers == [b"%d" % HUGE_BYTES]
+    assert bench.channel.frame_memory.taken == 0
+
+
+def test_one_that_waits_for_its_turn_keeps_its_room() -> None:
+    waiting: list[Pending] = []
+
+    def handler(frame: memoryview, _: object) -> Pending:
+        waiting.append(Pending(in_turns=True, waiting_bytes=len(frame)))
+        return waiting[-1]
+
+    bench = Bench(handler, limits=NetworkLimits(large_requests_max_bytes=len(HUGE)))
+    first, second = bench.connect(), bench.connect()
+    first.send_all(HUGE)
+    sent = second.send(HUGE)
+    assert sent < len(HUGE)
+    waiting[0].end_waiting()
+    bench.turns.run()
+    second.send_all(HUGE[sent:])
+    assert len(waiting) == 2
+    waiting[1].end_waiting()
     assert bench.channel.frame_memory.taken == 0
 
 
