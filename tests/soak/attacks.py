@@ -39,6 +39,9 @@ GOOD_ASKS_S = 0.005
 SETTLED_S = 5.0
 ATTACK_S = 20.0
 """Longest time for which an attacker waits for its answers."""
+MOST_BYTES = 500_000_000
+"""Growth of the broker's memory that an attack may cause, and what may be left of it at the end."""
+LEFT_BYTES = 150_000_000
 BOMB_BYTES = 120_000_000
 BOMBS = "bombs"
 
@@ -266,13 +269,19 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.attacks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*ATTACKS, []], default=[])
     names = parser.parse_args(arguments).names or [*ATTACKS]
+    faults = []
     print(f"{'attack':<50} {'before':>7} {'most':>7} {'after':>7} MB {'turn':>6} {'p99':>6} {'longest':>7} ms", flush=True)
     for name in names:
         attack = ATTACKS[name]
         with tempfile.TemporaryDirectory(prefix="attack-") as directory:
             cost = cost_of(attack, Path(directory))
         memory = "".join(f" {size / 1e6:>7.0f}" for size in cost[:3])
+        if cost.most - cost.before > MOST_BYTES or cost.after - cost.before > LEFT_BYTES:
+            faults.append(attack.what)
         print(f"{attack.what:<50}{memory}    {cost.longest_turn_ms:>6.1f} {cost.p99_ms:>6.1f} {cost.longest_ms:>7.1f}", flush=True)
+
+    if faults:
+        sys.exit(f"more memory than allowed: {'; '.join(faults)}")
 
 
 if __name__ == "__main__":
