@@ -1,13 +1,19 @@
 from libc.stdint cimport int64_t
 
-cdef dict _slices
+cdef dict _slices, _latest
+cdef _Ready _READY
+
+cdef class _Ready:
+    pass
 
 cdef class Slices:
-    cdef object _clock_ns, _context, _loop, _paused
+    cdef object _clock_ns, _context, _paused
+    cdef readonly object loop
     cdef readonly set tasks
     cdef int64_t _slice_ns, _until_ns
     cdef bint _is_armed, _is_begun
 
+    cpdef bint is_in_slice(self) except -1
     cpdef bint is_over(self) except -1
     cdef void _arm(self) except *
 

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from contextvars import Context
 from heapq import merge
 from itertools import islice
+from threading import get_ident
 from types import CoroutineType
 from typing import Any, Final, TypeVar, cast
 
@@ -54,10 +55,10 @@ _READY: Final = _Ready()
 class Slices:
     """The paused work of one event loop, and the slice of its current turn."""
 
-    __slots__ = ("_clock_ns", "_context", "_is_armed", "_is_begun", "_loop", "_paused", "_slice_ns", "_until_ns", "tasks")
+    __slots__ = ("_clock_ns", "_context", "_is_armed", "_is_begun", "_paused", "_slice_ns", "_until_ns", "loop", "tasks")
 
     def __init__(self, loop: AbstractEventLoop, clock_ns: Callable[[], int], slice_ns: int) -> None:
-        self._loop = loop
+        self.loop = loop
         self._clock_ns = clock_ns
         self._slice_ns = slice_ns
         self._until_ns = 0
@@ -70,6 +71,10 @@ class Slices:
         self._context = Context()
         """The context of the turns: that of the coroutine that paused first would also be that of all others."""
 
+    def is_in_slice(self) -> bool:
+        """Whether the event loop runs, and the slice of its current turn has begun and lasts."""
+        return self._is_begun and self._clock_ns() < self._until_ns and self.loop.is_running()
+
     def is_over(self) -> bool:
         """Whether long work has used up its time in this turn."""
         now_ns = self._clock_ns()
@@ -81,7 +86,7 @@ class Slices:
 
     async def wait(self) -> None:
         """Waits for a slice in a later turn."""
-        paused = Paused(loop=self._loop)
+        paused = Paused(loop=self.loop)
         self._paused.append(paused)
         self._arm()
         await paused
@@ -92,7 +97,7 @@ class Slices:
     def _arm(self) -> None:
         if not self._is_armed:
             self._is_armed = True
-            self._loop.call_soon(self._turn, context=self._context)
+            self.loop.call_soon(self._turn, context=self._context)
 
     def _turn(self) -> None:
         """Ends the slice of the last turn, and resumes the next coroutine."""
@@ -107,6 +112,8 @@ class Slices:
 
 _slices: dict[AbstractEventLoop | None, Slices] = {}
 """By event loop. An event loop that was closed is forgotten when the next one begins."""
+_latest: dict[int, Slices] = {}
+"""By thread, those that its event loop has used last. It costs a system call to ask for the running loop."""
 
 
 def begin_slices(loop: AbstractEventLoop, clock_ns: Callable[[], int] = time.monotonic_ns, slice_ns: int = SLICE_NS) -> Slices:
@@ -114,6 +121,9 @@ def begin_slices(loop: AbstractEventLoop, clock_ns: Callable[[], int] = time.mon
     for each in list(_slices):
         if each is not None and each.is_closed():
             _slices.pop(each, None)
+    for thread, used in list(_latest.items()):
+        if used.loop is loop or not used.loop.is_running():
+            _latest.pop(thread, None)
     slices = _slices[loop] = Slices(loop, clock_ns, slice_ns)
     return slices
 
@@ -122,21 +132,26 @@ def _slices_here() -> Slices | None:
     """The slices of the running event loop."""
     loop = running_loop()
     slices = _slices.get(loop)
-    if slices is None and loop is not None:
+    if slices is None:
+        if loop is None:
+            return None
         slices = begin_slices(loop)
+    _latest[get_ident()] = slices
     return slices
 
 
 def is_over() -> bool:
     """Whether long work has used up its time in this turn, so that `pause` would wait. False without a running event loop."""
+    latest = _latest.get(get_ident())
+    if latest is not None and latest.is_in_slice():
+        return False
     slices = _slices_here()
     return slices is not None and slices.is_over()
 
 
 def pause() -> Awaitable[None]:
     """Waits for a later turn of the event loop if long work has used up its time in this one."""
-    slices = _slices.get(running_loop()) or _slices_here()
-    return slices.wait() if slices is not None and slices.is_over() else _READY
+    return _slices[running_loop()].wait() if is_over() else _READY
 
 
 class Rest:

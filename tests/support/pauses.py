@@ -27,6 +27,10 @@ class _NoLoop:
         """See asyncio."""
         return True
 
+    def is_running(self) -> bool:
+        """See asyncio."""
+        return False
+
 
 def every_pause_waits() -> None:
     """From now on a turn of the running event loop has time for one element."""
