@@ -110,5 +110,8 @@ def a_pair(directory: Path) -> Iterator[Pair]:
     """Both brokers running."""
     config = {name.replace(".", "_"): value for name, value in _SAME_CONFIG.items()}
     kafka = ApacheKafka(directory / "theirs", config=_SAME_CONFIG, heap="256m")
-    with kafka as theirs, a_broker(directory / "ours", broker_id=0, **config) as ours:
-        yield Pair(ours, theirs)
+    with kafka as theirs:
+        # A broker on a metadata file is one of Kafka 4; in a folder of the same ZooKeeper it is one of 3.9.
+        store = f"{theirs.zookeeper.connect.partition('/')[0]}/ours"
+        with a_broker(directory / "ours", broker_id=0, zookeeper_connect=store, **config) as ours:
+            yield Pair(ours, theirs)

@@ -7,12 +7,14 @@ answers like the wrong broker of the recording.
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.controller.store.embedded_store import EmbeddedStore
 from ottla.controller.store.metadata_store import Create, Delete
 from ottla.controller.znodes.layout import CONTROLLER, ControllerNode, encode_controller
+from ottla.protocol import features
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -43,6 +45,8 @@ class ReplayingBroker(InProcessBroker):
 
     def __init__(self, directory: Path) -> None:
         self.leads = True
+        self._without_features = patch.dict(features.IMPLEMENTED, clear=True)  # as a cluster on ZooKeeper, which has finalized none
+        self._without_features.start()
         super().__init__(
             directory,
             broker_id=0,
@@ -154,6 +158,7 @@ class ReplayingBroker(InProcessBroker):
         if hasattr(self, "other_store"):
             self.run(self.other_store.close)
         super().stop()
+        self._without_features.stop()
 
 
 def batches_of(place: str) -> list[bytes]:
