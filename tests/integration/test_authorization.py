@@ -44,8 +44,9 @@ from tests.support.refusals_of_groups_and_administration import (
     TOPIC_RESOURCE,
     TRANSACTIONS,
 )
+from tests.support.refusals_of_share_groups import SHARES
 
-ROWS = [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY, *LATER]
+ROWS = [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY, *LATER, *SHARES]
 
 
 class Grants:

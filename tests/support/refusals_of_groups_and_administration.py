@@ -73,7 +73,7 @@ GROUPS = [
         ApiKey.FIND_COORDINATOR,
         6,
         {"coordinator_keys": ["s"], "key_type": 2},
-        [CLUSTER_ACTION],
+        [CLUSTER_ACTION, CLUSTER_ACTION],
         {"coordinators": [{"key": "s", "error_code": CLUSTER_REFUSED, "error_message": "", "node_id": -1, "port": -1}]},
         "of a share group",
     ),
