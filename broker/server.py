@@ -120,10 +120,10 @@ from ottla.controller.registration import in_session, next_broker_sequence, prep
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import StorageError
 from ottla.storage.manager.log_loading import Progress
 from ottla.storage.manager.log_manager import LogManager

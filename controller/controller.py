@@ -49,9 +49,9 @@ from ottla.controller.znodes.layout import (
 )
 from ottla.controller.znodes.pauses import clear_in_slices
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.senders import OnSent, Senders
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Declares the errors of requests to a replica, with the facts in fields. `broker/request/error_map.py` maps them to wire codes."""
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 class ReplicationError(Exception):

@@ -5,7 +5,7 @@ Only the storage floor raises them. `broker/request/error_map.py` maps them to w
 
 from collections.abc import Sequence
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 class StorageError(Exception):

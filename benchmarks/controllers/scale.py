@@ -53,8 +53,8 @@ from ottla.controller.znodes.layout import (
     topic_path,
 )
 from ottla.protocol.client_security import PLAINTEXT
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import Peer, Resolve
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import FixedRandom
 

@@ -15,8 +15,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.log.partition_log import PartitionLog

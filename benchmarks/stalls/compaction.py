@@ -30,11 +30,11 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.job import CleaningJob
 from ottla.storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker
 from ottla.storage.cleaner.run import CleanerPorts, clean
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.validation.run import BatchRun

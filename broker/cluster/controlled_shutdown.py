@@ -26,12 +26,12 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.followers import Followers
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.peer import Connect, PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

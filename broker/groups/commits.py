@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from ottla.broker.groups.offset_records import in_version
 from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 class Transaction(NamedTuple):

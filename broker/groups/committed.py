@@ -21,7 +21,7 @@ from ottla.broker.groups.offset_records import (
     offset_value,
     read_offset_value,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 Stored: TypeAlias = bytes
 

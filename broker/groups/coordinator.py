@@ -64,10 +64,10 @@ from ottla.config.keys.groups import (
 from ottla.config.keys.own import OTTLA_GROUP_MAX_METADATA_BYTES
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

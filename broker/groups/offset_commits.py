@@ -29,8 +29,8 @@ from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

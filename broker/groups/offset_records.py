@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.schema.wire import ProtocolError
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 KEY_VERSION: Final = 1
 VALUE_VERSION: Final = 3

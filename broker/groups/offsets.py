@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from ottla.broker.groups.commits import Commit
 from ottla.broker.groups.committed import CommittedOffsets, record_offset_of
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 class GroupOffsets:

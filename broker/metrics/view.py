@@ -20,7 +20,7 @@ from ottla.broker.transactions.metadata import TransactionState
 from ottla.config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
 from ottla.config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
 from ottla.pauses import pause
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.controller_metrics import ControllerMetrics

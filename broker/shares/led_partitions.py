@@ -23,11 +23,11 @@ from ottla.broker.shares.state.coordinator import StateResult, StateWrite
 from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
 from ottla.broker.shares.state_access import ReadState, StateAccess, WriteState
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.waiters import Waiters
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.schema.wire import UnsupportedField, UnsupportedVersion
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.cluster import MetadataCache
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -41,9 +41,9 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.senders import Senders
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

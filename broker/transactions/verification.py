@@ -31,8 +31,8 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.protocol.schema.wire import UnsupportedField, UnsupportedVersion
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.cluster import MetadataCache
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

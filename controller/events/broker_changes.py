@@ -13,7 +13,7 @@ from ottla.controller.znodes.changes import decode_log_dir_event
 from ottla.controller.znodes.layout import BROKER_IDS, INT32_MAX, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from ottla.controller.state.core import ControllerCore
 from ottla.controller.state.request_batch import EVERY_BROKER
 from ottla.controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
 from ottla.controller.znodes.pauses import slices
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class IsrChange(NamedTuple):

@@ -21,7 +21,7 @@ from ottla.controller.znodes.changes import decode_partitions
 from ottla.controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

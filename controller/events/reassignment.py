@@ -34,7 +34,7 @@ from ottla.controller.store.metadata_store import Exists, Get, SetData, data_and
 from ottla.controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

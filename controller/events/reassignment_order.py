@@ -14,7 +14,7 @@ from ottla.controller.store.metadata_store import Delete, Get, SetData, Write, d
 from ottla.controller.znodes.changes import decode_reassignments, encode_reassignments
 from ottla.controller.znodes.layout import REASSIGN_PARTITIONS
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

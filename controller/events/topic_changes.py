@@ -28,7 +28,7 @@ from ottla.controller.znodes.layout import (
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.topic_ids import new_topic_id, uses_topic_ids
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

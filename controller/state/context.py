@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ottla.controller.znodes.layout import BrokerRegistration, PartitionState, ReplicaAssignment
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.storage.disk.topic_partition import TopicPartition
 
 
 class LiveBroker(NamedTuple):

@@ -21,7 +21,7 @@ from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
 from ottla.controller.store.metadata_store import Delete, MetadataStore
 from ottla.controller.znodes.layout import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
 from ottla.controller.znodes.pauses import Pause, slices
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from ottla.controller.znodes.layout import (
 )
 from ottla.controller.znodes.pauses import Pause, slices
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ottla.controller.znodes.java_order import properties_order
 from ottla.controller.znodes.layout import PRODUCER_ID_BLOCK, int32, int32s
 from ottla.controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 class ProducerIdBlock(NamedTuple):

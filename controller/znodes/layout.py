@@ -14,8 +14,8 @@ from ottla.config.zookeeper_connect import NOT_IN_PATHS
 from ottla.controller.znodes.java_order import scala_map_order
 from ottla.controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import from_text, to_text
-from ottla.storage.disk.topic_partition import TopicPartition
 
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE_ID = "/brokers/seqid"

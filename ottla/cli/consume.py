@@ -20,9 +20,10 @@ from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
     from ottla.cli.records.consume_range import Limits
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.client.fetcher import FetchedBatch, Fetcher
     from ottla.client.group_member import GroupMember
+    from ottla.protocol.topic_partition import TopicPartition
 
 _COMMIT_SECONDS = 5.0
 Render = Callable[["FetchedBatch"], Iterator[bytes]]

@@ -15,9 +15,10 @@ from ottla.cli.times import parse_span, parse_time
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.client.connection import Address
     from ottla.client.group_admin import DescribedGroup, Member
+    from ottla.protocol.topic_partition import TopicPartition
 
 _INACTIVE = ("Empty", "Dead")
 _STATES = click.Choice(

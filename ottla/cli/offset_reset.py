@@ -10,9 +10,10 @@ import csv
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.offsets import EARLIEST, LATEST, LEADER_SECONDS, reachable_offsets
+from ottla.protocol.topic_partition import TopicPartition
 
 Scenario = dict[TopicPartition, int]
 

@@ -22,8 +22,9 @@ from ottla.cli.output import for_stream, print_json, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.protocol.client_security import ClientSecurity
+    from ottla.protocol.topic_partition import TopicPartition
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_SECONDS = 30.0
@@ -337,7 +338,7 @@ def topic_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartit
 
     Raises UsageError, ClientError when there is no such topic.
     """
-    from ottla.client.cluster import TopicPartition
+    from ottla.protocol.topic_partition import TopicPartition
 
     found: list[TopicPartition] = []
     for text in texts:

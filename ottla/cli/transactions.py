@@ -15,9 +15,10 @@ from ottla.cli.times import parse_span
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.client.hanging import OpenTransaction
     from ottla.client.transaction_admin import DescribedTransaction, Producer
+    from ottla.protocol.topic_partition import TopicPartition
 
 _KIND = "transactional id"
 _STATES = click.Choice(
@@ -258,8 +259,8 @@ def _named_partitions(cluster: Cluster, names: tuple[str, ...], broker_id: int |
 
 
 def _partitions_of_broker(cluster: Cluster, broker_id: int) -> list[TopicPartition]:
-    from ottla.client.cluster import TopicPartition
     from ottla.client.topic_admin import all_topics
+    from ottla.protocol.topic_partition import TopicPartition
 
     listed = [TopicPartition(topic.name or "", part.partition_index) for topic in all_topics(cluster) for part in topic.partitions]
     return _held(cluster, listed, broker_id)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster as Cluster
-    from ottla.client.cluster import TopicPartition as TopicPartition
     from ottla.client.committed import Committed as Committed
     from ottla.client.committed import commit_offsets as commit_offsets
     from ottla.client.committed import committed_offsets as committed_offsets
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.client.topic_admin import delete_records as delete_records
     from ottla.client.topic_admin import delete_topics as delete_topics
     from ottla.client.topic_admin import grow_topic as grow_topic
+    from ottla.protocol.topic_partition import TopicPartition as TopicPartition
 
 # Modules are imported at the first use of a name, so that a command pays only for those that it needs.
 _MODULES = {

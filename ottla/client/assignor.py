@@ -5,7 +5,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.client.cluster import TopicPartition
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -13,6 +12,7 @@ from ottla.protocol.messages.consumer_protocol import (
 )
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.wire import ProtocolError
+from ottla.protocol.topic_partition import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
 RANGE = "range"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from ottla.client.connection import Address, AnyResponse, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, Unreachable, check
@@ -25,6 +25,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 DEFAULT_PORT: Final = 9092
 _PORT_DIGITS: Final = 5
@@ -43,16 +44,6 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
 Result = TypeVar("Result")
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic; its text is `topic-0`."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 def parse_bootstrap(text: str) -> list[Address]:

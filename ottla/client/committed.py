@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster, ClusterChange, TopicPartition, may_pass
+from ottla.client.cluster import Cluster, ClusterChange, may_pass
 from ottla.client.errors import Refused, SomeRefused, check
 from ottla.client.offsets import by_topic
 from ottla.protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ottla.protocol.topic_partition import TopicPartition
 
 
 class Committed(NamedTuple):

@@ -11,11 +11,12 @@ from collections.abc import Callable, Set
 from typing import Final
 
 from ottla.client import reassignments
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.errors import ClientError, SomeRefused
 from ottla.client.reassignment_plan import Plan, without
 from ottla.protocol.messages.metadata import MetadataResponse
+from ottla.protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 0.5

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Self
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection, readable
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, by_topic
@@ -23,6 +23,7 @@ from ottla.protocol.records.batch import BatchHeader, TimestampType, crc_is_vali
 from ottla.protocol.records.builder import ControlRecordType, read_control_type
 from ottla.protocol.records.errors import RecordFormatError, TooManyHeaders
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 
 MAX_RECORDS: Final = 10_000
 """Records that are made at a time; a compressed batch may have millions of small ones."""

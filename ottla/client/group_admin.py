@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
-from ottla.client.cluster import Cluster, ClusterChange, TopicPartition
+from ottla.client.cluster import Cluster, ClusterChange
 from ottla.client.errors import ClientError, Refused, check
 from ottla.client.reachable import of_brokers, of_coordinators
 from ottla.protocol.api_keys import ApiKey
@@ -14,6 +14,7 @@ from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescrib
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.topic_partition import TopicPartition
 
 _TYPES_SINCE = 5
 _STATES_SINCE = 4

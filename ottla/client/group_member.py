@@ -20,7 +20,7 @@ from ottla.client.assignor import (
     encode_assignment,
     encode_subscription,
 )
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.committed import Membership, commit_offsets
 from ottla.client.connection import AnyResponse, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, check
@@ -31,6 +31,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 _HEARTBEATS_PER_SESSION: Final = 15
 _REBALANCE_SECONDS: Final = 60.0

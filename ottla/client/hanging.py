@@ -10,7 +10,7 @@ coordinator may know is never called hanging.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, ConnectionLost
 from ottla.client.reachable import Errors
 from ottla.client.transaction_admin import (
@@ -21,6 +21,7 @@ from ottla.client.transaction_admin import (
     reachable_producers,
     reachable_transactions,
 )
+from ottla.protocol.topic_partition import TopicPartition
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
 """The default of transaction.max.timeout.ms, in milliseconds."""

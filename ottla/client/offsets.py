@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ottla.client.cluster import Cluster, TopicPartition, may_pass
+from ottla.client.cluster import Cluster, may_pass
 from ottla.client.errors import ClientError, Refused, check
 from ottla.client.reachable import Errors, of_leaders
 from ottla.protocol.messages.list_offsets import (
@@ -12,6 +12,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.protocol.topic_partition import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1

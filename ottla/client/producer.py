@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Self
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection, readable
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.protocol.errors import ErrorCode
@@ -29,6 +29,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, increment_sequence
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Header, Record
+from ottla.protocol.topic_partition import TopicPartition
 
 ACKS_ALL: Final = -1
 _RECORD_OVERHEAD_BYTES: Final = 20

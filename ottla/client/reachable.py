@@ -12,9 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
-from ottla.client.cluster import Cluster, TopicPartition, may_pass
+from ottla.client.cluster import Cluster, may_pass
 from ottla.client.errors import ClientError, ConnectionLost, NotAuthenticated, Refused, Unreachable
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 
 _BACKOFF_SECONDS: Final = 0.1
 

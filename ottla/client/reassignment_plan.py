@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ottla.client.cluster import TopicPartition
 from ottla.client.errors import ClientError
+from ottla.protocol.topic_partition import TopicPartition
 
 Plan = dict[TopicPartition, list[int]]
 """Replicas by partition, the preferred leader first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.client.cluster import Cluster, ClusterChange, TopicPartition
+from ottla.client.cluster import Cluster, ClusterChange
 from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs
 from ottla.client.errors import ClientError, Refused, SomeRefused, check
 from ottla.client.offsets import by_topic
@@ -23,6 +23,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from ottla.protocol.topic_partition import TopicPartition
 
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ottla.client.cluster import Cluster, ClusterChange, TopicPartition, UnknownTopic
+from ottla.client.cluster import Cluster, ClusterChange, UnknownTopic
 from ottla.client.errors import ClientError, Refused, check
 from ottla.client.offsets import by_topic
 from ottla.client.reachable import at_once
@@ -25,6 +25,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.topic_partition import TopicPartition
 
 DEFAULT = -1
 _KNOWN_SECONDS = 10.0

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.client.assignor import PROTOCOL_TYPE, decode_assignment
-from ottla.client.cluster import Cluster, TopicPartition, may_pass
+from ottla.client.cluster import Cluster, may_pass
 from ottla.client.committed import committed_offsets
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, check
@@ -19,6 +19,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 GROUPS_IN_FLIGHT: Final = 50
 """Groups whose offsets are requested from a coordinator before the first answer."""

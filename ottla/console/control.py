@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from ottla.cli.doctor.kinds import reasons, some
 from ottla.cli.options import check_brokers
 from ottla.client import reassignments
-from ottla.client.cluster import NO_LEADER, Cluster, TopicPartition
+from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.errors import ClientError, Refused
 from ottla.client.hanging import DEFAULT_MAX_TIMEOUT_MS, find_hanging
 from ottla.client.offsets import LATEST, READ_COMMITTED, reachable_offsets
@@ -32,6 +32,7 @@ from ottla.console.parameters import BadParameter, Body, number
 from ottla.console.topic_changes import Path
 from ottla.console.views import View, unanswered
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 
 _TYPES: Final = {"preferred": False, "unclean": True}
 

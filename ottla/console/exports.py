@@ -17,9 +17,9 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.cli.records.record_json import TIMESTAMP_TYPES, json_headers, json_line
-from ottla.client.cluster import TopicPartition
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 
 COLUMNS: Final = (
     "topic", "partition", "offset", "timestamp", "timestamp_type", "key_form", "key", "value_form", "value", "headers", "error"

@@ -10,13 +10,14 @@ from starlette.datastructures import QueryParams
 
 from ottla.cli.offset_reset import planned_offsets
 from ottla.cli.times import parse_span, parse_time
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.committed import commit_offsets, committed_offsets, delete_offsets
 from ottla.client.group_admin import delete_groups, describe_group
 from ottla.console.answers import Conflict, one_line
 from ottla.console.parameters import BadParameter, Body, number, signed
 from ottla.console.topic_changes import Path
 from ottla.console.views import View
+from ottla.protocol.topic_partition import TopicPartition
 
 INACTIVE: Final = ("Empty", "Dead")
 _MODES: Final = ("earliest", "latest", "current", "offset", "shift", "time", "ago")

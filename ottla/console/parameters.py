@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from ottla.client.cluster import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """Size of the body of a request, bytes; a record of the default size fits twice, as text with escapes."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ottla.cli.doctor.kinds import some
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, ConnectionLost
 from ottla.client.fetcher import Fetcher, FetchSettings, OffsetGone
 from ottla.client.offsets import (
@@ -29,6 +29,7 @@ from ottla.console.record_filter import RecordFilter
 from ottla.console.views import View
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 
 MAX_RECORDS: Final = 500
 """Records in an answer."""

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from ottla.cli.options import check_brokers, is_number
 from ottla.cli.records.record_json import NotARecord, parse_json_line
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs
 from ottla.client.errors import ClientError
 from ottla.client.producer import Delivery, Producer, ProducerSettings
 from ottla.client.topic_admin import DEFAULT, NewTopic, Outcomes, create_topics, delete_records, delete_topics, grow_topic
 from ottla.console.parameters import BadParameter, Body
 from ottla.console.views import View
+from ottla.protocol.topic_partition import TopicPartition
 
 Path = Mapping[str, str]
 """The parts of a request's path by name."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.cli.doctor.cluster_checks import check_cluster
 from ottla.cli.doctor.cluster_facts import gather
 from ottla.cli.doctor.kinds import reasons
-from ottla.client.cluster import NO_LEADER, Cluster, TopicPartition
+from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.committed import committed_offsets
 from ottla.client.config_admin import SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, Refused
@@ -25,6 +25,7 @@ from ottla.client.topic_readers import readers_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import to_text
 
 View = dict[str, Any]

@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.committed import committed_offsets
 from ottla.client.errors import ClientError
 from ottla.client.fetcher import Fetcher, FetchSettings
@@ -18,6 +18,7 @@ from ottla.client.group_admin import delete_groups, list_groups
 from ottla.client.offsets import end_offsets, start_offsets
 from ottla.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
 from ottla.client.topic_admin import DEFAULT, NewTopic, all_topics, create_topics, delete_topics
+from ottla.protocol.topic_partition import TopicPartition
 
 TIMEOUT_SECONDS: Final = 30.0
 """Time for a command, seconds; `consume` has its own."""

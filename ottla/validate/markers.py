@@ -11,11 +11,12 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, check
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.records.batch import BatchHeader, iter_batches
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.validate.plan import DidNotFinish, Plan
 from ottla.validate.topic import connected
 

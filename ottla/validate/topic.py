@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.client.cluster import Cluster, TopicPartition, UnknownTopic
+from ottla.client.cluster import Cluster, UnknownTopic
 from ottla.client.config_admin import ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError
 from ottla.client.offsets import end_offsets, start_offsets
 from ottla.client.topic_admin import NewTopic, create_topics, delete_topics
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.validate.plan import Plan, Unusable
 from ottla.validate.sizes import check_topic_limit
 

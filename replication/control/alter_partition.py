@@ -27,10 +27,10 @@ from ottla.protocol.messages.alter_partition import (
     BrokerState,
 )
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.ports.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.upkeep.directory_renames import DirectoryRename
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import InvalidTopicName, ReplicationError
 from ottla.replication.ports.thread_work import done
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import StorageError
 from ottla.storage.manager.future_logs import may_have_future
 from ottla.storage.manager.new_logs import NewLog

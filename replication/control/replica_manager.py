@@ -16,6 +16,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
 from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control import failed_log_dirs, log_dir_moves, metadata_updates, stopped_replicas
 from ottla.replication.control.controller_requests import (
@@ -41,7 +42,6 @@ from ottla.replication.ports.thread_work import done
 from ottla.replication.ports.throttle import ReplicationQuota
 from ottla.replication.ports.topic_stats import BrokerTopicStats
 from ottla.storage.disk.clock import Clock, elapsed_ms
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.disk.turns import in_turns
 from ottla.storage.errors import LogDirFailure, StorageError
 from ottla.storage.log.partition_log import PartitionLog

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, StopReplicaAnswer, stopped_partitions
 from ottla.replication.ports.thread_work import done
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.upkeep.directory_renames import DirectoryRename
 

@@ -20,13 +20,13 @@ from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.follower import fetcher_failures, truncation
 from ottla.replication.follower.fetch_session import NO_EPOCH, FetchSessionHandler, FollowedPartition, Found
 from ottla.replication.follower.fetcher_settings import FetcherSettings
 from ottla.replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Peer, PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog

@@ -29,13 +29,13 @@ from collections.abc import Callable, Iterable
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.replication import NUM_REPLICA_FETCHERS
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.follower.fetch_session import FollowedPartition
 from ottla.replication.follower.fetcher import Fetcher
 from ottla.replication.follower.fetcher_settings import FetcherSettings
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Connect, PeerAddress
 from ottla.replication.ports.throttle import ReplicationQuota
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

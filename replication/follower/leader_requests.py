@@ -18,8 +18,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import Peer
-from ottla.storage.disk.topic_partition import TopicPartition
 
 LATEST = -1
 EARLIEST = -2

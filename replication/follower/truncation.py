@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.follower import fetcher_failures
 from ottla.replication.follower.fetch_session import FollowedPartition, Found
 from ottla.replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
 from ottla.replication.ports.peer import PeerUnavailable
 from ottla.replication.ports.thread_work import done
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import UnexpectedAppendOffset
 from ottla.storage.log.partition_log import PartitionLog
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Protocol
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.topic_partition import TopicPartition
 
 FOLLOWED_PER_TURN = 300
 """Partitions passed to fetchers in one turn of the event loop: 5 µs each."""

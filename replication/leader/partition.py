@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ottla.config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.errors import (
     FencedLeaderEpoch,
@@ -30,7 +31,6 @@ from ottla.replication.leader.progress import IdleFetches, ReplicaProgress
 from ottla.replication.ports.isr_proposals import IsrProposal
 from ottla.replication.ports.topic_stats import TopicStats
 from ottla.replication.ports.waiters import Waiters
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogBeingTruncated, OffsetOutOfRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.verification import VerificationStateEntry

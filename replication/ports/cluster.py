@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ottla.config.listeners import SecurityProtocol
 from ottla.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState, UpdateMetadataRequest
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.storage.disk.topic_partition import TopicPartition
 
 LEADER_NONE = -1
 LEADER_DURING_DELETE = -2

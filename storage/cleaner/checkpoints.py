@@ -5,9 +5,9 @@ Owned by `LogCleaner`; queried on the event loop, loaded in a thread at start, w
 
 from collections.abc import Callable, Iterable
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptCheckpoint, LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.upkeep.log_checkpoints import LogCheckpoints

@@ -27,6 +27,7 @@ from ottla.config.keys.cleaner import (
 )
 from ottla.config.keys.log import MESSAGE_MAX_BYTES
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.checkpoints import CleanerCheckpoints
 from ottla.storage.cleaner.choice import LogToClean, is_compacted, log_to_clean
 from ottla.storage.cleaner.job import CleanedGroup, CleaningStats
@@ -35,7 +36,6 @@ from ottla.storage.cleaner.task import CleaningTask, limits_of
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure, StorageError
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments, work_of

@@ -13,9 +13,9 @@ is not used.
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import CorruptCheckpoint
 

@@ -7,7 +7,7 @@ unknown to the controller and is left for the operator.
 
 from enum import Enum
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 MAX_NAME_LENGTH = 255
 PERMITTED_DIRECTORIES = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})

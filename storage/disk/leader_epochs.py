@@ -16,9 +16,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import MAX_INT32, MAX_OFFSET, read_lines, replace_file
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptCheckpoint
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
-from ottla.storage.disk.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from ottla.config.topic import TopicConfig
 from ottla.protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
 from ottla.protocol.records.builder import read_marker
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.leader_epochs import LeaderEpochCache
 from ottla.storage.disk.partition_metadata import ZERO_UUID
 from ottla.storage.disk.small_files import SmallFiles
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import (
     CorruptRecord,
     LogBeingTruncated,

@@ -13,6 +13,7 @@ from ottla.config.topic import TopicConfig
 from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
 from ottla.protocol.records.builder import read_marker
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import MAX_OFFSET
 from ottla.storage.disk.file_names import (
     INDEX_SUFFIXES,
@@ -25,7 +26,6 @@ from ottla.storage.disk.file_names import (
 )
 from ottla.storage.disk.leader_epochs import LeaderEpochCache
 from ottla.storage.disk.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog

@@ -6,8 +6,8 @@ A producer may roll a segment by each batch, hundreds in a second.
 import logging
 from typing import Final
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.config.keys.log import LOG_SEGMENT_DELETE_DELAY_MS
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
 from ottla.storage.disk.partition_metadata import ZERO_UUID
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure, LogDirNotFound
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_directories import LogDirectory

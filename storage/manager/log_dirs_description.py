@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_directories import LogDirectories
 

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from ottla.config.topic import TopicConfig
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -27,7 +28,6 @@ from ottla.storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryK
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.meta_properties import META_PROPERTIES
 from ottla.storage.disk.start_errors import DuplicateLog, ForeignDirectory
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptCheckpoint, LogDirFailure
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog

@@ -32,6 +32,7 @@ from ottla.config.keys.transactions import (
 )
 from ottla.config.topic import TopicConfig
 from ottla.config.validation import log_dirs
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.choice import is_compacted
 from ottla.storage.cleaner.compaction import LogCleaner
 from ottla.storage.cleaner.process import CleanerProcess, CleanerWorker
@@ -40,7 +41,6 @@ from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.partition_metadata import ZERO_UUID
 from ottla.storage.disk.start_errors import NoUsableLogDirectory
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.disk.turns import in_turns
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.context import LogContext

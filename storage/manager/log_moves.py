@@ -20,9 +20,9 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.keys.quotas import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
 from ottla.config.keys.replication import NUM_REPLICA_ALTER_LOG_DIRS_THREADS
 from ottla.config.schema.key import LONG_MAX
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
 from ottla.storage.log.flush import FlushPlan
 from ottla.storage.log.origins import REPLICATION

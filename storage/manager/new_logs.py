@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.topic import TopicConfig
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.partition_metadata import ZERO_UUID, write_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
 from ottla.storage.producers.copy_on_write_producers import CopyOnWriteProducers
 from ottla.storage.producers.limits import (

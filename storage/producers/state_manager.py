@@ -17,8 +17,8 @@ import logging
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File, FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptSnapshot
 from ottla.storage.producers.snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
 from ottla.storage.producers.state import ProducerState, ProducerStateEntry, is_expired

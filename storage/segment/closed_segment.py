@@ -1,6 +1,6 @@
 """Replaces the active segment of a closed log."""
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import LogClosed
 from ottla.storage.segment.limits import NEVER
 from ottla.storage.segment.segment import Segment

@@ -9,8 +9,8 @@ repeated. Every repetition gets further, as long as the page cache keeps the byt
 from typing import TYPE_CHECKING
 
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File, FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.storage.segment.segment import Segment

@@ -30,7 +30,7 @@ from ottla.config.topic import (
 )
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.compression import CODEC_BY_NAME, CompressionCodec
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.validation.rules import ValidationRules
 
 _LEVEL_OF = {

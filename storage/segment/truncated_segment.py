@@ -2,8 +2,8 @@
 
 from typing import NoReturn
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File, FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogBeingTruncated
 from ottla.storage.segment.limits import UNKNOWN
 from ottla.storage.segment.log_settings import LogSettings

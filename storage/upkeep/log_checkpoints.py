@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -22,7 +23,6 @@ from ottla.storage.disk.directory_writes import Checkpoint, OnWritten, Write
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from ottla.storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 

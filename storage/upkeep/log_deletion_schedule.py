@@ -8,10 +8,10 @@ import logging
 import os
 from collections.abc import Callable
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.upkeep.partition_events import PartitionEvents

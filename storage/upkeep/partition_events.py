@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
-from ottla.storage.disk.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

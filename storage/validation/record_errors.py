@@ -7,7 +7,7 @@ log. Those errors have no topic partition, and their response has no log start o
 from typing import Final
 
 from ottla.protocol.records.compression import CompressionCodec
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, RecordBatchTooLarge, RecordTooLarge, StorageError, UnsupportedCompressionType
 
 

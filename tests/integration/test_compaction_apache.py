@@ -12,9 +12,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.protocol.records.batch import BatchHeader, iter_batches
 from ottla.protocol.records.reader import Record, iter_records
+from ottla.protocol.topic_partition import TopicPartition as StoragePartition
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition as StoragePartition
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.apache_kafka.tools import run_tool

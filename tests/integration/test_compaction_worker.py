@@ -20,11 +20,11 @@ import pytest
 from ottla.broker.loop.background import LoopBackground
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.frames import write_frame
 from ottla.storage.cleaner.job import CleaningJob, encode_job
 from ottla.storage.cleaner.process import CleanerProcess
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.segment.log_settings import LogSettings
 from tests.support.compacted_logs import Writer, values_of

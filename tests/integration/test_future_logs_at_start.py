@@ -11,7 +11,7 @@ from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.controller import Controller
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 
 T0 = TopicPartition("topic", 0)

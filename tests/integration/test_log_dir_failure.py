@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.admin_requests import a_topic, create
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import a_broker_in_process

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.protocol.topic_partition import TopicPartition as StoragePartition
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.start_errors import InconsistentBrokerId, LogDirectoryLocked
-from ottla.storage.disk.topic_partition import TopicPartition as StoragePartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.apache_kafka.brokers import ApacheKafka

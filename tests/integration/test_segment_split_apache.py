@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.topic_partition import TopicPartition as StoragePartition
 from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition as StoragePartition
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.log_manager import Disks

@@ -22,7 +22,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.schema.message import Message
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.admin_requests import BROKER, OK, SET, TOPIC, change
 from tests.support.in_process_broker import InProcessBroker
 from tests.support.several_brokers import create_topic, leaders_of, metadata_of, start_broker, three_brokers, until

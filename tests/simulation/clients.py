@@ -27,8 +27,8 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record, iter_records
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import Peer, PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.committed import Committed
 

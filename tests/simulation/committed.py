@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ottla.protocol.records.batch import BatchHeader, iter_batches
 from ottla.protocol.records.reader import iter_records
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from tests.simulation.outcomes import TRANSACTION_STATE, Decisions, PartitionTransactions
 

@@ -17,8 +17,8 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import Leaders
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections

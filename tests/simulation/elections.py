@@ -21,8 +21,8 @@ from ottla.controller.znodes.layout import (
     decode_partition_state,
     partition_state_path,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.topic_partition import TopicPartition
 
 STOPPED = "stopped"
 """What a session ended by that its owner closed."""

@@ -6,8 +6,8 @@ docs/long-tests.md lists them, and where each is looked at; `test_planted_faults
 from __future__ import annotations
 
 from ottla.controller.znodes.layout import PartitionState
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.limits import BATCHES_RETAINED
 from tests.simulation.cluster import Node, SimulatedCluster

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.simulation.clients import Leaders
 from tests.simulation.cluster import SESSION_TIMEOUT_S, Node, SimulatedCluster
 from tests.simulation.ledger import Fate, Transaction

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import Leaders
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections

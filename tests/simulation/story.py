@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator
 from tests.simulation.clients import Consumer, Leaders, Producer
 from tests.simulation.cluster import SimulatedCluster

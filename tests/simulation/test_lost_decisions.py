@@ -16,8 +16,8 @@ import pytest
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import Leaders
 from tests.simulation.cluster import SESSION_TIMEOUT_S, SimulatedCluster
 from tests.simulation.committed import batches

@@ -24,11 +24,11 @@ from ottla.controller.state import partition_elections
 from ottla.controller.store.metadata_store import Create, SetData
 from ottla.controller.znodes.layout import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.alter_partition import AlterPartition
 from ottla.replication.leader.isr import IsrChanges
 from ottla.replication.leader.partition import Partition
 from ottla.replication.reading import fetch_read
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.origins import CLIENT, REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_loading

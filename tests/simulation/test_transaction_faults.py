@@ -16,7 +16,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster import tear_write
 from tests.simulation.ledger import Fate, Transaction
 from tests.simulation.network import Exchange

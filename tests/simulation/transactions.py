@@ -26,8 +26,8 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.builder import ControlRecordType, build_batch, parse_end_transaction_marker
 from ottla.protocol.records.reader import Record, iter_records
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import BACKOFF_S, PRODUCE_TIMEOUT_MS, TRANSACTIONAL_ID, Consumer, CoordinatorClient, Leaders
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.committed import Committed

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -21,7 +22,6 @@ from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT
 from ottla.storage.disk.meta_properties import META_PROPERTIES
 from ottla.storage.disk.partition_metadata import PARTITION_METADATA, read_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.manager.log_directories import CLEAN_SHUTDOWN_FILE
 
 BAD_LINE = re.compile(r"\b(ERROR|CRITICAL|Traceback|Exception)\b|log directory.* (offline|failed)")

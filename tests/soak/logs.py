@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.start_errors import DuplicateLog
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogBeingTruncated, LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager

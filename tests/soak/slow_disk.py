@@ -19,7 +19,7 @@ from random import Random
 
 from ottla.client.cluster import Cluster as Client
 from ottla.client.errors import ClientError
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.soak import slow_requests as requests
 from tests.soak.at_rest import bad_lines, badly_stopped, broken_logs, foreign_names
 from tests.soak.slow_topics import SlowTopic

@@ -16,13 +16,14 @@ from random import Random
 from typing import Any, Protocol
 from zlib import crc32
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, Refused
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import builder as record_builder
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.reader import Record as ReadRecord
 from ottla.protocol.records.reader import iter_records
+from ottla.protocol.topic_partition import TopicPartition
 from tests.soak import slow_requests as requests
 from tests.support.admin_requests import a_topic
 from tests.support.batches import a_batch

@@ -26,8 +26,8 @@ from ottla.controller.znodes.layout import (
     partitions_path,
     topic_path,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import from_text
-from ottla.storage.disk.topic_partition import TopicPartition
 
 
 def adopt(source: Path, target: Path, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

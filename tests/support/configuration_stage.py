@@ -12,7 +12,7 @@ from ottla.config.topic import TopicConfig
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble

@@ -35,8 +35,8 @@ from ottla.protocol.messages.leader_and_isr import (
 )
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.cluster import MetadataCache
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.clocks import ManualClock
 
 

@@ -16,6 +16,7 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, 
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.follower.fetch_session import FollowedPartition
@@ -26,7 +27,6 @@ from ottla.replication.ports.peer import Peer, PeerUnavailable, Resolve
 from ottla.replication.ports.throttle import ReplicationQuotas
 from ottla.storage.disk.directory_writes import OnWritten
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from tests.support.background import carry_out
 from tests.support.batches import a_batch

@@ -41,11 +41,11 @@ from ottla.protocol.messages.update_metadata import (
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from ottla.protocol.records.reader import Record, iter_records
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.storage.disk.clock import elapsed_ms
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.validation.run import BatchRun
 from tests.support.consumer_groups import topic_id

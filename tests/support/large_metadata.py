@@ -22,7 +22,7 @@ from ottla.controller.znodes.layout import (
     partitions_path,
     topic_path,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 _TOPICS_AT_ONCE = 200
 

@@ -5,8 +5,8 @@ from functools import cache
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog

@@ -15,7 +15,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.cluster_links import Links, some_links

@@ -18,7 +18,7 @@ from ottla.controller.store.memory_store import MemoryStore
 from ottla.controller.store.metadata_store import Create, Request, SetData
 from ottla.controller.store.tree import Node
 from ottla.controller.znodes.layout import NO_LEADER, PartitionState, decode_partition_state, encode_partition_state, partition_state_path
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "zookeeper"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -16,7 +17,6 @@ from ottla.storage.disk.checkpoint import (
 )
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.partition_metadata import write_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.soak.at_rest import bad_lines, badly_stopped, foreign_names
 from tests.soak.slow_topics import Life, key_of
 from tests.support.filesystems import MemoryFileSystem

@@ -20,9 +20,9 @@ from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.protocol.records.errors import InvalidRecord, MalformedMessage, OverlongLength
 from ottla.protocol.records.reader import check_records, iter_keys_and_values, join_header_keys, outline_records
 from ottla.protocol.records.walk import RecordWalk
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.records import keep, keep_by_position
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidRecord as RefusedRecord
 from ottla.storage.validation.record_errors import UnreadableRecords
 from ottla.storage.validation.records import check_produced

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.protocol.messages.header import RequestHeader
 from ottla.protocol.messages.produce import ProduceRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, UnsupportedCompressionType
 from ottla.storage.validation.batch import complete_validation, judge, read_only_batch
 from ottla.storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, UnreadableRecords, error_message

@@ -18,7 +18,7 @@ from ottla.protocol.messages.alter_partition import (
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 FIRST_VERSION_BY_TOPIC_ID = 2
 FIRST_VERSION_WITH_BROKER_EPOCHS = 3

@@ -66,10 +66,10 @@ from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
 from ottla.protocol.cursors.response_writer import NodeEndpoints
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import to_text
 from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidRecord, StorageError
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.validation.batch import read_only_batch

@@ -40,7 +40,7 @@ from ottla.protocol.cursors.offset_commit import (
     TxnOffsetCommitReader,
 )
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection

@@ -13,7 +13,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 PARTITIONS_PER_STEP: Final = 1000
 """Partitions whose offsets are deleted together; so many take a millisecond."""

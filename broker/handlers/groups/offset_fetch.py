@@ -31,8 +31,8 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.storage.disk.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_ERROR_OF_ALL = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8

@@ -13,7 +13,7 @@ from ottla.controller.errors import NodeExists, NoNode, StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.store.tree import check_path
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import NotLeaderOrFollower, ReplicationError
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from ottla.config.keys.network import REQUEST_TIMEOUT_MS
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.validation.run import BatchRun

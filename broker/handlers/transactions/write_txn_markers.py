@@ -28,7 +28,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.protocol.schema.message import Message
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Message | Answer:

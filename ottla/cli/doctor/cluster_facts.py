@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ottla.cli.doctor.certificates import end_of
 from ottla.cli.doctor.kinds import reasons, some
-from ottla.client.cluster import NO_LEADER, Cluster, TopicPartition
+from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.committed import committed_offsets
 from ottla.client.config_admin import DYNAMIC, SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, ConnectionLost, check
@@ -25,6 +25,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ottla.protocol.topic_partition import TopicPartition
 
 OPEN_SECONDS: Final = 900.0
 """The default of transaction.max.timeout.ms: no transaction is open for longer without a reason."""

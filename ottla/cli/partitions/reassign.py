@@ -16,8 +16,9 @@ from ottla.cli.output import print_json, print_table, progress_bar, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.client.reassignment_plan import Plan
+    from ottla.protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS = 0.2
 

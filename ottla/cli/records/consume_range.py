@@ -17,7 +17,8 @@ from ottla.cli.times import parse_time
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
+    from ottla.protocol.topic_partition import TopicPartition
 
 POLL_SECONDS: Final = 0.5
 _STARTS = {"start", "beginning", "earliest", "oldest"}

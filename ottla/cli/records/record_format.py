@@ -9,8 +9,8 @@ Lengths of null are -1. A format is parsed once; a record is formatted by joinin
 
 from collections.abc import Callable
 
-from ottla.client.cluster import TopicPartition
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 
 Formatter = Callable[[TopicPartition, Record], bytes]
 _Part = Callable[[TopicPartition, Record], bytes]

@@ -13,10 +13,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.client.cluster import TopicPartition
 from ottla.client.producer import OutgoingRecord
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Header, Record
+from ottla.protocol.topic_partition import TopicPartition
 
 _SUFFIX = "_base64"
 TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}

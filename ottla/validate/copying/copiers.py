@@ -19,10 +19,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ottla.broker.security.client_security import ConfiguredSecurity
-from ottla.client.cluster import TopicPartition
 from ottla.client.committed import commit_offsets, committed_offsets
 from ottla.client.errors import ClientError
 from ottla.client.group_admin import delete_groups
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.validate.chaos import Fault, Kind
 from ottla.validate.copying.settings import Settings
 from ottla.validate.plan import Copies, DidNotFinish, Plan

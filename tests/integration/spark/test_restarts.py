@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.topic_admin import delete_records, grow_topic
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.validate import session
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.spark import Record, deep, make_topic, needs_spark, skip_if_not_fetched, write

@@ -18,7 +18,7 @@ from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequestTopicData,
     BrokerState,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.pauses import every_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID

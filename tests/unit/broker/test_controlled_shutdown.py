@@ -15,9 +15,9 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.cluster import EndPoint, LiveBroker, MetadataCache
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.fake_peers import Asked, FakePeers
 
 REMAINING = ControlledShutdownResponse(remaining_partitions=[RemainingPartition(topic_name="t", partition_index=3)])

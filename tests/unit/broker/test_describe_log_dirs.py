@@ -7,7 +7,7 @@ from typing import cast
 from ottla.broker.handlers.topics import describe_log_dirs
 from ottla.broker.request.context import RequestContext
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.log_manager import Disks
 from tests.support.pauses import steps_of

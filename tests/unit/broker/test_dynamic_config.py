@@ -21,7 +21,7 @@ from ottla.controller.errors import StoreError, StoreUnavailable
 from ottla.controller.store.metadata_store import Request, Result
 from ottla.controller.znodes.changes import encode_config
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, config_path
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.configuration_stage import Stage, asks_to_host, control, on_a_stage
 from tests.support.controlled_cluster import until
 

@@ -16,7 +16,7 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.pauses import at_once

@@ -24,7 +24,7 @@ from ottla.protocol.messages.describe_client_quotas import ComponentData, Descri
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 

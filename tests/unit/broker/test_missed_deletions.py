@@ -13,7 +13,7 @@ from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.errors import StoreUnavailable
 from ottla.controller.store.memory_store import MemoryStore
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.pauses import at_once

@@ -11,7 +11,7 @@ from ottla.broker.request.transactional import SupportedOperation
 from ottla.broker.transactions.verification import OnVerified
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.batches import a_batch, a_run
 from tests.support.connections import ClientConnection
 from tests.support.controlled_cluster import until

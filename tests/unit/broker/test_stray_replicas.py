@@ -7,7 +7,7 @@ from ottla.controller.store.memory_store import MemoryStore
 from ottla.controller.store.metadata_store import SetData
 from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, encode_topic, topic_path
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop

@@ -11,7 +11,7 @@ from ottla.client.assignor import (
     encode_assignment,
     encode_subscription,
 )
-from ottla.client.cluster import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 
 def names(partitions: list[TopicPartition]) -> str:

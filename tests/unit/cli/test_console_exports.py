@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.cluster import TopicPartition
 from ottla.console.exports import COLUMNS, EXPORTS, csv_line
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.console_requests import ConsoleUnderTest
 
 CSV, JSON = EXPORTS["csv"], EXPORTS["json"]

@@ -3,12 +3,13 @@
 import pytest
 
 from ottla.client import reassignments
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.reassignments import Move
 from ottla.console import control
 from ottla.console.parameters import Body
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

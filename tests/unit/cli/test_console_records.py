@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.console import records
 from ottla.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
@@ -21,6 +21,7 @@ from ottla.console.record_filter import record_filter
 from ottla.console.records import Found, Query
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Header, Record
+from ottla.protocol.topic_partition import TopicPartition
 
 USER = {
     "type": "record", "name": "User", "namespace": "a.b",

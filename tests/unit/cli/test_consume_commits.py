@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.consume import _Membership, _Sink
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.committed import commit_offsets
 from ottla.client.errors import Refused, SomeRefused
 from ottla.client.fetcher import FetchedBatch, FetchSettings
@@ -17,6 +17,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 
 P0 = TopicPartition("t", 0)
 BATCH = FetchedBatch(P0, TimestampType.CREATE_TIME, [Record(7, 0, None, b"v", ())], 8)

@@ -15,7 +15,7 @@ from ottla.cli.doctor.command import _print
 from ottla.cli.doctor.examination import examine_cluster
 from ottla.cli.doctor.kinds import KINDS, Severity
 from ottla.cli.main import main
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ConnectionLost, Refused
 from ottla.client.hanging import HangingSearch, OpenTransaction
 from ottla.client.transaction_admin import Producer
@@ -23,6 +23,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult
 from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.schema.fields import Versions
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.examined_host import GIB
 from tests.unit.cli import test_doctor_host
 

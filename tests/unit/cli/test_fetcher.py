@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ottla.client import fetcher as fetching
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, Refused
 from ottla.client.fetcher import MAX_RECORDS, Fetcher, FetchSettings
 from ottla.client.offsets import READ_COMMITTED
@@ -16,6 +16,7 @@ from ottla.console.records import Query, Search
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.batches import a_batch, a_record
 from tests.support.played_leaders import ALIVE, RECORDS, SECONDS, ClusterOfTest, Leader
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.committed import delete_offsets
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Unreachable
@@ -33,6 +33,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, Fin
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from ottla.protocol.messages.offset_delete import OffsetDeleteResponse
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 FIRST, SECOND = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Address
 from ottla.client.errors import ClientError, Refused
 from ottla.client.fetcher import Fetcher, FetchSettings
@@ -16,6 +16,7 @@ from ottla.console.decoding import Decoder
 from ottla.console.records import LiveStep, Query, Search, export, live
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataResponse
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support import played_leaders
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, RECORDS, ClusterOfTest
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.client import topic_admin
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, Unreachable
 from ottla.client.group_admin import reachable_groups
@@ -19,6 +19,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 BROKERS = range(20)
 SECONDS = 0.5

@@ -17,12 +17,12 @@ from ottla.cli.produce import _reader
 from ottla.cli.records import record_input
 from ottla.cli.records.record_input import LineReader, pieces
 from ottla.cli.users import _password
-from ottla.client.cluster import TopicPartition
 from ottla.client.errors import ClientError
 from ottla.client.fetcher import AbortedFilter
 from ottla.client.producer import OutgoingRecord
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.protocol.records.batch import iter_batches
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.segment.transaction_index import TransactionIndex
 from tests.support.golden_logs import LOGS

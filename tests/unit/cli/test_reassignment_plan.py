@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from ottla.cli.main import main
 from ottla.client import reassignments
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.config_admin import ConfigResourceType
 from ottla.client.errors import ClientError, ConnectionLost, SomeRefused
 from ottla.client.reassignment_plan import Plan, balanced, from_json, to_json, without
+from ottla.protocol.topic_partition import TopicPartition
 
 NO_RACKS = dict.fromkeys(range(4))
 

@@ -8,7 +8,6 @@ from starlette.datastructures import QueryParams
 
 from ottla.cli.main import main
 from ottla.cli.offset_reset import planned_offsets
-from ottla.client.cluster import TopicPartition
 from ottla.client.committed import Committed
 from ottla.client.connection import Address
 from ottla.client.errors import ClientError, ConnectionLost, Refused
@@ -19,6 +18,7 @@ from ottla.client.transaction_admin import ListedTransaction
 from ottla.console import control, group_changes, views
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
 

@@ -13,11 +13,12 @@ from ottla.cli.records.consume_range import limits, start_positions
 from ottla.cli.records.record_format import parse_format, unescape
 from ottla.cli.records.record_json import NotARecord, json_line, parse_json_line
 from ottla.cli.times import parse_span, parse_time
-from ottla.client.cluster import Cluster, TopicPartition, parse_bootstrap
+from ottla.client.cluster import Cluster, parse_bootstrap
 from ottla.client.errors import ClientError
 from ottla.client.producer import OutgoingRecord
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 
 NOW = 1_700_000_000_000
 P0 = TopicPartition("orders", 0)

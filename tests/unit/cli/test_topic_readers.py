@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client import topic_readers
 from ottla.client.assignor import PROTOCOL_TYPE, encode_assignment
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.committed import Committed
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused
@@ -25,6 +25,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 OFFSETS = {"lagging": {0: 5, 2: 7}, "elsewhere": {}, "assigned": {}}
 ASSIGNED = {"assigned": [[TopicPartition("t", 0)], [TopicPartition("t", 1), TopicPartition("u", 0)], [TopicPartition("u", 1)]]}

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cli.doctor.kinds import reasons
 from ottla.cli.main import main
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.hanging import HangingSearch, OpenTransaction, find_hanging, hanging, late_transactions
@@ -35,6 +35,7 @@ from ottla.protocol.messages import write_txn_markers as markers_api
 from ottla.protocol.messages.find_coordinator import FindCoordinatorResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from ottla.controller.znodes.pauses import PER_SLICE
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 INTERBROKER = Path(__file__).parents[2] / "golden" / "wire" / "interbroker.jsonl"
 PROTOCOLS = {0: "PLAINTEXT"}

@@ -13,7 +13,7 @@ from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.errors import ControllerError, SessionExpired
 from ottla.controller.store.memory_store import MemoryEnsemble
 from ottla.controller.znodes.layout import decode_partition_state, decode_topic
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Crash, new_ensemble
 
 TOPICS = ("a", "b", "c")

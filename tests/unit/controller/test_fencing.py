@@ -8,7 +8,7 @@ from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.errors import ControllerMoved, NotController
 from ottla.controller.events.isr_changes import IsrChange
 from ottla.controller.znodes.layout import PartitionState
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, P, run
 
 

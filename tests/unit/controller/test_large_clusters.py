@@ -4,7 +4,7 @@ from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.events.isr_changes import IsrChange
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, run
 
 BROKERS = 6

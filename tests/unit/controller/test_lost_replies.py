@@ -4,7 +4,7 @@ import asyncio
 
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, decode_topic, topic_path
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, new_ensemble, run
 
 

@@ -14,7 +14,7 @@ from ottla.controller.znodes.layout import (
     partition_state_path,
     topic_path,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 

@@ -20,7 +20,7 @@ from ottla.controller.znodes.layout import (
 )
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, run
 
 TOPICS = 20

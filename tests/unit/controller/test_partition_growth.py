@@ -21,7 +21,7 @@ from ottla.controller.errors import (
 )
 from ottla.controller.store.metadata_store import ANY_VERSION, Request, Result, Stat, Watch
 from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

@@ -12,7 +12,7 @@ from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.state import core, deletion
 from ottla.controller.znodes.layout import CONTROLLER, partition_state_path
 from ottla.controller.znodes.pauses import PER_SLICE, clear_in_slices, slices
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, P, run, until
 
 

@@ -24,7 +24,7 @@ from ottla.controller.znodes.layout import (
     partition_state_path,
     topic_path,
 )
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash
 
 Step = tuple[Any, ...]

@@ -9,7 +9,7 @@ from ottla.controller.errors import InvalidReplicaAssignment, InvalidReplication
 from ottla.controller.znodes.changes import encode_reassignments
 from ottla.controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment, decode_topic, topic_path
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash, P, run
 
 

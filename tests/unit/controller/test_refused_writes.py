@@ -11,7 +11,7 @@ from ottla.controller.events.refused_writes import LONGEST_PAUSE_SECONDS
 from ottla.controller.state.request_batch import RequestBatch
 from ottla.controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
 from ottla.controller.znodes.layout import CONTROLLER, ReplicaAssignment, broker_id_path, encode_broker
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
 

@@ -27,7 +27,7 @@ from ottla.controller.errors import (
 )
 from ottla.controller.store.metadata_store import Create, Request, Result
 from ottla.controller.znodes.layout import decode_topic, topic_path
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

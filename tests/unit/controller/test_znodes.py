@@ -11,7 +11,7 @@ from ottla.controller.znodes import changes, security
 from ottla.controller.znodes import layout as znodes
 from ottla.controller.znodes.java_order import properties_order, scala_map_order
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper"
 

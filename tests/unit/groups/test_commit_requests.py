@@ -31,7 +31,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import ProtocolError
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import GroupBench, a_bench, run
 from tests.support.pauses import every_pause_waits

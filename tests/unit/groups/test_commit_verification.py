@@ -5,7 +5,7 @@ import pytest
 from ottla.broker.groups.membership import Leaving
 from ottla.broker.groups.offset_records import OffsetAndMetadata
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import T0, GroupBench, run
 from tests.unit.groups.test_commit_requests import prepared
 from tests.unit.groups.test_txn_commit_requests import VERSIONS, a_request, answered, ask

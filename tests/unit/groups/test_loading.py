@@ -18,7 +18,7 @@ from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, of
 from ottla.broker.groups.records import group_key, group_value, read_group_value, read_key
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
 from ottla.protocol.records.reader import Record, iter_records
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.golden_logs import LOGS
 from tests.support.groups import a_stable_group, quiet
 

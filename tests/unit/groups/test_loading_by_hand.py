@@ -16,7 +16,7 @@ from ottla.protocol.records.builder import ControlRecordType, EndTransactionMark
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.protocol.records.reader import Record, iter_records
 from ottla.protocol.schema.wire import ProtocolError
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.groups import quiet
 
 Found = dict[tuple[str, str, int], tuple[int, OffsetAndMetadata]]

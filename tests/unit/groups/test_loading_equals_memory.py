@@ -12,7 +12,7 @@ from ottla.broker.groups.classic_group import GroupSettings
 from ottla.broker.groups.committed import CommittedOffset, CommittedOffsets
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import GroupLoader
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import GroupBench, run
 from tests.support.groups import quiet
 from tests.support.logs import read_all

@@ -12,7 +12,7 @@ from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.records import GroupKey, read_key
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run, tombstones
 from tests.support.logs import read_all
 

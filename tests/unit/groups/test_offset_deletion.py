@@ -16,7 +16,7 @@ from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, T1, GroupBench, run, tombstones
 from tests.support.pauses import Steps, at_once

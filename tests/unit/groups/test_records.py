@@ -20,7 +20,7 @@ from ottla.broker.groups.records import read_key
 from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.records.builder import encode_records
 from ottla.protocol.records.reader import Record
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import a_commit
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

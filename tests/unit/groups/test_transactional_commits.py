@@ -9,7 +9,7 @@ from ottla.broker.groups.offset_records import OffsetKey
 from ottla.broker.groups.records import read_key
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import T0, T1, GroupBench, run
 from tests.support.logs import read_all
 

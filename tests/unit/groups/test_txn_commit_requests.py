@@ -17,7 +17,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from ottla.protocol.schema.wire import ProtocolError
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, GroupBench, a_bench, run
 from tests.support.pauses import every_pause_waits

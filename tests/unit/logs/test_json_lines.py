@@ -13,7 +13,7 @@ from ottla.broker.logs.events import EVENTS, event_of
 from ottla.broker.logs.json_lines import JsonLines
 from ottla.broker.logs.kafka_names import KAFKA_LOGGERS, MODULES
 from ottla.broker.logs.values import LEVELS, lines_in, names_of, plain_values
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 
 ROOT = Path(__file__).parents[3]
 FLOORS = ("broker", "controller", "replication", "storage")

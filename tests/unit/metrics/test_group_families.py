@@ -11,7 +11,7 @@ from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
 from ottla.broker.metrics.group_families import GROUP_FAMILIES, GroupOffset, group_offsets
 from ottla.broker.metrics.view import View
 from ottla.config.broker import BrokerConfig
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.pauses import every_pause_waits
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from ottla.broker.handlers.data.topic_counters import count_failed_fetch, count_refused_produce
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import NotEnoughReplicas, NotLeaderOrFollower
 from ottla.replication.ports.topic_stats import COUNTERS, BrokerTopicStats, TopicStats
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
 
 PARTITION = TopicPartition("orders", 0)

@@ -19,11 +19,11 @@ from ottla.protocol.messages.alter_partition import (
     AlterPartitionResponseTopicData,
 )
 from ottla.protocol.schema.message import Message
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.alter_partition import PER_TURN, AlterPartition, put_proposals
 from ottla.replication.ports.isr_proposals import IsrDecision, IsrProposal
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 
 IDS = {"orders": b"id of the orders", "bills": b"id of the bills.", "old": ZERO_UUID}
 TURNS = 50

@@ -3,9 +3,9 @@
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control import failed_log_dirs
 from ottla.replication.errors import ReplicaStorageFailure
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_manager
 from tests.support.batches import a_batch

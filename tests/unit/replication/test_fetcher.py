@@ -9,8 +9,8 @@ import pytest
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.batches import with_bytes
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.followers import (

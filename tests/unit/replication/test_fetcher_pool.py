@@ -6,11 +6,11 @@ import pytest
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.follower.fetcher_pool import fetcher_id
 from ottla.replication.follower.leader_requests import InterBrokerVersions
 from ottla.replication.leader.followers import NoFollowers
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.followers import Follower, ScriptedPeer, answer, answer_by_name, batch, data, until
 from tests.support.logs import append
 from tests.support.replicas import TOPIC, TOPIC_ID

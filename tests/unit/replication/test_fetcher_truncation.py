@@ -11,9 +11,9 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.follower import truncation
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log import truncation as log_truncation
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.producer_replay import rebuild_producer_state

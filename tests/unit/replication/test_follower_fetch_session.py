@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ottla.protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.follower.fetch_session import FetchSessionHandler, FollowedPartition
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.golden_frames import golden_frames
 
 ID = b"id of the topic."

@@ -5,11 +5,11 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import PARTITIONS_PER_TURN
 from ottla.replication.leader.followers import FOLLOWED_PER_TURN, follow_in_turns
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.pauses import at_once
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, state
 

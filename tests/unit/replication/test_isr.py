@@ -3,9 +3,9 @@
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control import replica_manager
 from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, Asked, Replicas, state
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control import log_dir_moves
 from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure, LogDirNotFound, StorageError
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.replicas import TOPIC, Replicas, state

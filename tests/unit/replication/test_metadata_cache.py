@@ -9,9 +9,9 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.ports.cluster import LEADER_DURING_DELETE, EndPoint, MetadataCache
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import brokers, metadata
 
 OLD, NEW = b"the first topic.", b"the second topic"

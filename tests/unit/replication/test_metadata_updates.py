@@ -6,10 +6,10 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse, UpdateMetadataTopicState
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.errors import NotLeaderOrFollower
 from ottla.replication.ports.cluster import STATES_PER_STEP
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.pauses import at_once
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, into, metadata, state
 

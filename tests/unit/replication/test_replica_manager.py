@@ -16,12 +16,12 @@ from ottla.protocol.messages.stop_replica import (
     StopReplicaTopicV1,
 )
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.errors import NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_frames import GoldenFrame, golden_frames
 from tests.support.pauses import at_once

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk import checkpoint
 from ottla.storage.disk.checkpoint import OffsetCheckpoint, replace_file
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptCheckpoint
 from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

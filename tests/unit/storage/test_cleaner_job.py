@@ -2,12 +2,12 @@
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner import job as cleaner_job
 from ottla.storage.cleaner import task as cleaner_task
 from ottla.storage.cleaner.choice import log_to_clean
 from ottla.storage.cleaner.job import decode_job, encode_job
 from ottla.storage.cleaner.task import CleaningTask
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.cleaners import LIMITS, InlineCleaner

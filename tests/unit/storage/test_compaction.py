@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from ottla.protocol.records.batch import parse_header
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.process import CleaningEnded
 from ottla.storage.cleaner.task import CleaningTask
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP

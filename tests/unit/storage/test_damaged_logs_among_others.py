@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner import compaction
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments

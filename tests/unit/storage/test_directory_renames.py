@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.small_files import SmallFiles
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.manager.new_logs import NEW_LOGS, NewLog

@@ -2,9 +2,9 @@
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
 from ottla.storage.disk.start_errors import DuplicateLog
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.log_manager import Disks, a_future_log
 from tests.support.logs import append

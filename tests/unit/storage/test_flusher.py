@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.flush import SEGMENTS_AT_ONCE
 from ottla.storage.upkeep import flusher, producer_expirations
 from tests.support.batches import a_batch

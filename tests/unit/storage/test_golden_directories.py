@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -16,7 +17,6 @@ from ottla.storage.disk.checkpoint import (
 from ottla.storage.disk.directory_names import parse_directory_name
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.snapshot import decode_snapshot
 from tests.support.golden_logs import LOGS

@@ -10,9 +10,9 @@ import pytest
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.context import DAY_MS
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog

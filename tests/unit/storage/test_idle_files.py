@@ -13,8 +13,8 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.flush import SEGMENTS_AT_ONCE
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.upkeep.idle_files import IdleFiles

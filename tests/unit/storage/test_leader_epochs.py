@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache, encode_leader_epochs, read_leader_epochs
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptCheckpoint
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.golden_logs import LOGS

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.protocol.records.errors import RecordFormatError
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.manager import log_closing
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name, suffixed_name
 from ottla.storage.disk.partition_metadata import read_topic_id
 from ottla.storage.disk.start_errors import ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_closing

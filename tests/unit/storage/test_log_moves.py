@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogDirFailure, LogDirNotFound
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.future_logs import may_have_future

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.origins import AppendOrigin

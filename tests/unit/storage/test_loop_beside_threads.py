@@ -2,10 +2,10 @@
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner import compaction
 from ottla.storage.disk.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.partition_metadata import read_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogClosed
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import LogBeingTruncated
 from ottla.storage.log import truncation as log_truncation
 from ottla.storage.log.partition_log import PartitionLog

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from ottla.protocol.records.batch import HEADER_SIZE
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_moves
 from ottla.storage.manager.log_manager import LogManager

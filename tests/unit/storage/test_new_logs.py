@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from ottla.config.topic import RETENTION_MS, TopicConfig
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.storage.disk.partition_metadata import read_topic_id
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
 from tests.support.batches import a_batch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.upkeep.partition_events import GATHERING_MS, PartitionEvents, names_of
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptSnapshot
 from ottla.storage.log.flush import SEGMENTS_AT_ONCE
 from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, ProducerStateError, TransactionCoordinatorFenced
 from ottla.storage.producers.limits import MAX_SEQUENCE
 from ottla.storage.producers.state import LATE_TRANSACTION_BUFFER_MS, BatchMetadata, ProducerState

@@ -8,7 +8,7 @@ import pytest
 from ottla.protocol.records.batch import TimestampType, crc_is_valid, parse_header
 from ottla.protocol.records.compression import CODEC_BY_NAME
 from ottla.protocol.records.reader import iter_records
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
 from ottla.storage.validation.batch import complete_validation
 from ottla.storage.validation.record_errors import UnreadableRecords

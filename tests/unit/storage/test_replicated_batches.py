@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import RecordBatchTooLarge
 from ottla.storage.validation.replicated import judge_replicated
 from ottla.storage.validation.rules import ValidationRules

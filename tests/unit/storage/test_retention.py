@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.upkeep.retention_checks import SEGMENTS_PER_TURN

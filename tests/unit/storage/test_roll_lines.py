@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.roll_lines import MAX_LINES, RollLines
 from tests.support.clocks import ManualClock
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.roll import MOST_UNFINISHED

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.rounds import Rounds
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.disk.turns import in_turns
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk import directory_writes, leader_epochs
 from ottla.storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.directory_writes import WRITES_PER_BATCH
@@ -15,7 +16,6 @@ from ottla.storage.disk.leader_epochs import read_leader_epochs
 from ottla.storage.disk.movable_directory import MovableDirectory
 from ottla.storage.disk.partition_metadata import read_topic_id
 from ottla.storage.disk.small_files import SmallFiles
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.upkeep import log_checkpoints

@@ -1,6 +1,6 @@
 """Files that are made ahead of the next roll."""
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.spare_files import SPARE_FILES, SpareFiles
 from tests.support.background import ManualBackground

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.discards import DISCARD_SEGMENTS
 from ottla.storage.segment.swaps import Swap

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.protocol.records.batch import crc_is_valid
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from ottla.storage.disk.topic_partition import TopicPartition
 from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
 from ottla.storage.log import producer_replay
 from ottla.storage.log import truncation as log_truncation

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, TimestampType, crc_is_valid, parse_header
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.protocol.records.reader import iter_records
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
 from ottla.storage.validation.batch import complete_validation, read_only_batch
 from ottla.storage.validation.limits import (

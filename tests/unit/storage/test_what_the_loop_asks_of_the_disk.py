@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cleaners import InlineCleaner

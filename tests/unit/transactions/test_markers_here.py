@@ -12,7 +12,7 @@ from ottla.broker.transactions.markers import Marker, OnMarked
 from ottla.broker.transactions.metadata import VERSION_0
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.pauses import every_pause_waits
 from tests.support.transaction_bench import TransactionBench, run
 

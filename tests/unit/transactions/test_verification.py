@@ -25,9 +25,9 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.schema.wire import UnsupportedField
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.peer import PeerUnavailable
-from ottla.storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import brokers, metadata
 from tests.support.transaction_bench import TransactionBench, run
 

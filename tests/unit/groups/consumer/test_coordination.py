@@ -11,7 +11,7 @@ from ottla.broker.groups.consumer.members import LEAVING
 from ottla.broker.groups.consumer.settings import GroupTimes
 from ottla.broker.groups.group import GroupState
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.disk.topic_partition import TopicPartition
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.consumer_groups import partitions_of, state_of, topic_id
 from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, run
 

@@ -1,4 +1,4 @@
-"""Defines the name of a partition for all floors above the protocol."""
+"""Defines the name of a partition for all floors, and for clients."""
 
 from typing import NamedTuple
 
