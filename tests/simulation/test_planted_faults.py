@@ -353,7 +353,7 @@ FIRST_SEEDS = {
     broker_dies_of_bad_input: 6,
     group_members_are_not_fenced: 4,
     coordinator_forgets_offsets: 2,
-    late_batches_open_transactions: 9,
+    late_batches_open_transactions: 17,
 }
 """The stories before these end well, or badly but late: they take two to ten times as long, or stand still."""
 
