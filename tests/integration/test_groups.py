@@ -209,8 +209,8 @@ def test_every_version_finds_the_coordinator(client: WireClient, broker: InProce
     assert {(each.error_code, each.host, each.port) for each in found} == {(0, "127.0.0.1", broker.port)}
 
 
-@pytest.mark.parametrize(("key_type", "version", "code"), [(1, 3, 15), (1, 6, 15), (2, 5, 42), (2, 6, 15), (9, 6, 42), (9, 3, 42)])
-def test_there_are_coordinators_of_groups_only(client: WireClient, key_type: int, version: int, code: int) -> None:
+@pytest.mark.parametrize(("key_type", "version", "code"), [(1, 3, 15), (1, 6, 15), (2, 5, 42), (2, 6, 42), (9, 6, 42), (9, 3, 42)])
+def test_a_name_or_a_type_without_a_coordinator_is_refused(client: WireClient, key_type: int, version: int, code: int) -> None:
     if version >= 4:
         (found,) = client.ask(FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type), version).coordinators
     else:

@@ -200,7 +200,7 @@ def test_the_package_and_the_image_have_the_extras_of_a_server_in_the_versions_t
     found = re.search(r"""--constraint \S+ ["'][^"'[]+\[([\w,]+)\]["']""", text_of(name))
     assert found is not None
     extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
-    assert set(found[1].split(",")) == {"console", "security"} <= extras.keys()
+    assert set(found[1].split(",")) == {"console", "regex", "security"} <= extras.keys()
     wanted = {requirement.partition(">")[0].lower() for extra in found[1].split(",") for requirement in extras[extra]}
     assert wanted <= {line.partition("==")[0].lower() for line in text_of("constraints.txt").splitlines()}
 
