@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.commit_versions import FIRST_WITH_TOPIC_IDS
 from ottla.protocol.cursors.kinds import PARTITION
 from ottla.protocol.cursors.request_reader import RequestReader
 from ottla.protocol.cursors.response_writer import ResponseWriter
@@ -14,7 +15,6 @@ FIRST_WITHOUT_RETENTION = 5
 FIRST_WITH_LEADER_EPOCH = 6
 FIRST_WITH_INSTANCE_ID = 7
 FIRST_FLEXIBLE = 8
-FIRST_WITH_TOPIC_IDS = 10
 
 UNSET = -1
 """A generation, an epoch, a producer or a time that the request does not name."""
