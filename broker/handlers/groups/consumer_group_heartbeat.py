@@ -59,6 +59,7 @@ async def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest
             for index in topic.partitions:
                 indexes.add(index)
                 await pause()
+            await pause()
     answer = DelayedAnswer(context)
     beat = Beat(
         waiter=lambda result: answer.complete(_response(result)),
