@@ -75,6 +75,7 @@ from ottla.broker.start_checks import (
     check_znodes,
     refuse_unsupported,
 )
+from ottla.broker.telemetry.client_telemetry import ClientTelemetry
 from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
@@ -150,6 +151,9 @@ REQUEST_LOG_BEAT_MS = 1000
 
 SENSOR_CHECK_MS = 60_000
 """Interval of looking for idle sensors of quotas, ms; looking at 40,000 takes some milliseconds."""
+
+EXPIRY_CHECK_MS = 10_000
+"""Interval of looking for silent clients with pushed metrics, ms."""
 
 COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
@@ -374,7 +378,13 @@ class Broker:
         cluster = services.metadata = MetadataCache()
         resting, paused = (collector_resting, collector_paused) if self._environment.is_process else (nullcontext, nullcontext)
         features = services.cluster.features
-        services.listed = ListedApis(SERVED, features.level, is_own_cluster=config.standalone)
+        telemetry = administration.telemetry = ClientTelemetry(
+            config, administration.client_metrics, self._clock, services.expansion, self._environment.random_bytes
+        )
+        services.listed = ListedApis(
+            SERVED, features.level, is_own_cluster=config.standalone, has_subscriptions=telemetry.has_subscriptions
+        )
+        administration.client_metrics.on_change = self._on_subscriptions
         features.on_change(services.listed.update)
         services.running = RunningRequests(self._environment.clock_ns, while_large=resting)
         data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
@@ -420,6 +430,10 @@ class Broker:
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
         self._make_coordinators(paused)
         administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
+
+    def _on_subscriptions(self) -> None:
+        self.services.administration.telemetry.on_change()
+        self.services.listed.update()
 
     def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
         services = self.services
@@ -496,6 +510,7 @@ class Broker:
         authorizer, quotas = self.services.authorizer, self.services.quotas
         await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)
         self._background.schedule("quota-sensors", SENSOR_CHECK_MS, SENSOR_CHECK_MS, quotas.expire)
+        self._background.schedule("client-telemetry", EXPIRY_CHECK_MS, EXPIRY_CHECK_MS, administration.telemetry.expire)
         await server.start(
             endpoints,
             dispatcher,

@@ -8,7 +8,7 @@ from pathlib import Path
 import ottla.protocol.messages
 from ottla.broker.handlers.table import IMPLEMENTED, SERVED, module_of
 from ottla.broker.handlers.unread_fields import UNREAD_FIELDS
-from ottla.broker.request.listed_apis import OF_FEATURES, UNLISTED_IN_3_9, WITHOUT_FEATURE
+from ottla.broker.request.listed_apis import OF_FEATURES, UNLISTED_IN_3_9, WITH_SUBSCRIPTION, WITHOUT_FEATURE
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.api_versions import versions_in_3_9
 from ottla.protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
@@ -27,7 +27,8 @@ paragraphs of the handlers; change those, not the page.
 
 In a cluster on ZooKeeper without a finalized feature, a broker lists in ApiVersions exactly the APIs of the first two tables, with the
 version ranges of Apache Kafka 3.9 in ZooKeeper mode. In a cluster of its own, or with a finalized feature, it also lists the newer versions
-of the column "Kafka 4". Where the column names a feature, this feature has to be finalized at that level or a higher one.
+of the column "Kafka 4". Where the column names a feature, this feature has to be finalized at that level or a higher one. Versions with the
+word "subscription" are listed while there is a subscription to metrics of clients.
 
 A request of any other API or version closes the connection, as with Apache Kafka; ApiVersions in an unknown version is answered in
 version 0.
@@ -48,7 +49,7 @@ Handlers read all other fields of requests; a test checks this.
 
 def page() -> str:
     """The whole page."""
-    listed = IMPLEMENTED | SERVED & {*WITHOUT_FEATURE, *(key for of in OF_FEATURES.values() for key in of)}
+    listed = IMPLEMENTED | SERVED & {*WITHOUT_FEATURE, *WITH_SUBSCRIPTION, *(key for of in OF_FEATURES.values() for key in of)}
     clients = sorted(listed - INTER_BROKER_APIS)
     brokers = sorted(listed & INTER_BROKER_APIS)
     return "\n".join(
@@ -91,6 +92,7 @@ def _versions(key: ApiKey) -> str:
 def _later(key: ApiKey) -> str:
     """The newest versions that 3.9 does not list."""
     without = [str(WITHOUT_FEATURE[key])] if key in WITHOUT_FEATURE else []
+    without += [f"{WITH_SUBSCRIPTION[key]} (subscription)"] if key in WITH_SUBSCRIPTION else []
     return ", ".join(without + [f"{last} ({name} {level})" for (name, level), of in OF_FEATURES.items() for last in [of.get(key)] if last])
 
 

@@ -112,6 +112,12 @@ APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
             ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         }
     ),
+    "telemetry": frozenset(
+        {
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            ApiKey.PUSH_TELEMETRY,
+        }
+    ),
     "topics": frozenset(
         {
             ApiKey.METADATA,

@@ -16,6 +16,7 @@ from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
+from ottla.broker.metrics.telemetry_families import TELEMETRY_FAMILIES
 from ottla.broker.metrics.transaction_families import TRANSACTION_FAMILIES
 from ottla.broker.metrics.uncovered import UNCOVERED
 
@@ -45,6 +46,11 @@ own: there the JMX exporter runs inside the broker. The names are those that the
   (`python -m benchmarks.paths.metrics_cost`).
 - **Cost of a scrape.** There are ten values for each partition. The event loop reads two hundred values at a time, and serves requests
   in between. So the numbers of a scrape are not from one moment.
+- **Metrics of clients.** While there is a subscription (`kafka-client-metrics.sh`, KIP-714), clients push their metrics to brokers. The
+  latest values are metrics `ottla_client_...` with the labels `client_id` and `client_instance_id`, and those of the client. The client's
+  `org.apache.kafka.producer.connection.count` is `ottla_client_producer_connection_count`; sums that never fall end in `_total`. Changes
+  that a client pushes are added up. A histogram has a `_count` and a `_sum`. Values that are no finite numbers are not shown. The values
+  of a client disappear three intervals after its last push, after at least a minute.
 """
 
 _SECTIONS: Final = (
@@ -58,6 +64,7 @@ _SECTIONS: Final = (
     ("Groups, the broker", CLUSTER_FAMILIES),
     ("Transactions", TRANSACTION_FAMILIES),
     ("Offsets of consumer groups", GROUP_FAMILIES),
+    ("Metrics of clients", TELEMETRY_FAMILIES),
 )
 
 

@@ -42,6 +42,7 @@ from ottla.broker.metrics.loop_watch import LoopWatch
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
+from ottla.broker.metrics.telemetry_families import TELEMETRY_FAMILIES, pushed
 from ottla.broker.metrics.transaction_families import MEASURED_STATES, TRANSACTION_FAMILIES
 from ottla.broker.metrics.view import BrokerState, View
 from ottla.config.errors import ConfigError
@@ -66,6 +67,7 @@ FAMILIES: tuple[Family, ...] = (
     *CLUSTER_FAMILIES,
     *TRANSACTION_FAMILIES,
     *GROUP_FAMILIES,
+    *TELEMETRY_FAMILIES,
 )
 SCRAPE_SECONDS: Final = 30.0
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -217,7 +219,7 @@ class MetricsEndpoint:
             raise _NotNow
         view = self._new_view()
         await view.prepare()
-        return await view.read(FAMILIES)
+        return await view.read(FAMILIES) + await pushed(view.services.administration.telemetry.instances)
 
 
 def _gzipped(parts: Iterable[bytes]) -> list[bytes]:

@@ -35,6 +35,10 @@ WITHOUT_FEATURE: Final[Mapping[ApiKey, int]] = {
 }
 """The newest versions that need no feature, where 3.9 has older ones or none."""
 
+WITH_SUBSCRIPTION: Final[Mapping[ApiKey, int]] = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0, ApiKey.PUSH_TELEMETRY: 0}
+"""The same, but listed only while there is a subscription to the metrics of clients, because clients use them wherever they are listed.
+Requests are accepted even if they are not listed, so that a client learns that its subscription has ended."""
+
 OF_FEATURES: Final[Mapping[tuple[str, int], Mapping[ApiKey, int]]] = {
     (GROUP_VERSION, 1): {ApiKey.CONSUMER_GROUP_HEARTBEAT: 1, ApiKey.CONSUMER_GROUP_DESCRIBE: 1},
     (TRANSACTION_VERSION, 2): {
@@ -71,7 +75,9 @@ level when it connects, and would lose the transaction that it has open."""
 
 def newest_accepted(key: ApiKey) -> int:
     """The newest version of an API that some broker accepts, whatever its cluster and its features are."""
-    return max(versions_in_3_9(key).last, *(versions.get(key, 0) for versions in (WITHOUT_FEATURE, *OF_FEATURES.values())))
+    return max(
+        versions_in_3_9(key).last, *(versions.get(key, 0) for versions in (WITHOUT_FEATURE, WITH_SUBSCRIPTION, *OF_FEATURES.values()))
+    )
 
 
 def needs_of(key: int, version: int) -> str | None:
@@ -79,7 +85,8 @@ def needs_of(key: int, version: int) -> str | None:
     for (name, level), versions in OF_FEATURES.items():
         if 0 <= version <= versions.get(key, -1):  # type: ignore[call-overload]  # an unknown key is in no table
             return f"level {level} of the feature {name}"
-    return "a finalized feature" if 0 <= version <= WITHOUT_FEATURE.get(key, -1) else None  # type: ignore[call-overload]  # the same
+    newest = {**WITHOUT_FEATURE, **WITH_SUBSCRIPTION}.get(key, -1)  # type: ignore[call-overload]  # the same
+    return "a finalized feature" if 0 <= version <= newest else None
 
 
 def no_feature(name: str) -> int:
@@ -90,10 +97,31 @@ def no_feature(name: str) -> int:
 class ListedApis:
     """The listed and the accepted versions, by API. They change with the levels of the features."""
 
-    __slots__ = ("_accepted", "_is_own_cluster", "_kept", "_level", "_served", "is_beyond_3_9", "on_change", "versions")
+    __slots__ = (
+        "_accepted",
+        "_has_subscriptions",
+        "_is_own_cluster",
+        "_kept",
+        "_level",
+        "_served",
+        "is_beyond_3_9",
+        "on_change",
+        "versions",
+    )
 
-    def __init__(self, served: Iterable[ApiKey], level: Callable[[str], int] = no_feature, *, is_own_cluster: bool = False) -> None:
-        """`served` are the APIs with a handler. `level` returns the finalized level of a feature."""
+    def __init__(
+        self,
+        served: Iterable[ApiKey],
+        level: Callable[[str], int] = no_feature,
+        *,
+        is_own_cluster: bool = False,
+        has_subscriptions: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`served` are the APIs with a handler. `level` returns the finalized level of a feature.
+
+        `has_subscriptions` returns whether there are subscriptions to the metrics of clients.
+        """
+        self._has_subscriptions = has_subscriptions
         self._served = sorted(served)
         self._level = level
         self._is_own_cluster = is_own_cluster
@@ -114,20 +142,20 @@ class ListedApis:
         return versions is not None and versions.cover(version)
 
     def update(self) -> None:
-        """Take over the levels of the features."""
+        """Take over the levels of the features, and whether there are subscriptions to metrics of clients."""
         before = self.versions
         levels = {name: self._level(name) for name, _ in OF_FEATURES}
         self._kept = {name: max(highest, levels.get(name, 0)) for name, highest in self._kept.items()}
         self.is_beyond_3_9 = self._is_own_cluster or any(levels.values())
-        self.versions = self._versions_of(levels)
+        self.versions = self._versions_of(levels, WITH_SUBSCRIPTION if self._has_subscriptions() else {})
         unlisted = {key: versions_in_3_9(key) for key in UNLISTED_IN_3_9}
-        accepted = unlisted | self._versions_of(levels | self._kept)
+        accepted = unlisted | self._versions_of(levels | self._kept, WITH_SUBSCRIPTION)
         self._accepted = {int(key): versions for key, versions in accepted.items()}
         if self.versions != before and self.on_change is not None:
             self.on_change()
 
-    def _versions_of(self, levels: Mapping[str, int]) -> dict[ApiKey, Versions]:
-        newest = dict(WITHOUT_FEATURE) if self.is_beyond_3_9 else {}
+    def _versions_of(self, levels: Mapping[str, int], telemetry: Mapping[ApiKey, int]) -> dict[ApiKey, Versions]:
+        newest = {**WITHOUT_FEATURE, **telemetry} if self.is_beyond_3_9 else {}
         for (name, level), versions in OF_FEATURES.items():
             if levels[name] >= level:
                 newest |= {key: max(last, newest.get(key, last)) for key, last in versions.items()}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.delegation_tokens import DelegationTokens
     from ottla.broker.shares.leader import ShareLeader
     from ottla.broker.shares.state.coordinator import ShareCoordinator
+    from ottla.broker.telemetry.client_telemetry import ClientTelemetry
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
     from ottla.config.broker import BrokerConfig
@@ -101,6 +102,7 @@ class AdministrationServices:
         "metadata_waits",
         "partition_growth",
         "store",
+        "telemetry",
         "topic_admin",
     )
 
@@ -113,6 +115,7 @@ class AdministrationServices:
     dynamic_config: DynamicConfig
     group_configs: ResourceConfigs
     client_metrics: ResourceConfigs
+    telemetry: ClientTelemetry
     acls: AclAdmin | None
     """None without an authorizer."""
     delegation_tokens: DelegationTokens | None

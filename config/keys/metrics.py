@@ -88,5 +88,10 @@ REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = key(
     doc="Length of one sample of a replication quota.",
 )
 TELEMETRY_MAX_BYTES = key(
-    "telemetry.max.bytes", Int(1), default=MiB, importance=LOW, doc="The largest batch of metrics that a client may push."
+    "telemetry.max.bytes",
+    Int(1),
+    default=MiB,
+    importance=LOW,
+    effective=True,
+    doc="How many bytes of metrics a client may push at once, compressed and expanded.",
 )

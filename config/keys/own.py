@@ -159,6 +159,26 @@ OTTLA_GROUP_LAG_MAX_SERIES = key(
     internal=True,
     doc="How many committed offsets, each of a group and a partition, appear in the metrics with their lag. 0 shows none.",
 )
+OTTLA_TELEMETRY_MAX_INSTANCES = key(
+    "ottla.telemetry.max.instances",
+    Int(1, 16_384),
+    default=1_000,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Of how many client instances the broker remembers the subscription and the pushed metrics. Those that were used least recently "
+    "are forgotten first.",
+)
+OTTLA_TELEMETRY_MAX_SERIES = key(
+    "ottla.telemetry.max.series",
+    Int(0),
+    default=50_000,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many values that clients have pushed appear in the metrics together. Clients that pushed least recently are forgotten for "
+    "others. 0 shows none.",
+)
 OTTLA_LARGE_REQUESTS_MAX_BYTES = key(
     "ottla.large.requests.max.bytes",
     Long(1),

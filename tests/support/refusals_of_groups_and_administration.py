@@ -213,6 +213,22 @@ LATER = [
         of_cluster("DESCRIBE_CONFIGS"),
         {"error_code": CLUSTER_REFUSED},
     ),
+    Row(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        0,
+        {"client_instance_id": bytes(range(32, 48))},
+        [],
+        {
+            "client_instance_id": bytes(range(32, 48)),
+            "subscription_id": -725_132_322,
+            "accepted_compression_types": [4, 3, 1, 2],
+            "push_interval_ms": 300_000,
+            "telemetry_max_bytes": 1_048_576,
+            "delta_temporality": True,
+        },
+        "needs no right",
+    ),
+    Row(ApiKey.PUSH_TELEMETRY, 0, {}, [], {"error_code": 42}, "needs no right"),
 ]
 """APIs that Apache Kafka 3.9 does not have with ZooKeeper."""
 

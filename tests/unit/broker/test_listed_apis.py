@@ -57,6 +57,31 @@ def test_a_feature_adds_its_versions_from_its_level_on_and_takes_them_away_again
     assert changes == [True, False]
 
 
+def test_telemetry_is_listed_while_there_is_a_subscription_and_accepted_always() -> None:
+    subscriptions: list[str] = []
+    listed = ListedApis(SERVED | {ApiKey.PUSH_TELEMETRY}, is_own_cluster=True, has_subscriptions=lambda: bool(subscriptions))
+    changes: list[bool] = []
+    listed.on_change = lambda: changes.append(ApiKey.PUSH_TELEMETRY in listed.versions)
+    assert ApiKey.PUSH_TELEMETRY not in listed.versions
+    assert listed.accepts(ApiKey.PUSH_TELEMETRY, 0)
+    assert not listed.accepts(ApiKey.PUSH_TELEMETRY, 1)
+    subscriptions.append("a")
+    listed.update()
+    assert listed.versions[ApiKey.PUSH_TELEMETRY] == Versions(0, 0)
+    subscriptions.append("b")
+    listed.update()
+    subscriptions.clear()
+    listed.update()
+    assert changes == [True, False]
+    assert listed.accepts(ApiKey.PUSH_TELEMETRY, 0)
+
+
+def test_a_cluster_on_zookeeper_without_features_has_no_telemetry() -> None:
+    listed = ListedApis(SERVED | {ApiKey.PUSH_TELEMETRY}, has_subscriptions=lambda: True)
+    assert ApiKey.PUSH_TELEMETRY not in listed.versions
+    assert not listed.accepts(ApiKey.PUSH_TELEMETRY, 0)
+
+
 def test_the_newest_accepted_version_is_that_of_any_cluster() -> None:
     assert [newest_accepted(key) for key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.END_TXN)] == [17, 13, 5]
 

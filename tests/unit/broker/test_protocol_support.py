@@ -8,7 +8,7 @@ import pytest
 
 from ottla.broker.handlers.docs import main, page
 from ottla.broker.handlers.table import IMPLEMENTED, SERVED, handlers_of, module_of
-from ottla.broker.request.listed_apis import OF_FEATURES, WITHOUT_FEATURE, ListedApis
+from ottla.broker.request.listed_apis import OF_FEATURES, WITH_SUBSCRIPTION, WITHOUT_FEATURE, ListedApis
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.registry import ZOOKEEPER_MODE_APIS
 
@@ -25,7 +25,8 @@ def test_the_page_in_the_repository_is_that_of_the_table() -> None:
 
 def test_the_page_names_every_api_that_some_broker_lists_once() -> None:
     keys = [int(line.split("|")[2]) for line in page().splitlines() if line.startswith("| ") and line.split("|")[2].strip().isdigit()]
-    assert sorted(keys) == sorted(SERVED & (IMPLEMENTED | WITHOUT_FEATURE.keys() | {key for of in OF_FEATURES.values() for key in of}))
+    newer = {key for of in (WITHOUT_FEATURE, WITH_SUBSCRIPTION, *OF_FEATURES.values()) for key in of}
+    assert sorted(keys) == sorted(SERVED & (IMPLEMENTED | newer))
 
 
 def test_exactly_what_apache_kafka_advertises_is_advertised() -> None:

@@ -49,6 +49,7 @@ READ_ELSEWHERE = SHARE_STATE_REQUESTS | {
         "protocol/cursors/request_reader.py",
     ),
     ApiKey.PRODUCE: ("protocol/cursors/produce.py", "protocol/cursors/request_reader.py"),
+    ApiKey.PUSH_TELEMETRY: ("broker/telemetry/client_telemetry.py",),
     ApiKey.OFFSET_DELETE: ("broker/handlers/groups/group_topics.py",),
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
     ApiKey.UPDATE_METADATA: (*CONTROL_REQUESTS, "broker/handlers/topics/metadata.py"),

@@ -38,6 +38,8 @@ OF_NEW_GROUPS = {
     "kafka.server:type=group-coordinator-metrics",
 }
 """Apache Kafka has them with the coordinator of 4.x."""
+OF_TELEMETRY = {"kafka.server:type=client-metrics"}
+"""Apache Kafka has it with KRaft."""
 
 OF_QUOTAS = {
     mbean
@@ -102,7 +104,7 @@ def test_the_mbean_is_one_of_apache_kafka(family: Family) -> None:
     # Those of single topics come into being with the first such event, so not all were there to be recorded.
     assert (
         not family.mbean
-        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TLS | OF_NEW_GROUPS
+        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TLS | OF_NEW_GROUPS | OF_TELEMETRY
         or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
     )
 
@@ -116,7 +118,7 @@ def test_names_are_given_once() -> None:
 def test_counters_end_in_total_or_count_and_others_do_not(family: Family) -> None:
     # A meter that is not called PerSec is a count to the exporter, and a summary has its own.
     is_meter = "PerSec" not in family.mbean and family.mbean.endswith(
-        ("type=Throttler", "type=AddPartitionsToTxnManager", "kafka.server:type=group-coordinator-metrics")
+        ("type=Throttler", "type=AddPartitionsToTxnManager", "kafka.server:type=group-coordinator-metrics", *OF_TELEMETRY)
     )
     assert family.name.endswith("_count" if is_meter else "_total") == (family.kind is Kind.COUNTER)
 

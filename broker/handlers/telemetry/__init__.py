@@ -1,0 +1,1 @@
+"""Handles the requests of client telemetry."""
