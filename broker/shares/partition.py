@@ -242,7 +242,10 @@ class SharePartition:
     # -- store ---------------------------------------------------------------------------------------------------------------
 
     def on_stored(self, error: ErrorCode, now_ms: int) -> list[Effect]:
-        """The coordinator has answered: the changes take effect, or the records stay acquired until their locks end."""
+        """The coordinator has answered: the changes take effect, or the records stay acquired until their locks end.
+
+        After an error only changes for which a member waits are stored at once; others would be tried without end.
+        """
         assert self._stores is not None
         stored, self._stores = self._stores, None
         waiters, self._waiters = self._waiters, []
@@ -253,7 +256,9 @@ class SharePartition:
                 self._queue_again(first, last)
         self._flight.drop_complete()
         effects: list[Effect] = [Reply(waiter, error) for waiter in waiters]
-        return effects + (self._end_locks(now_ms) if error else self._store_next())
+        if error:
+            effects += self._end_locks(now_ms)
+        return effects + (self._store_next() if self._queued_waiters or not error else [])
 
     def _finish(self, first: int, last: int, has_failed: bool) -> None:
         flight = self._flight

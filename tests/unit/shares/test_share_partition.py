@@ -88,6 +88,18 @@ def test_a_lock_that_ends_during_a_store_ends_when_the_store_fails() -> None:
     assert player.states() == [(0, 9, "AVAILABLE", 1)]
 
 
+def test_an_acknowledgement_that_waits_for_a_store_is_stored_although_that_fails() -> None:
+    player = SharePlayer(extents((0, 1)))
+    player.acquire("a")
+    first, second = object(), object()
+    player.carry_out(player.partition.acknowledge("a", [acknowledgement(0, 0)], first, player.now_ms))
+    player.carry_out(player.partition.acknowledge("a", [acknowledgement(1, 1)], second, player.now_ms))
+    player.pass_time(player.rules.lock_ms)
+    player.store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert (player.replies[first], player.replies[second]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE)
+    assert player.acquire("b") == [Acquired(0, 0, 2)]
+
+
 def test_released_records_are_delivered_again() -> None:
     player = SharePlayer(TEN_BATCHES)
     player.acquire("a", 10)
