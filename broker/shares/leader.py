@@ -40,7 +40,7 @@ class ShareLeader:
         self.settings = settings
         self.led = LedPartitions(settings, access, timing_wheel, clock)
         self.purgatory = Purgatory("ShareFetch", timing_wheel, config[SHARE_FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        self.sessions = ShareSessions(config[GROUP_SHARE_MAX_SHARE_SESSIONS], self.release)
+        self.sessions = ShareSessions(config[GROUP_SHARE_MAX_SHARE_SESSIONS], self.release, self.led.on_group_idle)
         self._timing_wheel = timing_wheel
         self._timer: TimerTask | None = None
         self.positions: Positions

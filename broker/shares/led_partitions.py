@@ -1,7 +1,8 @@
 """Keeps the share partitions of the partitions that this broker leads. Kafka's SharePartitionManager, without its requests.
 
 A share partition is loaded from its coordinator for the first fetch of its group. It is kept until this broker no longer leads the
-partition, or another leader fences it. Its state machine (`partition`) decides; here its effects are carried out. Requests wait in its
+partition, or another leader fences it. Administrators may move a group while it has no sessions here; so the next fetch compares the state
+epoch with that of the coordinator first. Its state machine (`partition`) decides; here its effects are carried out. Requests wait in its
 `waiters`, which are notified after each change by which more records can be acquired.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.loop.timing_wheel import Cancellable, TimingWheel
@@ -32,7 +33,9 @@ from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
+Key = TypeVar("Key")
 Then = Callable[[ErrorCode], object]
+Opened = Callable[[ErrorCode, "LedPartition"], object]
 
 ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -64,7 +67,7 @@ FENCED: Final = frozenset(
 class LedPartition:
     """A share partition of a partition that this broker leads. `machine` is None while it is loaded."""
 
-    __slots__ = ("is_dead", "key", "leader_epoch", "loading", "machine", "partition", "state_epoch", "timers", "waiters")
+    __slots__ = ("is_current", "is_dead", "key", "leader_epoch", "loading", "machine", "partition", "state_epoch", "timers", "waiters")
 
     def __init__(self, key: SharePartitionKey, partition: Partition) -> None:
         self.key = key
@@ -72,8 +75,10 @@ class LedPartition:
         self.leader_epoch = partition.leader_epoch
         self.state_epoch = 0
         self.machine: SharePartition | None = None
-        self.loading: list[Then] = []
-        """Called when it is loaded, or cannot be."""
+        self.is_current = False
+        """Whether it is loaded, and its group has had sessions since then."""
+        self.loading: list[Opened] = []
+        """Called when it is current, or cannot be."""
         self.waiters = Waiters()
         """The fetches that wait until more records can be acquired."""
         self.timers: dict[Hashable, Cancellable] = {}
@@ -91,6 +96,7 @@ class LedPartitions:
         self._runner: EffectRunner[LedPartition, Store] = EffectRunner(self, timing_wheel)
         self._led: dict[SharePartitionKey, LedPartition] = {}
         self._by_partition: dict[TopicPartition, set[LedPartition]] = {}
+        self._by_group: dict[str, set[LedPartition]] = {}
 
     # -- life ----------------------------------------------------------------------------------------------------------------
 
@@ -99,18 +105,26 @@ class LedPartitions:
         led = self._led.get(key)
         return None if led is None or led.machine is None else led
 
-    def open(self, key: SharePartitionKey, partition: Partition, then: Callable[[ErrorCode, LedPartition], object]) -> None:
-        """Load the share partition, if it is not loaded, and call `then`, maybe at once."""
+    def open(self, key: SharePartitionKey, partition: Partition, then: Opened) -> None:
+        """Load the share partition, if it is not loaded or not current, and call `then`, maybe at once."""
         led = self._led.get(key)
         if led is None:
             led = self._led[key] = LedPartition(key, partition)
             self._by_partition.setdefault(partition.topic_partition, set()).add(led)
-            led.loading.append(partial(_call, then, led))
-            self._access.ask(ReadState(key, led.leader_epoch), partial(self._on_read, led))
-        elif led.machine is None:
-            led.loading.append(partial(_call, then, led))
-        else:
+            self._by_group.setdefault(key.group_id, set()).add(led)
+        if led.is_current:
             then(ErrorCode.NONE, led)
+            return
+        led.loading.append(then)
+        if len(led.loading) == 1:
+            self._access.ask(ReadState(key, led.leader_epoch), partial(self._on_read, led))
+
+    def on_group_idle(self, group_id: str) -> None:
+        """The last session of a group has ended: others may move it from now on."""
+        for led in list(self._by_group.get(group_id, ())):
+            if led.loading:
+                self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # what is read may be old when it arrives
+            led.is_current = False
 
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader or leader epoch, or is no longer hosted here."""
@@ -125,6 +139,9 @@ class LedPartitions:
             logger.warning("share partition %s cannot be loaded (%s): %s", led.key, result.error.name, result.message)
             self._drop(led, _for_members(result.error))
             return
+        if led.machine is not None:
+            self._on_compared(led, result)
+            return
         group_id = led.key.group_id
         try:
             start = result.start_offset
@@ -138,7 +155,19 @@ class LedPartitions:
         machine.on_log_start(led.partition.log.log_start_offset)
         led.machine = machine
         led.state_epoch = result.state_epoch
+        led.is_current = True
         self._call_loading(led, ErrorCode.NONE)
+
+    def _on_compared(self, led: LedPartition, result: StateResult) -> None:
+        """The coordinator has told its state of a share partition that was loaded before."""
+        if result.state_epoch == led.state_epoch:
+            led.is_current = True
+            self._call_loading(led, ErrorCode.NONE)
+            return
+        waiting, led.loading = led.loading, []
+        self._drop(led, ErrorCode.FENCED_STATE_EPOCH)
+        for then in waiting:
+            self.open(led.key, led.partition, then)
 
     def _drop(self, led: LedPartition, error: ErrorCode) -> None:
         """Keep a share partition no more. Its waiting requests look it up again."""
@@ -146,10 +175,8 @@ class LedPartitions:
             return
         led.is_dead = True
         del self._led[led.key]
-        of_partition = self._by_partition[led.partition.topic_partition]
-        of_partition.discard(led)
-        if not of_partition:
-            del self._by_partition[led.partition.topic_partition]
+        _discard(self._by_partition, led.partition.topic_partition, led)
+        _discard(self._by_group, led.key.group_id, led)
         for timer in led.timers.values():
             timer.cancel()
         led.timers.clear()
@@ -159,7 +186,7 @@ class LedPartitions:
     def _call_loading(self, led: LedPartition, error: ErrorCode) -> None:
         loading, led.loading = led.loading, []
         for then in loading:
-            then(error)
+            then(error, led)
 
     def __len__(self) -> int:
         return len(self._led)
@@ -224,8 +251,10 @@ def _machine(led: LedPartition) -> SharePartition:
     return led.machine
 
 
-def _call(then: Callable[[ErrorCode, LedPartition], object], led: LedPartition, error: ErrorCode) -> None:
-    then(error, led)
+def _discard(index: dict[Key, set[LedPartition]], key: Key, led: LedPartition) -> None:
+    index[key].discard(led)
+    if not index[key]:
+        del index[key]
 
 
 def _for_members(error: ErrorCode) -> ErrorCode:

@@ -6,6 +6,7 @@ its connection; then its records are for others. A member that begins a new sess
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -45,12 +46,15 @@ class ShareSession:
 
 
 class ShareSessions:
-    """See the module. `on_end` is called with a session that has ended."""
+    """See the module. `on_end` is called with a session that has ended, then `on_idle` with a group that has no more sessions."""
 
-    def __init__(self, most: int, on_end: Callable[[ShareSession], object]) -> None:
+    def __init__(self, most: int, on_end: Callable[[ShareSession], object], on_idle: Callable[[str], object]) -> None:
         """`most` is `group.share.max.share.sessions`."""
         self._most = most
         self._on_end = on_end
+        self._on_idle = on_idle
+        self._of_group: Counter[str] = Counter()
+        """The number of sessions of each group that has some."""
         self._sessions: dict[SessionKey, ShareSession] = {}
 
     def __len__(self) -> int:
@@ -66,6 +70,8 @@ class ShareSessions:
             if len(self._sessions) >= self._most:
                 return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
         session = self._sessions[key] = ShareSession(key, owner)
+        if former is None:
+            self._of_group[key.group_id] += 1
         return ErrorCode.NONE, session
 
     def use(self, key: SessionKey, epoch: int, owner: Owner) -> tuple[ErrorCode, ShareSession | None]:
@@ -86,6 +92,11 @@ class ShareSessions:
             session.has_ended = True
             del self._sessions[session.key]
             self._on_end(session)
+            group_id = session.key.group_id
+            self._of_group[group_id] -= 1
+            if not self._of_group[group_id]:
+                del self._of_group[group_id]
+                self._on_idle(group_id)
 
     def end_lost(self) -> None:
         """Forget the sessions whose connections are closed."""
