@@ -324,7 +324,7 @@ class _Membership:
 
     def _positions(self, assigned: list[TopicPartition], offset: str) -> dict[TopicPartition, int]:
         from ottla.cli.records.consume_range import start_positions
-        from ottla.client.committed import committed_offsets
+        from ottla.client.group_offsets.committed import committed_offsets
 
         committed = committed_offsets(self._cluster, self._group, assigned) if assigned else {}
         new = [name for name in assigned if name not in committed]

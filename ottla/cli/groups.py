@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.connection import Address
     from ottla.client.group_admin import DescribedGroup, Member
+    from ottla.client.group_offsets.kinds import OffsetRequests, Position
     from ottla.protocol.topic_partition import TopicPartition
 
 _INACTIVE = ("Empty", "Dead")
@@ -54,12 +55,12 @@ def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...
 @json_option
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
-    """Describe groups (all without NAMES): state, members, assignments, lag.
+    """Describe groups (all without NAMES): type, state, epoch, members, assignments, lag.
 
     The exit status is 1 if a coordinator or a leader did not answer, or a group does not exist; the others are shown.
     """
-    from ottla.client.committed import committed_offsets
     from ottla.client.group_admin import describe_group, reachable_groups
+    from ottla.client.group_offsets.kinds import requests_of
     from ottla.client.reachable import of_coordinators
 
     errors: list[str] = []
@@ -72,25 +73,26 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     def coordinator_of(name: str) -> int | Address:
         return coordinators[name] if name in coordinators else cluster.coordinator(name)
 
-    def described(name: str) -> tuple[DescribedGroup, dict[TopicPartition, int]]:
-        return describe_group(cluster, name), {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+    def described(name: str) -> tuple[DescribedGroup, Mapping[TopicPartition, Position]]:
+        group = describe_group(cluster, name)
+        return group, requests_of(group.type).read(cluster, name)
 
     shown = []
     for name, outcome in of_coordinators("group", names or coordinators, coordinator_of, described):
         if isinstance(outcome, ClientError):
             errors.append(str(outcome))
             continue
-        group, committed = outcome
-        if group.state == "Dead" and not committed:
+        group, offsets = outcome
+        if group.state == "Dead" and not offsets:
             errors.append(f"there is no group {name}")
             continue
-        owners = {partition: member for member in group.members for partition in member.partitions}
-        ends, missing = _ends(cluster, sorted({*committed, *owners}))
+        owners = group.owners()
+        ends, missing = _ends(cluster, sorted({*offsets, *owners}))
         errors += reasons(missing)
         if as_json:
-            shown.append(_group_json(group, committed, owners, ends))
+            shown.append(_group_json(group, offsets, owners, ends))
         else:
-            _print_group(group, committed, owners, ends)
+            _print_group(group, offsets, owners, ends)
     if as_json:
         print_json(shown)
     fail(dict.fromkeys(errors))
@@ -113,25 +115,24 @@ def _ends(cluster: Cluster, partitions: list[TopicPartition]) -> tuple[dict[Topi
     return {name: found.get(name) for name in partitions}, errors
 
 
-def _behind(end: int | None, offset: int | None) -> int | None:
-    return None if end is None or offset is None else end - offset
-
-
 def _print_group(
     group: DescribedGroup,
-    committed: Mapping[TopicPartition, int],
-    owners: Mapping[TopicPartition, Member],
+    offsets: Mapping[TopicPartition, Position],
+    owners: Mapping[TopicPartition, list[Member]],
     ends: Mapping[TopicPartition, int | None],
 ) -> None:
     title = f"{group.group}  state {group.state}  type {group.type}  coordinator {group.coordinator}  members {len(group.members)}"
+    if group.epoch is not None:
+        title += f"  epoch {group.epoch}"
     if group.assignor:
         title += f"  assignor {group.assignor}"
     rows: list[list[object]] = []
     for name, end in ends.items():
-        member = owners.get(name)
-        offset = committed.get(name)
-        member_cells = [member.member_id, member.client_id, member.host] if member else [None, None, None]
-        rows.append([name.topic, name.partition, offset, end, _behind(end, offset), *member_cells])
+        at = offsets.get(name)
+        cells = [name.topic, name.partition, at and at.offset, end, at and at.behind(end)]
+        rows += [[*cells, member.member_id, member.client_id, member.host] for member in owners.get(name, ())]
+        if name not in owners:
+            rows.append([*cells, None, None, None])
     idle = [member for member in group.members if not member.partitions]
     rows += [[None, None, None, None, None, member.member_id, member.client_id, member.host] for member in idle]
     print_table(("topic", "partition", "offset", "end", "lag", "member", "client", "host"), rows, title=title)
@@ -139,23 +140,24 @@ def _print_group(
 
 def _group_json(
     group: DescribedGroup,
-    committed: Mapping[TopicPartition, int],
-    owners: Mapping[TopicPartition, Member],
+    offsets: Mapping[TopicPartition, Position],
+    owners: Mapping[TopicPartition, list[Member]],
     ends: Mapping[TopicPartition, int | None],
 ) -> dict[str, object]:
     return {
-        **{field: getattr(group, field) for field in ("group", "state", "type", "protocol_type", "assignor", "coordinator")},
+        **{field: getattr(group, field) for field in ("group", "state", "type", "protocol_type", "epoch", "assignor", "coordinator")},
         "members": [{**member._asdict(), "partitions": [name._asdict() for name in member.partitions]} for member in group.members],
         "partitions": [
             {
                 "topic": name.topic,
                 "partition": name.partition,
-                "offset": committed.get(name),
+                "offset": at and at.offset,
                 "end": end,
-                "lag": _behind(end, committed.get(name)),
-                "member": owners[name].member_id if name in owners else None,
+                "lag": at and at.behind(end),
+                "members": [member.member_id for member in owners.get(name, ())],
             }
             for name, end in ends.items()
+            for at in (offsets.get(name),)
         ],
     }
 
@@ -165,14 +167,20 @@ def _group_json(
 @json_option
 @cluster_command
 def offsets(cluster: Cluster, name: str, as_json: bool) -> None:
-    """Show a group's committed offsets."""
-    from ottla.client.committed import committed_offsets
-
-    found = sorted(committed_offsets(cluster, name).items())
+    """Show a group's committed offsets; the start offsets of a share group, with the lag."""
+    requests = _requests_for(cluster, name)
+    found = sorted(requests.read(cluster, name).items())
     if as_json:
-        print_json([{**partition._asdict(), **committed._asdict()} for partition, committed in found])
+        print_json([{**partition._asdict(), **offset._asdict()} for partition, offset in found])
         return
-    print_table(("topic", "partition", "offset", "metadata"), [[*partition, *committed] for partition, committed in found])
+    print_table(("topic", "partition", *requests.fields), [[*partition, *offset] for partition, offset in found])
+
+
+def _requests_for(cluster: Cluster, name: str) -> OffsetRequests:
+    from ottla.client.group_admin import describe_group
+    from ottla.client.group_offsets.kinds import requests_of
+
+    return requests_of(describe_group(cluster, name).type)
 
 
 @groups.command("reset-offsets")
@@ -212,8 +220,8 @@ def reset_offsets(
 ) -> None:
     """Reset a group's offsets. The group must have no members."""
     from ottla.cli.offset_reset import planned_offsets, read_plan
-    from ottla.client.committed import commit_offsets, committed_offsets
     from ottla.client.group_admin import describe_group
+    from ottla.client.group_offsets.kinds import known, requests_of
 
     modes = [to_earliest, to_latest, to_current, to_offset is not None, shift_by is not None, to_datetime, by_duration, from_file]
     if sum(map(bool, modes)) != 1:
@@ -227,11 +235,16 @@ def reset_offsets(
         raise click.UsageError("Give either --topic or --all-topics.")
     from_plan = None if from_file is None else read_plan(from_file, name)
     moment = _moment(to_datetime, by_duration)
-    committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+    group = describe_group(cluster, name)
+    requests = requests_of(group.type)
+    if to_current and not requests.may_stay:
+        raise ClientError(f"--to-current makes no sense for share group {name}: its position is not one offset; use --to-offset")
+    positions = requests.read(cluster, name)
+    committed = known(positions)
     if from_plan is not None:
         partitions = list(from_plan)
     else:
-        partitions = topic_partitions(cluster, names) if names else sorted(committed)
+        partitions = topic_partitions(cluster, names) if names else sorted(positions)
     if not partitions:
         raise ClientError(f"group {name} has no offsets; name the topics with --topic")
     plan = planned_offsets(
@@ -251,14 +264,19 @@ def reset_offsets(
     if execute:
         if plan.missing:
             fail([*reasons(plan.missing), "no offset was reset; wait for the leaders, or name other partitions with --topic"])
-        state = describe_group(cluster, name).state
-        if state not in _INACTIVE:
-            raise ClientError(f"the offsets of group {name} can only be reset while it has no members; it is {state}. Stop its consumers")
-        commit_offsets(cluster, name, plan.offsets)
+        _check_inactive(group)
+        requests.move(cluster, name, plan.offsets)
     _print_plan(plan.offsets, committed, as_json=as_json, export=export)
     if not execute and not dry_run:
         say("nothing was changed; --execute resets the offsets")
     fail(reasons(plan.missing))
+
+
+def _check_inactive(group: DescribedGroup) -> None:
+    if group.state not in _INACTIVE:
+        raise ClientError(
+            f"the offsets of group {group.group} can only be reset while it has no members; it is {group.state}. Stop its consumers"
+        )
 
 
 def _print_plan(offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int], *, as_json: bool, export: bool) -> None:
@@ -280,10 +298,8 @@ def _print_plan(offsets: Mapping[TopicPartition, int], committed: Mapping[TopicP
 @json_option
 @cluster_command
 def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete a group's offsets of topics that no member subscribes to."""
-    from ottla.client.committed import delete_offsets as forget
-
-    outcomes = forget(cluster, name, topic_partitions(cluster, names))
+    """Delete a group's offsets of topics that no member subscribes to; those of a share group, of whole topics, while it has no members."""
+    outcomes = _requests_for(cluster, name).delete(cluster, name, topic_partitions(cluster, names))
     report_outcomes(((str(partition), error) for partition, error in outcomes.items()), "offset deleted", as_json=as_json)
 
 

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster as Cluster
-    from ottla.client.committed import Committed as Committed
-    from ottla.client.committed import commit_offsets as commit_offsets
-    from ottla.client.committed import committed_offsets as committed_offsets
     from ottla.client.config_admin import Change as Change
     from ottla.client.config_admin import ConfigOperation as ConfigOperation
     from ottla.client.config_admin import ConfigResourceType as ConfigResourceType
@@ -37,6 +34,9 @@ if TYPE_CHECKING:
     from ottla.client.group_admin import describe_group as describe_group
     from ottla.client.group_admin import list_groups as list_groups
     from ottla.client.group_member import GroupMember as GroupMember
+    from ottla.client.group_offsets.committed import Committed as Committed
+    from ottla.client.group_offsets.committed import commit_offsets as commit_offsets
+    from ottla.client.group_offsets.committed import committed_offsets as committed_offsets
     from ottla.client.offsets import READ_COMMITTED as READ_COMMITTED
     from ottla.client.offsets import READ_UNCOMMITTED as READ_UNCOMMITTED
     from ottla.client.offsets import end_offsets as end_offsets
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # Modules are imported at the first use of a name, so that a command pays only for those that it needs.
 _MODULES = {
     "cluster": "Cluster TopicPartition",
-    "committed": "Committed commit_offsets committed_offsets",
+    "group_offsets.committed": "Committed commit_offsets committed_offsets",
     "config_admin": "Change ConfigOperation ConfigResourceType alter_configs describe_configs",
     "errors": "ClientError ConnectionLost NotAuthenticated Refused Unreachable UnsupportedByBroker",
     "fetcher": "FetchSettings FetchedBatch Fetcher OffsetGone",

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
 from ottla.client.cluster import Cluster, ClusterChange
+from ottla.client.connection import Address
 from ottla.client.errors import ClientError, Refused, check
 from ottla.client.reachable import of_brokers, of_coordinators
 from ottla.protocol.api_keys import ApiKey
@@ -14,11 +15,15 @@ from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescrib
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from ottla.protocol.schema.message import Message
 from ottla.protocol.topic_partition import TopicPartition
 
 _TYPES_SINCE = 5
 _STATES_SINCE = 4
 NO_GROUP = "Dead"
+CONSUMER: Final = "Consumer"
+SHARE: Final = "Share"
 
 
 class ListedGroup(NamedTuple):
@@ -52,6 +57,32 @@ class DescribedGroup(NamedTuple):
     assignor: str
     coordinator: str
     members: list[Member]
+    epoch: int | None = None
+    """The epoch of the group. Coordinators do not report the generation of a classic group."""
+
+    def owners(self) -> dict[TopicPartition, list[Member]]:
+        """The members that have each partition: one, or several of a share group."""
+        found: dict[TopicPartition, list[Member]] = {}
+        for member in self.members:
+            for partition in member.partitions:
+                found.setdefault(partition, []).append(member)
+        return found
+
+
+class _DescribedBy(NamedTuple):
+    """The API that describes the groups of a type."""
+
+    key: ApiKey
+    request: type[ConsumerGroupDescribeRequest | ShareGroupDescribeRequest]
+    response: type[Message]
+    type: str
+    protocol_type: str
+
+
+_DESCRIBED_BY: Final = (
+    _DescribedBy(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, CONSUMER, PROTOCOL_TYPE),
+    _DescribedBy(ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, ShareGroupDescribeResponse, SHARE, SHARE.lower()),
+)
 
 
 def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
@@ -85,13 +116,14 @@ def reachable_groups(
 
 
 def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
-    """A group of either protocol. Raises Refused."""
+    """A group of any type. Raises Refused."""
 
     def attempt() -> DescribedGroup:
         address = cluster.coordinator(group)
-        found = _describe_consumer(cluster, group) if ApiKey.CONSUMER_GROUP_DESCRIBE in cluster.connection(address).versions else None
-        if found is not None:
-            return found
+        for described_by in _DESCRIBED_BY:
+            found = _describe(cluster, group, address, described_by) if described_by.key in cluster.connection(address).versions else None
+            if found is not None:
+                return found
         answer = cluster.ask(lambda: cluster.connection(address), DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
         (described,) = answer.groups
         if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -114,12 +146,9 @@ def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
     return cluster.until_done(attempt)
 
 
-def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
-    """A group of the new protocol (KIP-848); None for other groups."""
-    address = cluster.coordinator(group)
-    answer = cluster.ask(
-        lambda: cluster.connection(address), ConsumerGroupDescribeRequest(group_ids=[group]), ConsumerGroupDescribeResponse
-    )
+def _describe(cluster: Cluster, group: str, address: Address, by: _DescribedBy) -> DescribedGroup | None:
+    """A group whose members send heartbeats with epochs (KIP-848, KIP-932); None for groups of other types."""
+    answer: Any = cluster.ask(lambda: cluster.connection(address), by.request(group_ids=[group]), by.response)
     (described,) = answer.groups
     if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
@@ -127,7 +156,7 @@ def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
     members = [
         Member(
             member.member_id,
-            member.instance_id,
+            getattr(member, "instance_id", None),  # members of share groups have none
             member.client_id,
             member.client_host,
             member.subscribed_topic_names,
@@ -135,7 +164,8 @@ def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
         )
         for member in described.members
     ]
-    return DescribedGroup(group, described.group_state, "Consumer", PROTOCOL_TYPE, described.assignor_name, str(address), members)
+    state, epoch = described.group_state, described.group_epoch
+    return DescribedGroup(group, state, by.type, by.protocol_type, described.assignor_name, str(address), members, epoch)
 
 
 def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientError | None]:

@@ -21,9 +21,9 @@ from ottla.client.assignor import (
     encode_subscription,
 )
 from ottla.client.cluster import Cluster
-from ottla.client.committed import Membership, commit_offsets
 from ottla.client.connection import AnyResponse, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, check
+from ottla.client.group_offsets.committed import Membership, commit_offsets
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -1,4 +1,4 @@
-"""Finds the groups that read a topic: they have committed offsets for it, or members that have its partitions.
+"""Finds the groups that read a topic: they have offsets for it, or members that have its partitions.
 
 Asks all coordinators at the same time, and each for many groups at once: one DescribeGroups, and an OffsetFetch for each group, before it
 waits for the answers.
@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 from ottla.client.assignor import PROTOCOL_TYPE, decode_assignment
 from ottla.client.cluster import Cluster, may_pass
-from ottla.client.committed import committed_offsets
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused, check
 from ottla.client.group_admin import ListedGroup, describe_group
+from ottla.client.group_offsets.committed import Committed
+from ottla.client.group_offsets.kinds import Position, requests_of
 from ottla.client.reachable import at_once
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -45,8 +46,8 @@ class Reader(NamedTuple):
     state: str
     members: int
     """Members that have partitions of the topic."""
-    offsets: dict[int, int]
-    """The committed offsets by partition."""
+    offsets: dict[int, Position]
+    """The offsets by partition."""
 
 
 class Readers(NamedTuple):
@@ -142,26 +143,26 @@ def _answer(cluster: Cluster, connection: Connection) -> Message:
     return answer
 
 
-def _offsets(group: str, answer: OffsetFetchResponse) -> Iterator[tuple[int, int]]:
+def _offsets(group: str, answer: OffsetFetchResponse) -> Iterator[tuple[int, Position]]:
     for topic in answer.topics:
         for each in topic.partitions:
             if each.error_code:
                 raise Refused(f"the offset of group {group} for {topic.name}-{each.partition_index}", each.error_code)
             if each.committed_offset >= 0:
-                yield each.partition_index, each.committed_offset
+                yield each.partition_index, Committed(each.committed_offset, each.metadata or "")
 
 
 def _asked_alone(cluster: Cluster, topic: str, partitions: list[int], group: str) -> Reader | None:
     """One group, at its current coordinator; None if it may not be described. Raises ClientError."""
     try:
         described = describe_group(cluster, group)
-        committed = committed_offsets(cluster, group, [TopicPartition(topic, each) for each in partitions])
+        offsets = requests_of(described.type).read(cluster, group, [TopicPartition(topic, each) for each in partitions])
     except Refused as error:
         if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return None
         raise
     members = _count(topic, [member.partitions for member in described.members])
-    return Reader(group, described.state, members, {where.partition: each.offset for where, each in committed.items()})
+    return Reader(group, described.state, members, {where.partition: each for where, each in offsets.items()})
 
 
 def _count(topic: str, assigned: Sequence[Sequence[TopicPartition]]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
@@ -11,8 +11,8 @@ from starlette.datastructures import QueryParams
 from ottla.cli.offset_reset import planned_offsets
 from ottla.cli.times import parse_span, parse_time
 from ottla.client.cluster import Cluster
-from ottla.client.committed import commit_offsets, committed_offsets, delete_offsets
 from ottla.client.group_admin import delete_groups, describe_group
+from ottla.client.group_offsets.kinds import known, requests_of
 from ottla.console.answers import Conflict, one_line
 from ottla.console.parameters import BadParameter, Body, number, signed
 from ottla.console.topic_changes import Path
@@ -32,9 +32,13 @@ def planned_reset(cluster: Cluster, query: QueryParams) -> View:
     if not group:
         raise BadParameter("group is missing")
     mode, topics, chosen = _mode(query), query.getlist("topic"), _chosen(query)
-    committed = {where: found.offset for where, found in committed_offsets(cluster, group).items()}
-    wanted = _wanted(cluster, topics, chosen, committed)
-    state = describe_group(cluster, group).state
+    described = describe_group(cluster, group)
+    state, requests = described.state, requests_of(described.type)
+    if "to_current" in mode and not requests.may_stay:
+        raise BadParameter("to=current makes no sense for a share group: its position is not one offset; use to=offset")
+    positions = requests.read(cluster, group)
+    committed = known(positions)
+    wanted = _wanted(cluster, topics, chosen, positions)
     remarks: list[str] = []
     planned = planned_offsets(cluster, wanted, committed, remark=remarks.append, **mode)
     missing = [{**where._asdict(), "error": one_line(error)} for where, error in planned.missing.items()]
@@ -86,12 +90,12 @@ def _chosen(query: QueryParams) -> list[int]:
 
 
 def _wanted(
-    cluster: Cluster, topics: Sequence[str], chosen: Sequence[int], committed: Mapping[TopicPartition, int]
+    cluster: Cluster, topics: Sequence[str], chosen: Sequence[int], positions: Iterable[TopicPartition]
 ) -> Sequence[TopicPartition]:
     """The partitions of the named topics, or with offsets of the group. Raises BadParameter, ClientError."""
     found = [TopicPartition(topic, each) for topic in dict.fromkeys(topics) for each in cluster.partitions(topic)]
     if not topics:
-        found = sorted(committed)
+        found = sorted(positions)
     if chosen:
         missing = sorted(set(chosen) - {where.partition for where in found})
         if missing:
@@ -116,15 +120,16 @@ def apply_reset(cluster: Cluster, _: Path, body: Body) -> View:
             raise BadParameter("an offset is 0 or more")
     if not offsets:
         raise BadParameter("offsets is empty")
-    state = describe_group(cluster, group).state
+    described = describe_group(cluster, group)
+    state, requests = described.state, requests_of(described.type)
     if state not in INACTIVE:
         raise Conflict(f"the offsets of group {group} can only be reset while it has no members; it is {state}. Stop its consumers")
-    present = committed_offsets(cluster, group, offsets)
+    present = known(requests.read(cluster, group, offsets))
     for where, expected in before.items():
-        found = present[where].offset if where in present else None
+        found = present.get(where)
         if found != expected:
             raise Conflict(f"the offset of group {group} for {where} is {found} and no longer {expected}; look at the preview again")
-    commit_offsets(cluster, group, offsets)
+    requests.move(cluster, group, offsets)
     return {"group": group, "offsets": [{**where._asdict(), "offset": offset} for where, offset in offsets.items()]}
 
 
@@ -146,12 +151,13 @@ def forget_offsets(cluster: Cluster, _: Path, body: Body) -> View:
     body.takes("group", "topic", "partitions", "confirm")
     group, topic = body.text("group"), body.text("topic")
     body.confirmed(group)
+    requests = requests_of(describe_group(cluster, group).type)
     wanted = [TopicPartition(topic, each) for each in body.integers("partitions")]
     if not wanted:
-        wanted = [where for where in committed_offsets(cluster, group) if where.topic == topic]
+        wanted = [where for where in requests.read(cluster, group) if where.topic == topic]
     if not wanted:
         raise BadParameter(f"the group has no offsets of topic {topic}")
-    outcomes = delete_offsets(cluster, group, wanted)
+    outcomes = requests.delete(cluster, group, wanted)
     error = next(filter(None, outcomes.values()), None)
     if error is not None:
         raise error

@@ -13,10 +13,10 @@ from ottla.cli.doctor.cluster_checks import check_cluster
 from ottla.cli.doctor.cluster_facts import gather
 from ottla.cli.doctor.kinds import reasons
 from ottla.client.cluster import NO_LEADER, Cluster
-from ottla.client.committed import committed_offsets
 from ottla.client.config_admin import SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, Refused
 from ottla.client.group_admin import NO_GROUP, describe_group, reachable_groups
+from ottla.client.group_offsets.kinds import Position, requests_of
 from ottla.client.log_dirs import log_dirs
 from ottla.client.offsets import EARLIEST, LATEST, reachable_offsets
 from ottla.client.reachable import of_brokers
@@ -181,11 +181,11 @@ def unanswered(field: str, cluster: Cluster, errors: Mapping[int, ClientError]) 
 def group(cluster: Cluster, name: str) -> View:
     """One group: members, offsets, lag. A partition that was deleted, or whose leader does not answer, has no end."""
     found = describe_group(cluster, name)
-    committed = committed_offsets(cluster, name)
-    if found.state == NO_GROUP and not committed:
+    offsets = requests_of(found.type).read(cluster, name)
+    if found.state == NO_GROUP and not offsets:
         raise Refused(f"group {name}", ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group")
-    owners = {partition: member for member in found.members for partition in member.partitions}
-    wanted = sorted({*committed, *owners})
+    owners = found.owners()
+    wanted = sorted({*offsets, *owners})
     known = {
         TopicPartition(str(each.name), partition.partition_index)
         for each in cluster.refresh({partition.topic for partition in wanted}).topics
@@ -195,21 +195,21 @@ def group(cluster: Cluster, name: str) -> View:
     ends, _ = reachable_offsets(cluster, {partition: LATEST for partition in wanted if partition in known})
     lines = []
     for partition in wanted:
-        offset = committed[partition].offset if partition in committed else None
-        end = ends.get(partition)
+        at, end = offsets.get(partition), ends.get(partition)
         lines.append(
             {
                 **partition._asdict(),
-                "offset": offset,
+                "offset": at and at.offset,
                 "end": end,
-                "lag": None if offset is None or end is None else end - offset,
-                "member": owners[partition].member_id if partition in owners else None,
+                "lag": at and at.behind(end),
+                "members": [member.member_id for member in owners.get(partition, ())],
             }
         )
     return {
         "group": name,
         "state": found.state,
         "type": found.type,
+        "epoch": found.epoch,
         "assignor": found.assignor,
         "coordinator": found.coordinator,
         "members": [
@@ -221,7 +221,7 @@ def group(cluster: Cluster, name: str) -> View:
 
 
 def topic_groups(cluster: Cluster, name: str) -> View:
-    """The groups that read a topic: with committed offsets for it, or with members that have its partitions.
+    """The groups that read a topic: with offsets for it, or with members that have its partitions.
 
     `not_examined` is the number of groups that this client may not describe, or that are too many. Coordinators that do not answer are
     named.
@@ -246,11 +246,10 @@ def topic_groups(cluster: Cluster, name: str) -> View:
     return {"groups": lines, "not_examined": len(refused) + max(0, len(listed) - MAX_GROUPS), **silent}
 
 
-def _lag(offsets: Mapping[int, int], ends: Mapping[int, int]) -> int | None:
-    """The lag in all partitions; None if the end of one of them is unknown."""
-    if not offsets.keys() <= ends.keys():
-        return None
-    return sum(ends[number] - offset for number, offset in offsets.items())
+def _lag(offsets: Mapping[int, Position], ends: Mapping[int, int]) -> int | None:
+    """The lag in all partitions; None if that in one of them is unknown."""
+    lags = [each.behind(ends.get(number)) for number, each in offsets.items()]
+    return sum(each for each in lags if each is not None) if None not in lags else None
 
 
 def findings(cluster: Cluster) -> View:

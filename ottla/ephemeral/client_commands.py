@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.client.cluster import Cluster
-from ottla.client.committed import committed_offsets
 from ottla.client.errors import ClientError
 from ottla.client.fetcher import Fetcher, FetchSettings
 from ottla.client.group_admin import delete_groups, list_groups
+from ottla.client.group_offsets.committed import committed_offsets
 from ottla.client.offsets import end_offsets, start_offsets
 from ottla.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
 from ottla.client.topic_admin import DEFAULT, NewTopic, all_topics, create_topics, delete_topics

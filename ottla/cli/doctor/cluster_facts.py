@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from ottla.cli.doctor.certificates import end_of
 from ottla.cli.doctor.kinds import reasons, some
 from ottla.client.cluster import NO_LEADER, Cluster
-from ottla.client.committed import committed_offsets
 from ottla.client.config_admin import DYNAMIC, SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, ConnectionLost, check
 from ottla.client.group_admin import describe_group, reachable_groups
+from ottla.client.group_offsets.committed import committed_offsets
 from ottla.client.hanging import OpenTransaction, late_transactions, search
 from ottla.client.offsets import LATEST, READ_COMMITTED, reachable_offsets
 from ottla.client.reachable import Part, at_once

@@ -29,6 +29,10 @@ class Committed(NamedTuple):
     offset: int
     metadata: str
 
+    def behind(self, end: int | None) -> int | None:
+        """The lag: the number of offsets up to the end of the partition, None if that is unknown."""
+        return None if end is None else end - self.offset
+
 
 class Membership(NamedTuple):
     """The membership of a commit. The default is a client outside the group, which a group with members refuses."""
@@ -97,12 +101,12 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
             for partition in topic.partitions
             if partition.error_code
         }
-        _raise(errors, len(offsets))
+        raise_all(errors, len(offsets))
 
     cluster.until_done(attempt)
 
 
-def _raise(errors: Mapping[str, Refused], asked: int) -> None:
+def raise_all(errors: Mapping[str, Refused], asked: int) -> None:
     """Raises a single error if all `asked` offsets have the same one, or if a repetition may help. Otherwise SomeRefused names each."""
     first = next(iter(errors.values()), None)
     if first is not None and len({error.code for error in errors.values()}) == 1 and (len(errors) == asked or may_pass(first)):

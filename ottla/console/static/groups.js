@@ -17,14 +17,14 @@ async function group(page, name) {
   const found = await ask(`groups/${path(name)}`, page.signal);
   const partitions = [
     wide("topic", (one) => one.topic, (one) => link(one.topic, "topics", one.topic)), number("partition", (one) => one.partition),
-    number("offset", (one) => one.offset), number("end", (one) => one.end), number("lag", (one) => one.lag), wide("member", (one) => one.member),
+    number("offset", (one) => one.offset), number("end", (one) => one.end), number("lag", (one) => one.lag), wide("members", (one) => one.members.join(", ")),
   ];
   const members = [wide("member", (one) => one.id), text("client", (one) => one.client), text("host", (one) => one.host), number("partitions", (one) => one.partitions)];
   const topics = [...new Set(found.partitions.map((one) => one.topic))];
   const lag = found.partitions.reduce((sum, one) => sum + (one.lag ?? 0), 0);
   const unknown = found.partitions.filter((one) => one.offset !== null && one.lag === null).length;
   return [
-    heading(`Group ${name}`), element("p", null, `${found.state}, ${found.type}, coordinator ${found.coordinator} ${found.assignor}; lag ${lag}${unknown ? `, without ${unknown} partitions whose end is unknown` : ""}`),
+    heading(`Group ${name}`), element("p", null, `${found.state}, ${found.type}, coordinator ${found.coordinator} ${found.assignor}${found.epoch === null ? "" : `, epoch ${found.epoch}`}; lag ${lag}${unknown ? `, without ${unknown} partitions whose end is unknown` : ""}`),
     element("p", null, link("ACLs", "acls", "GROUP", name)),
     actions(
       action("Reset offsets", () => page.go("groups", name, "reset")),

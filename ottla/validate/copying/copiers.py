@@ -19,9 +19,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ottla.broker.security.client_security import ConfiguredSecurity
-from ottla.client.committed import commit_offsets, committed_offsets
 from ottla.client.errors import ClientError
 from ottla.client.group_admin import delete_groups
+from ottla.client.group_offsets.committed import commit_offsets, committed_offsets
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.validate.chaos import Fault, Kind
 from ottla.validate.copying.settings import Settings

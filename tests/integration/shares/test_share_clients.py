@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 
-from ottla.protocol.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-)
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.apache_kafka.java import QUICK_OPTIONS, java_command
 from tests.support.apache_kafka_4 import ensure_jars_4, needs_apache_kafka_4, run_tool_4
-from tests.support.broker_process import BrokerProcess, a_broker, eventually
+from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.share_clients import SECONDS, Librdkafka, begin_group
 from tests.support.share_members import ShareMember, create_topic, produce
 from tests.support.wire_client import WireClient, a_wire_client
 
 PROGRAM = Path(__file__).parents[2] / "support" / "java" / "ShareMember.java"
-SECONDS = 90
 FIRST_MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 CONFIG: dict[str, Any] = {
     "offsets_topic_num_partitions": 3,
@@ -44,24 +36,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def client(broker: BrokerProcess) -> Iterator[WireClient]:
     with a_wire_client(broker.port) as connected:
         yield connected
-
-
-def begin_group(client: WireClient, group: str, topic: str) -> None:
-    """Create a topic, and a group that begins to read it at its start."""
-    create_topic(client, topic)
-    find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    eventually(lambda: not client.ask(find, 4).coordinators[0].error_code, 30)
-    asked = [
-        AlterShareGroupOffsetsRequestTopic(
-            topic_name=topic, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)]
-        )
-    ]
-
-    def is_begun() -> bool:
-        answer = client.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=asked), 0)
-        return not answer.error_code and not answer.responses[0].partitions[0].error_code
-
-    eventually(is_begun, 30)
 
 
 def run_java(broker: BrokerProcess, group: str, topic: str, mode: str, count: int) -> list[str]:
@@ -118,30 +92,6 @@ class TestJava:
         assert ask("--describe", "--offsets")[-1] == ["moved", "moved", "0", "0", "9"]
         assert ask("--delete-offsets", "--topic", "moved")[-1] == ["moved", "Successful"]
         assert "moved" not in [line[0] for line in ask("--describe", "--offsets")]
-
-
-class Librdkafka:
-    """A share consumer of librdkafka, which accepts what it has polled."""
-
-    def __init__(self, broker: BrokerProcess, group: str, topic: str, mode: str = "implicit") -> None:
-        self._consumer = confluent_kafka.ShareConsumer(
-            {"bootstrap.servers": broker.bootstrap, "group.id": group, "share.acknowledgement.mode": mode}
-        )
-        self._consumer.subscribe([topic])
-
-    def take(self, count: int) -> list[Any]:
-        found: list[Any] = []
-        end = time.monotonic() + SECONDS
-        while len(found) < count and time.monotonic() < end:
-            found.extend(self._consumer.poll(0.5))
-        return found
-
-    def acknowledge(self, message: Any, kind: Any) -> None:
-        self._consumer.acknowledge(message, kind)
-
-    def close(self) -> None:
-        self._consumer.commit_sync()
-        self._consumer.close()
 
 
 def test_librdkafkas_share_consumer_accepts_what_it_has_polled(broker: BrokerProcess, client: WireClient) -> None:

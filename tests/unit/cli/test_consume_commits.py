@@ -10,9 +10,9 @@ import pytest
 
 from ottla.cli.consume import _Membership, _Sink
 from ottla.client.cluster import Cluster
-from ottla.client.committed import commit_offsets
 from ottla.client.errors import Refused, SomeRefused
 from ottla.client.fetcher import FetchedBatch, FetchSettings
+from ottla.client.group_offsets.committed import commit_offsets
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from ottla.protocol.records.batch import TimestampType

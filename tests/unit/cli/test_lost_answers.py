@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.committed import delete_offsets
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Unreachable
 from ottla.client.group_admin import delete_groups
+from ottla.client.group_offsets.committed import delete_offsets
 from ottla.client.reachable import of_coordinators
 from ottla.client.reassignments import reassign
 from ottla.client.topic_admin import NewTopic, create_topics, delete_topics, grow_topic

@@ -8,10 +8,10 @@ from starlette.datastructures import QueryParams
 
 from ottla.cli.main import main
 from ottla.cli.offset_reset import planned_offsets
-from ottla.client.committed import Committed
 from ottla.client.connection import Address
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.group_admin import DescribedGroup, ListedGroup
+from ottla.client.group_offsets.committed import Committed
 from ottla.client.log_dirs import LogDir
 from ottla.client.topic_readers import Readers
 from ottla.client.transaction_admin import ListedTransaction
@@ -19,6 +19,7 @@ from ottla.console import control, group_changes, views
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.topic_partition import TopicPartition
+from tests.support.offsets_of_groups import offsets_at
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
 
@@ -70,8 +71,10 @@ def test_a_reset_of_offsets_names_the_partitions_without_a_leader(other: int, mo
 def test_a_reset_of_offsets_changes_nothing_unless_every_partition_has_a_leader(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    empty = DescribedGroup("g", "Empty", "Classic", "consumer", "", "", [])
+    monkeypatch.setattr("ottla.client.group_admin.describe_group", lambda *_: empty)
     monkeypatch.setattr("ottla.cli.options.Connecting.cluster", lambda _: ClusterOfTest(ALIVE, LEADERLESS))
-    monkeypatch.setattr("ottla.client.committed.committed_offsets", lambda *_: {})
+    monkeypatch.setattr("ottla.client.group_offsets.kinds.requests_of", offsets_at({}))
     with pytest.raises(SystemExit) as ended:
         main(["groups", "reset-offsets", "g", "--topic", "t", "--to-latest", "--json", *arguments], standalone_mode=False)
     printed = capsys.readouterr()
@@ -86,7 +89,7 @@ def test_a_reset_of_offsets_changes_nothing_unless_every_partition_has_a_leader(
 
 @pytest.mark.slow
 def test_the_preview_of_a_reset_has_the_partitions_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_changes, "committed_offsets", lambda *_: {})
+    monkeypatch.setattr(group_changes, "requests_of", offsets_at({}))
     monkeypatch.setattr(group_changes, "describe_group", lambda *_: DescribedGroup("g", "Empty", "Classic", "consumer", "", "", []))
     query = QueryParams("group=g&to=latest&topic=t")
     found = group_changes.planned_reset(ClusterOfTest(ALIVE, DEAD), query)
@@ -145,7 +148,7 @@ def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hid
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offsets = {TopicPartition("t", number): Committed(1, "") for number in range(2)}
-    monkeypatch.setattr("ottla.client.committed.committed_offsets", lambda _, name: offsets if name == "g" else {})
+    monkeypatch.setattr("ottla.client.group_offsets.kinds.requests_of", offsets_at(offsets, "g"))
     monkeypatch.setattr("ottla.client.group_admin.describe_group", lambda _, name: DescribedGroup(name, "Dead", "", "", "", "", []))
     monkeypatch.setattr("ottla.client.cluster.Cluster.coordinator", lambda *_: Address("127.0.0.1", ALIVE))
     failed("groups", "describe", "none", "g")
@@ -171,7 +174,7 @@ def test_a_coordinator_that_is_lost_is_asked_for_none_of_its_other_groups(
     listed = [ListedGroup(name, "consumer", "Empty", "", coordinator) for name, coordinator in (("a", 2), ("b", 2), ("of another", 1))]
     monkeypatch.setattr("ottla.client.group_admin.reachable_groups", lambda *_: (listed, {}))
     monkeypatch.setattr("ottla.client.group_admin.describe_group", describe)
-    monkeypatch.setattr("ottla.client.committed.committed_offsets", lambda *_: {})
+    monkeypatch.setattr("ottla.client.group_offsets.kinds.requests_of", offsets_at({}))
     ports = {each.group: each.coordinator for each in listed}
     monkeypatch.setattr("ottla.client.cluster.Cluster.coordinator", lambda _, name: Address("127.0.0.1", ports[name]))
     failed("groups", "describe", *names)

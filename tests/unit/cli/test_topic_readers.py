@@ -10,11 +10,11 @@ import pytest
 from ottla.client import topic_readers
 from ottla.client.assignor import PROTOCOL_TYPE, encode_assignment
 from ottla.client.cluster import Cluster
-from ottla.client.committed import Committed
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.group_admin import DescribedGroup as Described
 from ottla.client.group_admin import ListedGroup, Member
+from ottla.client.group_offsets.committed import Committed
 from ottla.client.topic_readers import Reader, readers_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
@@ -26,6 +26,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.protocol.schema.message import Message
 from ottla.protocol.topic_partition import TopicPartition
+from tests.support.offsets_of_groups import offsets_at
 
 OFFSETS = {"lagging": {0: 5, 2: 7}, "elsewhere": {}, "assigned": {}}
 ASSIGNED = {"assigned": [[TopicPartition("t", 0)], [TopicPartition("t", 1), TopicPartition("u", 0)], [TopicPartition("u", 1)]]}
@@ -107,7 +108,7 @@ def texts(errors: dict[int, ClientError]) -> dict[int, str]:
     return {broker_id: str(error) for broker_id, error in errors.items()}
 
 
-LAGGING = Reader("lagging", "Empty", 0, {0: 5, 2: 7})
+LAGGING = Reader("lagging", "Empty", 0, {0: Committed(5, ""), 2: Committed(7, "")})
 ASSIGNED_READER = Reader("assigned", "Stable", 2, {})
 
 
@@ -173,7 +174,7 @@ def asked_alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Described(group, "Stable", "Consumer", PROTOCOL_TYPE, "range", "127.0.0.1:2", [member])
 
     monkeypatch.setattr(topic_readers, "describe_group", described)
-    monkeypatch.setattr(topic_readers, "committed_offsets", lambda *_: {TopicPartition("t", 1): Committed(9, "")})
+    monkeypatch.setattr(topic_readers, "requests_of", offsets_at({TopicPartition("t", 1): Committed(9, "")}))
     return asked
 
 
@@ -188,20 +189,8 @@ def asked_alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 )
 def test_a_group_that_moved_is_asked_at_its_present_coordinator(asked_alone: list[str], error: ErrorCode) -> None:
     cluster = ClusterOfTest(Coordinator({"moved": error}))
-    assert readers_of(cluster, "t", listed(["moved", "lagging"])) == ([LAGGING, Reader("moved", "Stable", 1, {1: 9})], [], {})
-    assert asked_alone == ["moved"]
-
-
-def test_a_group_of_the_newer_protocol_is_asked_alone(asked_alone: list[str]) -> None:
-    coordinator = Coordinator()
-    found = readers_of(ClusterOfTest(coordinator), "t", listed(["newer"], "Consumer")).found
-    assert (found, coordinator.sent) == ([Reader("newer", "Stable", 1, {1: 9})], [])
-
-
-def test_groups_that_may_not_be_described_are_named_apart(asked_alone: list[str]) -> None:
-    cluster = ClusterOfTest(Coordinator({"hidden": ErrorCode.GROUP_AUTHORIZATION_FAILED}))
-    found = readers_of(cluster, "t", [*listed(["hidden", "lagging"]), *listed(["secret"], "Consumer")])
-    assert found == ([LAGGING], ["hidden", "secret"], {})
+    moved = Reader("moved", "Stable", 1, {1: Committed(9, "")})
+    assert readers_of(cluster, "t", listed(["moved", "lagging"])) == ([LAGGING, moved], [], {})
 
 
 def test_another_error_of_a_group_is_raised() -> None:

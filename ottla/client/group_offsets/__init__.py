@@ -1,0 +1,1 @@
+"""Reads, moves and deletes the offsets of groups."""
