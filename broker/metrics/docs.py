@@ -11,7 +11,7 @@ from ottla.broker.metrics.connection_families import CONNECTION_FAMILIES
 from ottla.broker.metrics.controller_families import CONTROLLER_FAMILIES
 from ottla.broker.metrics.families import Family, Kind
 from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
-from ottla.broker.metrics.group_families import GROUP_FAMILIES
+from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
@@ -63,6 +63,7 @@ _SECTIONS: Final = (
     ("The controller", CONTROLLER_FAMILIES),
     ("Groups, the broker", CLUSTER_FAMILIES),
     ("Transactions", TRANSACTION_FAMILIES),
+    ("Share groups", SHARE_FAMILIES),
     ("Offsets of consumer groups", GROUP_FAMILIES),
     ("Metrics of clients", TELEMETRY_FAMILIES),
 )

@@ -34,7 +34,7 @@ from ottla.broker.metrics.exposition import render
 from ottla.broker.metrics.families import Family, Found
 from ottla.broker.metrics.fetch_rates import FetchRates
 from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
-from ottla.broker.metrics.group_families import GROUP_FAMILIES
+from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
 from ottla.broker.metrics.histogram import Histogram
 from ottla.broker.metrics.http_server import HttpServer, bind
 from ottla.broker.metrics.log_families import LOG_FAMILIES
@@ -66,6 +66,7 @@ FAMILIES: tuple[Family, ...] = (
     *CONTROLLER_FAMILIES,
     *CLUSTER_FAMILIES,
     *TRANSACTION_FAMILIES,
+    *SHARE_FAMILIES,
     *GROUP_FAMILIES,
     *TELEMETRY_FAMILIES,
 )

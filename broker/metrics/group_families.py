@@ -1,5 +1,6 @@
-"""Declares the metrics of committed offsets and consumer lag, which Apache Kafka leaves to other programs.
+"""Declares the metrics of groups, of share partitions at their leaders, and of committed offsets and consumer lag.
 
+Apache Kafka leaves offsets and lag to other programs.
 The coordinator of a group reports its offsets, `ottla.group.lag.max.series` of them at most. It knows the end of a partition only if it has
 a replica. For all partitions of a cluster, the recording rule in `deploy/prometheus` subtracts the offset from the leaders' log end offset,
 and names the lag as the usual exporters of consumer lag do.
@@ -7,16 +8,20 @@ and names the lag as the usual exporters of consumer lag do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.groups.committed import read_stored
 from ottla.broker.groups.consumer.group import CONSUMER, CONSUMER_STATES
+from ottla.broker.groups.share.group import SHARE, SHARE_STATES
 from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.shares.record_states import AcknowledgeType
 
 if TYPE_CHECKING:
     from ottla.broker.groups.group import Group
     from ottla.broker.metrics.view import View
+    from ottla.broker.shares.partition import SharePartition
     from ottla.replication.control.replica_manager import ReplicaManager
 
 LABELS = ("group", "topic", "partition")
@@ -69,6 +74,15 @@ def _rebalances(view: View) -> int:
     return view.services.coordinators.groups.consumer.machine.rebalances
 
 
+def _share_groups_in_states(view: View) -> Reading:
+    for state in SHARE_STATES:
+        yield labels_text(("state",), (state.value.lower(),)), view.group_states[SHARE][state]
+
+
+def _rebalances_of_share_groups(view: View) -> int:
+    return view.services.coordinators.groups.share.machine.rebalances
+
+
 GROUP_FAMILIES = (
     Family(
         "kafka_server_group_coordinator_metrics_group_count",
@@ -93,6 +107,20 @@ GROUP_FAMILIES = (
         _rebalances,
     ),
     Family(
+        "kafka_server_group_coordinator_metrics_share_group_count",
+        Kind.GAUGE,
+        ("state",),
+        "kafka.server:state=*,type=group-coordinator-metrics",
+        "Share groups that this broker coordinates, by state.",
+        _share_groups_in_states,
+    ),
+    counter(
+        "kafka_server_group_coordinator_metrics_share_group_rebalance_count",
+        "kafka.server:type=group-coordinator-metrics",
+        "Changes of members, subscriptions or topics of share groups, each of which begins a rebalance.",
+        _rebalances_of_share_groups,
+    ),
+    Family(
         "ottla_group_committed_offset",
         Kind.GAUGE,
         LABELS,
@@ -114,4 +142,79 @@ GROUP_FAMILIES = (
         "Committed offsets of groups that this broker coordinates, beyond `ottla.group.lag.max.series`. With 0, the default, all are.",
         _not_shown,
     ),
+)
+
+_COORDINATOR: Final = "kafka.server:type=share-coordinator-metrics"
+_TYPES: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW)
+
+
+def _of_share_partition(name: str, mbean: str, kind: Kind, doc: str, value: Callable[[SharePartition], int]) -> Family:
+    def read(view: View) -> Reading:
+        for labels, machine in view.share_partitions:
+            yield labels, value(machine)
+
+    pattern = f"kafka.server:group=*,name={mbean},partition=*,topic=*,type=SharePartitionMetrics"
+    return Family(f"kafka_server_sharepartitionmetrics_{name}", kind, LABELS, pattern, doc, read)
+
+
+def _acknowledgements(view: View) -> Reading:
+    acknowledged = view.services.data.shares.acknowledged
+    for kind in _TYPES:
+        yield labels_text(("ackType",), (kind.name.capitalize(),)), acknowledged[kind]
+
+
+def _writes(view: View) -> int:
+    return view.services.coordinators.shares.writes
+
+
+def _load_time(attribute: str, doc: str, of_times: Callable[[list[float]], float]) -> Family:
+    def read(view: View) -> float:
+        times = view.services.coordinators.shares.load_times.recent()
+        return of_times(times) * 1000 if times else math.nan
+
+    return gauge(f"kafka_server_share_coordinator_metrics_partition_load_time_{attribute}", _COORDINATOR, doc, read)
+
+
+SHARE_FAMILIES: tuple[Family, ...] = (
+    Family(
+        "kafka_server_sharegroupmetrics_recordacknowledgements_total",
+        Kind.COUNTER,
+        ("ackType",),
+        "kafka.server:ackType=*,name=RecordAcknowledgementsPerSec,type=ShareGroupMetrics",
+        "Records that members of share groups have acknowledged at this broker, by the type of the acknowledgement.",
+        _acknowledgements,
+    ),
+    _of_share_partition(
+        "inflightmessagecount",
+        "InFlightMessageCount",
+        Kind.GAUGE,
+        "Records of a share partition led here between its start and the last one that was acquired.",
+        lambda machine: machine.end_offset - machine.start_offset,
+    ),
+    _of_share_partition(
+        "inflightbatchcount",
+        "InFlightBatchCount",
+        Kind.GAUGE,
+        "Ranges of these records with the same state.",
+        lambda machine: len(machine.runs),
+    ),
+    _of_share_partition(
+        "acquisitionlocktimeout_total",
+        "AcquisitionLockTimeoutPerSec",
+        Kind.COUNTER,
+        "Records whose lock ended before they were acknowledged.",
+        lambda machine: machine.ended_locks,
+    ),
+    counter(
+        "kafka_server_share_coordinator_metrics_write_total",
+        _COORDINATOR,
+        "Writes of the state of share partitions that this broker coordinates.",
+        _writes,
+    ),
+    _load_time(
+        "avg",
+        "Mean time to load a partition of `__share_group_state`, over the last minute, in milliseconds; NaN if none was loaded.",
+        lambda times: sum(times) / len(times),
+    ),
+    _load_time("max", "The longest of those times.", max),
 )

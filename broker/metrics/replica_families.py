@@ -93,6 +93,22 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     ),
     _by_topic("FailedProduceRequestsPerSec", "failed_produce_requests", "Appends that failed because of the broker or the records."),
     _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed because of the broker."),
+    _by_topic("TotalShareFetchRequestsPerSec", "share_fetch_requests", "ShareFetch requests for the topic."),
+    _by_topic(
+        "FailedShareFetchRequestsPerSec",
+        "failed_share_fetch_requests",
+        "Those in which a partition of the topic has an error.",
+    ),
+    _by_topic(
+        "TotalShareAcknowledgementRequestsPerSec",
+        "share_acknowledgement_requests",
+        "ShareFetch and ShareAcknowledge requests that acknowledge records of the topic.",
+    ),
+    _by_topic(
+        "FailedShareAcknowledgementRequestsPerSec",
+        "failed_share_acknowledgement_requests",
+        "Those requests in which the acknowledgements of a partition were refused or not stored.",
+    ),
     _by_topic(
         "ProduceMessageConversionsPerSec",
         "produce_message_conversions",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.groups.classic_group import CLASSIC
 from ottla.broker.groups.consumer.group import CONSUMER
 from ottla.broker.groups.group import Group, GroupState
+from ottla.broker.groups.share.group import SHARE
 from ottla.broker.metrics.families import Family, Found, Value, labels_text
+from ottla.broker.metrics.group_families import LABELS as GROUP_LABELS
 from ottla.broker.metrics.group_families import GroupOffset, group_offsets
 from ottla.broker.transactions.metadata import TransactionState
 from ottla.config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
     from ottla.broker.network.socket_server import SocketServer
     from ottla.broker.request.services import Services
+    from ottla.broker.shares.partition import SharePartition
     from ottla.controller.state.context import ControllerContext
     from ottla.replication.leader.partition import Partition
 
@@ -152,12 +155,14 @@ class View:
         self.now = now
         self.partitions: list[tuple[str, Partition]] = []
         """(labels, partition) of all partitions hosted here."""
+        self.share_partitions: list[tuple[str, SharePartition]] = []
+        """(labels, state machine) of all share partitions that this broker leads."""
         self.replicas = ReplicaCounts(services.clock.now_ms(), services.config[TRANSACTION_MAX_TIMEOUT_MS])
         self.controller = ControllerCounts()
         self._max_group_offsets = services.config[OTTLA_GROUP_LAG_MAX_SERIES]
         self.groups = 0
         self.group_states: dict[str, dict[GroupState, int]] = {
-            group_type: dict.fromkeys(GroupState, 0) for group_type in (CLASSIC, CONSUMER)
+            group_type: dict.fromkeys(GroupState, 0) for group_type in (CLASSIC, CONSUMER, SHARE)
         }
         """The number of groups, by type and state."""
         self.committed_offsets: int = 0
@@ -172,6 +177,11 @@ class View:
             self.partitions.append((labels_text(PARTITION_LABELS, partition.topic_partition), partition))
             self.replicas.add(partition)
             partition.count_idle_fetches()
+        for led in list(self.services.data.shares.led):
+            await pause()
+            if led.machine is not None:
+                place = led.partition.topic_partition
+                self.share_partitions.append((labels_text(GROUP_LABELS, (led.key.group_id, *place)), led.machine))
         await self.controller.count(self.services.cluster.controller.context)
         for group in self.services.coordinators.groups.groups:
             await pause()

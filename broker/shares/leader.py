@@ -11,6 +11,7 @@ Wiring, by the server:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -34,13 +35,15 @@ LOOK_MS: Final = 1_000
 class ShareLeader:
     """See the module."""
 
-    __slots__ = ("_timer", "_timing_wheel", "led", "positions", "purgatory", "sessions", "settings")
+    __slots__ = ("_timer", "_timing_wheel", "acknowledged", "led", "positions", "purgatory", "sessions", "settings")
 
     def __init__(self, config: BrokerConfig, settings: ShareSettings, access: StateAccess, timing_wheel: TimingWheel, clock: Clock) -> None:
         self.settings = settings
         self.led = LedPartitions(settings, access, timing_wheel, clock)
         self.purgatory = Purgatory("ShareFetch", timing_wheel, config[SHARE_FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         self.sessions = ShareSessions(config[GROUP_SHARE_MAX_SHARE_SESSIONS], self.release, self.led.on_group_idle)
+        self.acknowledged: Counter[int] = Counter()
+        """Records that members have acknowledged, by type."""
         self._timing_wheel = timing_wheel
         self._timer: TimerTask | None = None
         self.positions: Positions

@@ -9,7 +9,7 @@ epoch with that of the coordinator first. Its state machine (`partition`) decide
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -190,6 +190,9 @@ class LedPartitions:
 
     def __len__(self) -> int:
         return len(self._led)
+
+    def __iter__(self) -> Iterator[LedPartition]:
+        return iter(self._led.values())
 
     # -- events --------------------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class SharePartition:
         "_stores",
         "_waiters",
         "_wakes_ms",
+        "ended_locks",
         "rules",
     )
 
@@ -86,6 +87,8 @@ class SharePartition:
         self._flight.drop_complete()
         self._free_from = start_offset
         """No record below this offset is available."""
+        self.ended_locks = 0
+        """The number of records whose locks have ended with their time."""
         self._wakes_ms: int | None = None
         """When the timer of the locks fires."""
         self._stores: list[tuple[int, int, bool]] | None = None
@@ -314,6 +317,7 @@ class SharePartition:
             elif next_ms is None or run.deadline_ms < next_ms:
                 next_ms = run.deadline_ms
         for run in ended:
+            self.ended_locks += run.size
             is_last = run.count >= self.rules.delivery_limit
             flight.change(run, RecordState.ARCHIVED if is_last else RecordState.AVAILABLE, run.count)
             self._queue_run(run)

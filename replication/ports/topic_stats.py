@@ -23,11 +23,16 @@ COUNTERS = (
     "reassignment_bytes_out",
     "produce_message_conversions",
     "fetch_message_conversions",
+    "share_fetch_requests",
+    "failed_share_fetch_requests",
+    "share_acknowledgement_requests",
+    "failed_share_acknowledgement_requests",
 )
 
 
 class TopicStats:
-    """The counters of one topic. A produce or fetch request counts once per partition in it, as in Apache Kafka."""
+    """The counters of one topic. A produce or fetch request counts once per partition in it, as in Apache Kafka; a request of a member of a
+    share group counts once."""
 
     __slots__ = COUNTERS
 
@@ -46,6 +51,10 @@ class TopicStats:
         self.reassignment_bytes_out = 0
         self.produce_message_conversions = 0
         self.fetch_message_conversions = 0
+        self.share_fetch_requests = 0
+        self.failed_share_fetch_requests = 0
+        self.share_acknowledgement_requests = 0
+        self.failed_share_acknowledgement_requests = 0
 
 
 class BrokerTopicStats:

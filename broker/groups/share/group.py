@@ -21,6 +21,9 @@ from ottla.protocol.uuid import ZERO_UUID
 SHARE: Final = "share"
 """The type of these groups, as ListGroups names it, and the type of their protocol."""
 
+SHARE_STATES: Final = (GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD)
+"""The states of these groups."""
+
 Initialized = Mapping[bytes, tuple[str, frozenset[int]]]
 """By topic id, the name of the topic, and partitions."""
 

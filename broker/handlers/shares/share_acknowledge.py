@@ -43,9 +43,9 @@ async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: Re
         return ShareAcknowledgeResponse(error_code=error)
     answer = DelayedAnswer(context)
     is_final = request.share_session_epoch == FINAL_EPOCH
-    acknowledging = Acknowledging(partial(_on_acknowledged, answer, context, session, is_final))
+    acknowledging = Acknowledging(context, partial(_on_acknowledged, answer, context, session, is_final))
     for place, batches in acknowledged_in(request.topics).items():
-        acknowledging.acknowledge(place, batches, group_id, member_id, context, may_renew=request.is_renew_ack)
+        acknowledging.acknowledge(place, batches, group_id, member_id, may_renew=request.is_renew_ack)
         await pause()
     acknowledging.finish()
     response = answer.answer()

@@ -42,9 +42,9 @@ async def handle_share_fetch(request: ShareFetchRequest, context: RequestContext
     if request.share_session_epoch != FINAL_EPOCH:
         await _update(session, request)
     fetch = WaitingFetch(request, session, context)
-    acknowledging = Acknowledging(fetch.on_acknowledged)
+    acknowledging = Acknowledging(context, fetch.on_acknowledged)
     for place, batches in acknowledged.items():
-        acknowledging.acknowledge(place, batches, group_id, member_id, context, may_renew=request.is_renew_ack)
+        acknowledging.acknowledge(place, batches, group_id, member_id, may_renew=request.is_renew_ack)
         await pause()
     acknowledging.finish()
     fetch.begin()

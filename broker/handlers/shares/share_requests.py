@@ -62,36 +62,51 @@ def acknowledged_in(topics: Iterable[Any]) -> dict[Place, list[Acknowledgement]]
 
 
 class Acknowledging:
-    """Acknowledges records in many partitions, and calls `then` once with the error of each."""
+    """Acknowledges records in many partitions, and calls `then` once with the error of each. It counts topics, their errors and records."""
 
-    __slots__ = ("_left", "_then", "errors")
+    __slots__ = ("_context", "_left", "_names", "_then", "errors")
 
-    def __init__(self, then: Callable[[dict[Place, ErrorCode]], object]) -> None:
+    def __init__(self, context: RequestContext, then: Callable[[dict[Place, ErrorCode]], object]) -> None:
         self.errors: dict[Place, ErrorCode] = {}
+        self._context = context
         self._left = 1
+        self._names: dict[Place, str] = {}
         self._then = then
 
-    def acknowledge(
-        self, place: Place, batches: Sequence[Acknowledgement], group_id: str, member_id: str, context: RequestContext, *, may_renew: bool
-    ) -> None:
+    def acknowledge(self, place: Place, batches: Sequence[Acknowledgement], group_id: str, member_id: str, *, may_renew: bool) -> None:
         """Acknowledge records of one partition."""
         self.errors[place] = ErrorCode.NONE
-        error = ErrorCode.NONE if are_valid(batches, may_renew=may_renew) else ErrorCode.INVALID_REQUEST
-        error = error or locate(place, context).error
-        led = context.broker.data.shares.led
+        located = locate(place, self._context)
+        if located.name is not None:
+            self._names[place] = located.name
+        error = located.error if are_valid(batches, may_renew=may_renew) else ErrorCode.INVALID_REQUEST
+        led = self._context.broker.data.shares.led
         share_partition = None if error else led.find(SharePartitionKey(group_id, *place))
         if error or share_partition is None:
             self.errors[place] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         self._left += 1
-        led.acknowledge(share_partition, member_id, batches, partial(self._on_acknowledged, place))
+        led.acknowledge(share_partition, member_id, batches, partial(self._on_acknowledged, place, batches))
 
-    def _on_acknowledged(self, place: Place, error: ErrorCode) -> None:
+    def _on_acknowledged(self, place: Place, batches: Sequence[Acknowledgement], error: ErrorCode) -> None:
         self.errors[place] = error
+        if not error:
+            acknowledged = self._context.broker.data.shares.acknowledged
+            for batch in batches:
+                for first, last, kind in batch.parts():
+                    acknowledged[kind] += last - first + 1
         self.finish()
 
     def finish(self) -> None:
         """All partitions of the request were begun, or one of them is done."""
         self._left -= 1
         if not self._left:
+            self._count()
             self._then(self.errors)
+
+    def _count(self) -> None:
+        stats = self._context.broker.data.replica_manager.topic_stats
+        for name in set(self._names.values()):
+            stats.of_any(name).share_acknowledgement_requests += 1
+        for name in {name for place, name in self._names.items() if self.errors[place]}:
+            stats.of_any(name).failed_share_acknowledgement_requests += 1

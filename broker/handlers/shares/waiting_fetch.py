@@ -55,10 +55,11 @@ class _Cold(Exception):
 class _Asked:
     """A partition of the fetch, and its result."""
 
-    __slots__ = ("acquired", "error", "extents", "led", "offset", "place", "region")
+    __slots__ = ("acquired", "error", "extents", "led", "offset", "place", "region", "topic")
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.topic: str | None = None
         self.error = ErrorCode.NONE
         self.led: LedPartition | None = None
         self.offset = 0
@@ -101,7 +102,7 @@ class WaitingFetch(DelayedOperation):
                 self._asked.append(_Asked(place))
         for asked in self._asked:
             located = locate(asked.place, self._context)
-            asked.error = located.error
+            asked.topic, asked.error = located.name, located.error
             if located.partition is not None:
                 self._opening += 1
                 self._shares.led.open(SharePartitionKey(self._session.key.group_id, *asked.place), located.partition, self._opened(asked))
@@ -159,7 +160,15 @@ class WaitingFetch(DelayedOperation):
     def on_complete(self) -> None:
         """The fetch has its records, or its time is over."""
         self._has_fetched = True
+        self._count()
         self._maybe_answer()
+
+    def _count(self) -> None:
+        stats = self._context.broker.data.replica_manager.topic_stats
+        for name in {asked.topic for asked in self._asked if asked.topic is not None}:
+            stats.of_any(name).share_fetch_requests += 1
+        for name in {asked.topic for asked in self._asked if asked.topic is not None and asked.error}:
+            stats.of_any(name).failed_share_fetch_requests += 1
 
     def on_acknowledged(self, errors: dict[Place, ErrorCode]) -> None:
         """The acknowledgements of the request are stored."""

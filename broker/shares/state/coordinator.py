@@ -86,7 +86,18 @@ class StateWrite(NamedTuple):
 class ShareCoordinator:
     """See the module."""
 
-    __slots__ = ("_clock", "_cluster", "_elections", "_log", "_reads", "_unreplicated", "_updates_per_snapshot", "_upkeep", "states")
+    __slots__ = (
+        "_clock",
+        "_cluster",
+        "_elections",
+        "_log",
+        "_reads",
+        "_unreplicated",
+        "_updates_per_snapshot",
+        "_upkeep",
+        "states",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -99,6 +110,8 @@ class ShareCoordinator:
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """States are loaded within a context of `while_loading`."""
+        self.writes = 0
+        """The number of writes of leaders, including refused ones."""
         self._clock = clock
         self._cluster = replica_manager.cluster
         self._updates_per_snapshot = config[SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT]
@@ -204,6 +217,7 @@ class ShareCoordinator:
 
     def write(self, key: SharePartitionKey, write: StateWrite, reply: Reply) -> None:
         """WriteShareGroupState: the leader changes the state."""
+        self.writes += 1
         error, state = self.states.find(str(key))
         if error:
             reply(refused(error))

@@ -41,6 +41,21 @@ OF_NEW_GROUPS = {
 OF_TELEMETRY = {"kafka.server:type=client-metrics"}
 """Apache Kafka has it with KRaft."""
 
+OF_SHARE_GROUPS = {
+    "kafka.server:type=share-coordinator-metrics",
+    "kafka.server:ackType=*,name=RecordAcknowledgementsPerSec,type=ShareGroupMetrics",
+    *(
+        f"kafka.server:group=*,name={name},partition=*,topic=*,type=SharePartitionMetrics"
+        for name in ("InFlightMessageCount", "InFlightBatchCount", "AcquisitionLockTimeoutPerSec")
+    ),
+    *(
+        f"kafka.server:name={outcome}Share{request}RequestsPerSec,topic=*,type=BrokerTopicMetrics"
+        for outcome in ("Total", "Failed")
+        for request in ("Fetch", "Acknowledgement")
+    ),
+}
+"""Apache Kafka has them since 4.0."""
+
 OF_QUOTAS = {
     mbean
     for kind in ("Produce", "Fetch", "Request", "ControllerMutation")
@@ -104,7 +119,7 @@ def test_the_mbean_is_one_of_apache_kafka(family: Family) -> None:
     # Those of single topics come into being with the first such event, so not all were there to be recorded.
     assert (
         not family.mbean
-        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TLS | OF_NEW_GROUPS | OF_TELEMETRY
+        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TLS | OF_NEW_GROUPS | OF_TELEMETRY | OF_SHARE_GROUPS
         or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
     )
 

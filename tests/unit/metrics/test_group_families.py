@@ -46,22 +46,36 @@ def test_the_lag_is_known_where_the_coordinator_has_a_replica() -> None:
 
 def test_families_show_what_was_collected_and_count_the_rest() -> None:
     machine = SimpleNamespace(rebalances=5)
-    groups = SimpleNamespace(consumer=SimpleNamespace(machine=machine))
+    groups = SimpleNamespace(consumer=SimpleNamespace(machine=machine), share=SimpleNamespace(machine=SimpleNamespace(rebalances=4)))
     none = dict.fromkeys(GroupState, 0)
     view: Any = SimpleNamespace(
         group_offsets=[GroupOffset("{a}", 7, 3), GroupOffset("{b}", 3, None)],
         committed_offsets=12,
-        group_states={"classic": {**none, GroupState.STABLE: 2}, "consumer": {**none, GroupState.ASSIGNING: 1}},
+        group_states={
+            "classic": {**none, GroupState.STABLE: 2},
+            "consumer": {**none, GroupState.ASSIGNING: 1},
+            "share": {**none, GroupState.EMPTY: 3},
+        },
         services=SimpleNamespace(coordinators=SimpleNamespace(groups=groups)),
     )
     values = {family.name: list(family.read(view)) for family in GROUP_FAMILIES}
     states = ["empty", "assigning", "reconciling", "stable", "dead"]
     assert values == {
-        "kafka_server_group_coordinator_metrics_group_count": [('{protocol="classic"}', 2), ('{protocol="consumer"}', 1)],
+        "kafka_server_group_coordinator_metrics_group_count": [
+            ('{protocol="classic"}', 2),
+            ('{protocol="consumer"}', 1),
+            ('{protocol="share"}', 3),
+        ],
         "kafka_server_group_coordinator_metrics_consumer_group_count": [
             (f'{{state="{state}"}}', int(state == "assigning")) for state in states
         ],
         "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count": [("", 5)],
+        "kafka_server_group_coordinator_metrics_share_group_count": [
+            ('{state="empty"}', 3),
+            ('{state="stable"}', 0),
+            ('{state="dead"}', 0),
+        ],
+        "kafka_server_group_coordinator_metrics_share_group_rebalance_count": [("", 4)],
         "ottla_group_committed_offset": [("{a}", 7), ("{b}", 3)],
         "ottla_group_lag": [("{a}", 3)],
         "ottla_group_offsets_not_shown": [("", 10)],
@@ -82,7 +96,7 @@ def a_view(group: Any, most: int) -> View:
     services: Any = SimpleNamespace(
         clock=SimpleNamespace(now_ms=lambda: 0),
         config=BrokerConfig({"ottla.group.lag.max.series": str(most)}),
-        data=SimpleNamespace(replica_manager=NoReplicas()),
+        data=SimpleNamespace(replica_manager=NoReplicas(), shares=SimpleNamespace(led=())),
         cluster=SimpleNamespace(controller=SimpleNamespace(context=SimpleNamespace(assignments={}))),
         coordinators=SimpleNamespace(groups=SimpleNamespace(groups=[group]), transactions=SimpleNamespace(transactions=[])),
     )
