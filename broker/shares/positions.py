@@ -70,9 +70,9 @@ class Positions:
             leader_id, _ = self._cluster.leader_of(name, index)
             by_leader.setdefault(leader_id, {}).setdefault(name, []).append(index)
         ends: dict[TopicPartition, int] = {}
-        for leader_id, topics in by_leader.items():
-            if leader_id in self._cluster.brokers:
-                ends |= await self._ends_at(leader_id, topics)
+        asking = [self._ends_at(leader_id, topics) for leader_id, topics in by_leader.items() if leader_id in self._cluster.brokers]
+        for found in await asyncio.gather(*asking):  # in tasks, which the time limits of requests need
+            ends |= found
         return ends
 
     async def _ends_at(self, leader_id: int, topics: Mapping[str, list[int]]) -> dict[TopicPartition, int]:
