@@ -10,6 +10,8 @@ from ottla.client.cluster import Cluster
 from ottla.client.connection import Address
 from ottla.client.errors import ClientError, Refused
 from ottla.client.fetcher import Fetcher, FetchSettings
+from ottla.client.group_offsets.committed import Committed
+from ottla.client.group_offsets.kinds import Position
 from ottla.client.topic_readers import Reader, Readers
 from ottla.console import records, views
 from ottla.console.decoding import Decoder
@@ -166,7 +168,8 @@ def test_the_page_of_a_topic_shows_its_partitions_to_a_client_that_may_not_see_i
 def test_the_lag_of_a_group_is_unknown_without_the_end_of_a_partition(
     offsets: dict[int, int], lag: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    committed: dict[int, Position] = {number: Committed(offset, "") for number, offset in offsets.items()}
     monkeypatch.setattr(views, "reachable_groups", lambda _: ([], {}))
-    monkeypatch.setattr(views, "readers_of", lambda *_: Readers([Reader("g", "Empty", 0, offsets)], [], {}))
+    monkeypatch.setattr(views, "readers_of", lambda *_: Readers([Reader("g", "Empty", 0, committed)], [], {}))
     (line,) = views.topic_groups(ClusterOfTest(ALIVE, LEADERLESS, DEAD), "t")["groups"]
     assert line["lag"] == lag
