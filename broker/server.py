@@ -433,7 +433,7 @@ class Broker:
 
     def _on_subscriptions(self) -> None:
         self.services.administration.telemetry.on_change()
-        self.services.listed.update()
+        self.services.listed.on_subscriptions()
 
     def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
         services = self.services

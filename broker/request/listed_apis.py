@@ -99,6 +99,7 @@ class ListedApis:
 
     __slots__ = (
         "_accepted",
+        "_had_subscriptions",
         "_has_subscriptions",
         "_is_own_cluster",
         "_kept",
@@ -122,6 +123,7 @@ class ListedApis:
         `has_subscriptions` returns whether there are subscriptions to the metrics of clients.
         """
         self._has_subscriptions = has_subscriptions
+        self._had_subscriptions = False
         self._served = sorted(served)
         self._level = level
         self._is_own_cluster = is_own_cluster
@@ -141,13 +143,19 @@ class ListedApis:
         versions = self._accepted.get(key)
         return versions is not None and versions.cover(version)
 
+    def on_subscriptions(self) -> None:
+        """Take over whether there are subscriptions, if that has changed: an update costs a fifth of a millisecond."""
+        if self._has_subscriptions() != self._had_subscriptions:
+            self.update()
+
     def update(self) -> None:
         """Take over the levels of the features, and whether there are subscriptions to metrics of clients."""
         before = self.versions
         levels = {name: self._level(name) for name, _ in OF_FEATURES}
         self._kept = {name: max(highest, levels.get(name, 0)) for name, highest in self._kept.items()}
         self.is_beyond_3_9 = self._is_own_cluster or any(levels.values())
-        self.versions = self._versions_of(levels, WITH_SUBSCRIPTION if self._has_subscriptions() else {})
+        self._had_subscriptions = self._has_subscriptions()
+        self.versions = self._versions_of(levels, WITH_SUBSCRIPTION if self._had_subscriptions else {})
         unlisted = {key: versions_in_3_9(key) for key in UNLISTED_IN_3_9}
         accepted = unlisted | self._versions_of(levels | self._kept, WITH_SUBSCRIPTION)
         self._accepted = {int(key): versions for key, versions in accepted.items()}
