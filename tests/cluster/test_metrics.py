@@ -17,11 +17,10 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 BYTES = 40_000
 FETCHER = {"clientId": "Replica"}
 NOT_HERE = (
-    "sharepartitionmetrics",
+    *("_requestmetrics_", "_brokertopicmetrics_", "_sessionexpirelistener_", "_zookeeperclientmetrics_"),
     *("_server_quota_", "_cipher", "ottla_group_", "_sharepartitionmetrics_"),
-    *("_server_quota_", "_cipher", "ottla_group_"),
 )
-"""Families that are empty without requests of their kind, ZooKeeper, quotas, TLS, or `ottla.group.lag.max.series`."""
+"""Families that are empty without requests of their kind, ZooKeeper, quotas, TLS, share groups, or `ottla.group.lag.max.series`."""
 
 
 def metrics_of(broker: ClusterBroker) -> str:
