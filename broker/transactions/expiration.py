@@ -7,16 +7,16 @@ sync the id is Dead, and its producers are asked to wait.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
+from ottla.broker.coordination.periodic import PeriodicChecks
 from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD, encode_pairs
 from ottla.broker.coordination.topic_log import TopicLog
-from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.log_records import transaction_key
 from ottla.broker.transactions.machines import TransactionMachines
@@ -55,34 +55,21 @@ class TransactionExpiration:
         self._owned = owned
         self._machines = machines
         self._log = log
-        self._timing_wheel = timing_wheel
         self._clock = clock
         self._level = level
         self._new_producer_id = new_producer_id
         self._expiration_ms = expiration_ms
-        self._rounds = (_Round(self.abort_timed_out, abort_interval_ms), _Round(self.remove_expired, remove_interval_ms))
+        self._checks = PeriodicChecks(
+            "transaction-expiration", timing_wheel, (self.abort_timed_out, abort_interval_ms), (self.remove_expired, remove_interval_ms)
+        )
 
     def start(self) -> None:
         """Start the periodic checks."""
-        for each in self._rounds:
-            self._arm(each)
+        self._checks.start()
 
     async def stop(self) -> None:
         """Stop the checks."""
-        for each in self._rounds:
-            if each.timer is not None:
-                each.timer.cancel()
-            if each.task is not None:
-                each.task.cancel()
-                await asyncio.gather(each.task, return_exceptions=True)
-
-    def _arm(self, each: _Round) -> None:
-        each.timer = self._timing_wheel.add(each.interval_ms, partial(self._begin, each))
-
-    def _begin(self, each: _Round) -> None:
-        if each.task is None or each.task.done():
-            each.task = asyncio.get_running_loop().create_task(each.look(), name="transaction-expiration")
-        self._arm(each)
+        await self._checks.stop()
 
     # -- timeouts ----------------------------------------------------------------------------------------------------------
 
@@ -157,15 +144,3 @@ class TransactionExpiration:
                 if self._owned.partitions.get(owned.index) is owned and owned.states.get(txn.transactional_id) is txn:
                     yield owned, txn
                 await pause()
-
-
-class _Round:
-    """A periodic check, every `interval_ms`."""
-
-    __slots__ = ("interval_ms", "look", "task", "timer")
-
-    def __init__(self, look: Callable[[], Coroutine[Any, Any, None]], interval_ms: int) -> None:
-        self.look = look
-        self.interval_ms = interval_ms
-        self.timer: TimerTask | None = None
-        self.task: asyncio.Task[None] | None = None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import partial
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
+from ottla.broker.coordination.periodic import PeriodicChecks
 from ottla.broker.coordination.topic_log import TopicLog
-from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.shares.state.stored_state import StoredState
 from ottla.replication.errors import ReplicationError
 from ottla.storage.disk.clock import Clock
@@ -42,33 +42,20 @@ class ShareStateUpkeep:
     ) -> None:
         self._owned = owned
         self._log = log
-        self._timing_wheel = timing_wheel
         self._clock = clock
         self._write_snapshot = write_snapshot
         self._cold_interval_ms = cold_interval_ms
-        self._rounds = (_Round(self.prune, prune_interval_ms), _Round(self.snapshot_cold, cold_interval_ms))
+        self._checks = PeriodicChecks(
+            "share-state-upkeep", timing_wheel, (self.prune, prune_interval_ms), (self.snapshot_cold, cold_interval_ms)
+        )
 
     def start(self) -> None:
-        """Start both rounds."""
-        for each in self._rounds:
-            self._arm(each)
+        """Start the periodic checks."""
+        self._checks.start()
 
     async def stop(self) -> None:
-        """Stop both rounds."""
-        for each in self._rounds:
-            if each.timer is not None:
-                each.timer.cancel()
-            if each.task is not None:
-                each.task.cancel()
-                await asyncio.gather(each.task, return_exceptions=True)
-
-    def _arm(self, each: _Round) -> None:
-        each.timer = self._timing_wheel.add(each.interval_ms, partial(self._begin, each))
-
-    def _begin(self, each: _Round) -> None:
-        if each.task is None or each.task.done():
-            each.task = asyncio.get_running_loop().create_task(each.work(), name="share-state-upkeep")
-        self._arm(each)
+        """Stop the checks."""
+        await self._checks.stop()
 
     async def prune(self) -> None:
         """Delete what is older than all last snapshots of a partition."""
@@ -109,15 +96,3 @@ class ShareStateUpkeep:
             yield state
             if number % STATES_PER_TURN == 0:
                 await asyncio.sleep(0)
-
-
-class _Round:
-    """Work that is done every `interval_ms`."""
-
-    __slots__ = ("interval_ms", "task", "timer", "work")
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], interval_ms: int) -> None:
-        self.work = work
-        self.interval_ms = interval_ms
-        self.timer: TimerTask | None = None
-        self.task: asyncio.Task[None] | None = None

@@ -211,7 +211,7 @@ def test_records_below_all_last_snapshots_are_deleted() -> None:
 async def pass_rounds(bench: ShareBench, ms: int = 300_000) -> None:
     """A round of deletions, and one of snapshots, are done after so long."""
     bench.pass_time(ms)
-    await bench.until(lambda: all(round_.task is None or round_.task.done() for round_ in bench.shares._upkeep._rounds))
+    await bench.until(lambda: bench.shares._upkeep._checks.are_idle)
 
 
 def test_a_log_without_states_keeps_no_records() -> None:
