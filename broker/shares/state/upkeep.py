@@ -6,24 +6,20 @@ time, as long as others of the same log are written.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Final
 
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
 from ottla.broker.coordination.periodic import PeriodicChecks
 from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.shares.state.stored_state import StoredState
+from ottla.pauses import pause
 from ottla.replication.errors import ReplicationError
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
-
-STATES_PER_TURN: Final = 2_000
-"""States that are visited in one turn: 0.5 ms."""
 
 
 class ShareStateUpkeep:
@@ -86,13 +82,12 @@ class ShareStateUpkeep:
             if len(cold) == total:
                 continue
             for state in cold:
-                await asyncio.sleep(0)
+                await pause()
                 if self._owned.partitions.get(owned.index) is owned and owned.states.get(str(state.key)) is state:
                     self._write_snapshot(state)
 
     async def _states_of(self, owned: OwnedPartition) -> AsyncIterator[StoredState]:
         """The states of a partition, some in each turn of the event loop."""
-        for number, state in enumerate(owned.states.each(), 1):
+        for state in owned.states.each():
             yield state
-            if number % STATES_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await pause()
