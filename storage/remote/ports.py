@@ -1,0 +1,118 @@
+"""Declares the ports to a remote store and to the metadata of its segments (KIP-405: RemoteStorageManager, RemoteLogMetadataManager)."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from ottla.storage.remote.entries import SegmentEntry, SegmentUpdate, TopicIdPartition
+
+
+class IndexKind(IntEnum):
+    """The parts of a segment beside its records, as IndexType of RemoteStorageManager."""
+
+    OFFSET = 0
+    TIMESTAMP = 1
+    PRODUCER_SNAPSHOT = 2
+    TRANSACTION = 3
+    LEADER_EPOCH = 4
+
+
+class RemoteStoreError(Exception):
+    """The store did not do what it was asked. The text names the object and the reason; the caller retries with a back-off."""
+
+
+class RemoteObjectMissing(RemoteStoreError):
+    """The store answers, and does not have the object."""
+
+
+class RemoteStoreDenied(RemoteStoreError):
+    """The store refuses these credentials: a retry is of no use before they change."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """Names the files to copy, which stay until the copy ends, and holds the two parts that are made for it.
+
+    `transaction_index` is None if the segment has no such file.
+    """
+
+    log: str
+    offset_index: str
+    time_index: str
+    transaction_index: str | None
+    producer_snapshot: bytes
+    leader_epochs: bytes
+
+
+class RemoteStore(Protocol):
+    """Where segments lie. Methods never block the event loop; those that may take long bound their time themselves.
+
+    A cancelled call leaves at most objects that the same entry names. All raise RemoteStoreError and its kinds.
+    """
+
+    async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
+        """Copies all parts, those that readers begin with last, and returns custom metadata for the entry. Repeating it is harmless."""
+
+    async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
+        """Reads the bytes [start, end) of the segment's records, positions being those of the local file; exactly as many, or it raises."""
+
+    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+        """Reads one index whole. A segment without a transaction index has an empty one."""
+
+    async def delete(self, entry: SegmentEntry) -> None:
+        """Removes all objects of a copy; done, too, if the store answers that there are none."""
+
+    async def probe(self) -> None:
+        """Raises if the store (its bucket, its directory) cannot be reached, is not there, or refuses the credentials."""
+
+    def list(self, prefix: str) -> AsyncIterator[str]:
+        """Names the objects below a prefix, as the layout names them."""
+
+    async def close(self) -> None:
+        """Ends transfers and gives back connections, within 5 s also where the store never answers."""
+
+
+class RemoteLogMetadata(Protocol):
+    """Holds the entries of all segments in the remote store. Lookups are answered from memory.
+
+    They raise MetadataNotReady until all that was written before the partition was followed has been read.
+    """
+
+    def follow(self, partition: TopicIdPartition) -> None:
+        """Reads the partition's entries from now on: it has a replica here."""
+
+    def unfollow(self, partition: TopicIdPartition) -> None:
+        """Forgets the partition."""
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Tells if lookups of the partition are answered."""
+
+    async def add(self, entry: SegmentEntry) -> None:
+        """Publishes an entry in state COPY_SEGMENT_STARTED, and returns when this broker has read it. Raises MetadataWriteFailed."""
+
+    async def update(self, update: SegmentUpdate) -> None:
+        """Publishes a new state, and returns when this broker has read it: look the entry up to see if it was applied."""
+
+    def find(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentEntry | None:
+        """The finished copy that has the offset in that leader epoch."""
+
+    def get(self, partition: TopicIdPartition, uuid: bytes) -> SegmentEntry | None:
+        """The entry of one copy in its present state."""
+
+    def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        """The largest end offset of finished copies in the epoch."""
+
+    def entries(self, partition: TopicIdPartition, epoch: int) -> Sequence[SegmentEntry]:
+        """All entries of an epoch by start offset, unreferenced ones and those being deleted included."""
+
+    def all_entries(self, partition: TopicIdPartition) -> Sequence[SegmentEntry]:
+        """All entries of a partition, also those that no epoch lists any more."""
+
+
+class MetadataNotReady(Exception):
+    """The metadata of the partition is still being read: REPLICA_NOT_AVAILABLE."""
+
+
+class MetadataWriteFailed(Exception):
+    """The entry was not seen within remote.log.metadata.consume.wait.ms, or was refused; whether it was written is not known."""
