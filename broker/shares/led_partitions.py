@@ -22,7 +22,8 @@ from ottla.broker.shares.record_states import Acknowledgement, Acquired, Acquire
 from ottla.broker.shares.settings import ShareSettings
 from ottla.broker.shares.state.coordinator import StateResult, StateWrite
 from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
-from ottla.broker.shares.state_access import ReadState, StateAccess, WriteState
+from ottla.broker.shares.state_access import StateAccess
+from ottla.broker.shares.state_questions import ReadState, WriteState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from ottla.broker.shares.state.coordinator import StateResult
 from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
-from ottla.broker.shares.state_access import AskBroker, StateAccess, SummarizeState
+from ottla.broker.shares.state_access import AskBroker, StateAccess
+from ottla.broker.shares.state_questions import SummarizeState
 from ottla.pauses import pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -47,12 +48,16 @@ class Positions:
 
     async def find(self, keys: Mapping[TopicPartition, SharePartitionKey]) -> dict[TopicPartition, Position]:
         """The positions in these partitions."""
-        states = {place: await self._state(key) for place, key in keys.items()}
+        asked: dict[TopicPartition, asyncio.Future[StateResult]] = {}
+        for place, key in keys.items():  # all at once, so that they share requests
+            asked[place] = self._state(key)
+            await pause()
+        states = {place: await asked.pop(place) for place in keys}
         started = [place for place, state in states.items() if not state.error and state.start_offset != NO_OFFSET]
         ends = await self._ends(started)
         return {place: _position(state, ends.get(place)) for place, state in states.items()}
 
-    async def _state(self, key: SharePartitionKey) -> StateResult:
+    def _state(self, key: SharePartitionKey) -> asyncio.Future[StateResult]:
         found: asyncio.Future[StateResult] = asyncio.get_running_loop().create_future()
 
         def on_result(result: StateResult) -> None:
@@ -60,8 +65,7 @@ class Positions:
                 found.set_result(result)
 
         self._access.ask(SummarizeState(key), on_result)
-        await pause()
-        return await found
+        return found
 
     async def _ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end offsets, as a consumer sees them; without those that their leaders do not tell."""

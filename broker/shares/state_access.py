@@ -2,6 +2,8 @@
 
 If this broker is the coordinator, it is asked directly. Otherwise a request goes to the broker that leads the partition of
 `__share_group_state`. A coordinator may be moving or loading, so the question is repeated for some seconds.
+
+One request to a broker is in flight at a time. Questions that arrive meanwhile wait; those of one API about one group are then one request.
 """
 
 from __future__ import annotations
@@ -10,21 +12,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
-from ottla.broker.shares.record_states import StateBatch
 from ottla.broker.shares.state import coordinator as results
-from ottla.broker.shares.state.coordinator import Reply, ShareCoordinator, StateResult, StateWrite
-from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
+from ottla.broker.shares.state.coordinator import Reply, ShareCoordinator, StateResult
+from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.broker.shares.state_questions import NO_ANSWER, Question, request_of, results_of
+from ottla.pauses import pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import delete_share_group_state as deleting
-from ottla.protocol.messages import initialize_share_group_state as initializing
-from ottla.protocol.messages import read_share_group_state as reading
-from ottla.protocol.messages import read_share_group_state_summary as summarizing
-from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.schema.message import Message
 from ottla.protocol.schema.wire import UnsupportedField, UnsupportedVersion
 from ottla.replication.ports.cluster import MetadataCache
@@ -34,162 +33,17 @@ logger = logging.getLogger(__name__)
 ATTEMPTS: Final = 10
 FIRST_PAUSE_MS: Final = 20
 LONGEST_PAUSE_MS: Final = 1_000
+MOST_PARTITIONS: Final = 500
+"""Share partitions in one request, as others may wait for the broker."""
 
 RETRIABLE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NETWORK_EXCEPTION}
 )
 
-READ_VERSION: Final = 0
-WRITE_VERSION: Final = 1
-SUMMARY_VERSION: Final = 1
-
 AskBroker: TypeAlias = Callable[[int, ApiKey, int, Message], Awaitable[Any]]
 """Sends a request to a broker by its id. Raises OSError if it does not answer."""
 
-
-class Question(Protocol):
-    """Something to ask the coordinator of a share partition."""
-
-    @property
-    def key(self) -> SharePartitionKey:
-        """The share partition."""
-
-    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
-        """Ask this broker's coordinator."""
-
-    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
-        """Ask another broker's coordinator. Raises OSError, UnsupportedVersion."""
-
-
-class ReadState:
-    """The leader of this epoch reads the state of a share partition."""
-
-    def __init__(self, key: SharePartitionKey, leader_epoch: int) -> None:
-        self.key = key
-        self._leader_epoch = leader_epoch
-
-    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
-        """See Question."""
-        coordinator.read(self.key, self._leader_epoch, reply)
-
-    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
-        """See Question."""
-        group_id, topic_id, index = self.key
-        partitions = [reading.PartitionData(partition=index, leader_epoch=self._leader_epoch)]
-        topics = [reading.ReadStateData(topic_id=topic_id, partitions=partitions)]
-        request = reading.ReadShareGroupStateRequest(group_id=group_id, topics=topics)
-        response = await ask(broker_id, ApiKey.READ_SHARE_GROUP_STATE, READ_VERSION, request)
-        found = _only(response)
-        return StateResult(
-            ErrorCode.of(found.error_code),
-            found.error_message,
-            state_epoch=found.state_epoch,
-            start_offset=found.start_offset,
-            batches=tuple(
-                StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in found.state_batches
-            ),
-        )
-
-
-class WriteState:
-    """The leader writes a change of a share partition."""
-
-    def __init__(self, key: SharePartitionKey, write: StateWrite) -> None:
-        self.key = key
-        self._write = write
-
-    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
-        """See Question."""
-        coordinator.write(self.key, self._write, reply)
-
-    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
-        """See Question."""
-        group_id, topic_id, index = self.key
-        state_epoch, leader_epoch, start_offset, complete_count, batches = self._write
-        partition = writing.PartitionData(
-            partition=index,
-            state_epoch=state_epoch,
-            leader_epoch=leader_epoch,
-            start_offset=start_offset,
-            delivery_complete_count=complete_count,
-            state_batches=[
-                writing.StateBatch(
-                    first_offset=each.first, last_offset=each.last, delivery_state=each.state, delivery_count=each.delivery_count
-                )
-                for each in batches
-            ],
-        )
-        topics = [writing.WriteStateData(topic_id=topic_id, partitions=[partition])]
-        request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=topics)
-        found = _only(await ask(broker_id, ApiKey.WRITE_SHARE_GROUP_STATE, WRITE_VERSION, request))
-        return StateResult(ErrorCode.of(found.error_code), found.error_message)
-
-
-class InitializeState:
-    """A group coordinator begins the state of a share partition anew; the first leader decides where it starts."""
-
-    def __init__(self, key: SharePartitionKey, state_epoch: int, start_offset: int = NO_OFFSET) -> None:
-        self.key = key
-        self._state_epoch = state_epoch
-        self._start_offset = start_offset
-
-    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
-        """See Question."""
-        coordinator.initialize(self.key, self._state_epoch, self._start_offset, reply)
-
-    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
-        """See Question."""
-        group_id, topic_id, index = self.key
-        partitions = [initializing.PartitionData(partition=index, state_epoch=self._state_epoch, start_offset=self._start_offset)]
-        topics = [initializing.InitializeStateData(topic_id=topic_id, partitions=partitions)]
-        request = initializing.InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-        found = _only(await ask(broker_id, ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request))
-        return StateResult(ErrorCode.of(found.error_code), found.error_message)
-
-
-class DeleteState:
-    """A group coordinator deletes the state of a share partition."""
-
-    def __init__(self, key: SharePartitionKey) -> None:
-        self.key = key
-
-    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
-        """See Question."""
-        coordinator.delete(self.key, reply)
-
-    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
-        """See Question."""
-        group_id, topic_id, index = self.key
-        topics = [deleting.DeleteStateData(topic_id=topic_id, partitions=[deleting.PartitionData(partition=index)])]
-        request = deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
-        found = _only(await ask(broker_id, ApiKey.DELETE_SHARE_GROUP_STATE, 0, request))
-        return StateResult(ErrorCode.of(found.error_code), found.error_message)
-
-
-class SummarizeState:
-    """A group coordinator asks where a share partition starts, and how many records after that are complete."""
-
-    def __init__(self, key: SharePartitionKey) -> None:
-        self.key = key
-
-    def ask_here(self, coordinator: ShareCoordinator, reply: Reply) -> None:
-        """See Question."""
-        coordinator.summarize(self.key, reply)
-
-    async def ask_there(self, ask: AskBroker, broker_id: int) -> StateResult:
-        """See Question."""
-        group_id, topic_id, index = self.key
-        topics = [summarizing.ReadStateSummaryData(topic_id=topic_id, partitions=[summarizing.PartitionData(partition=index)])]
-        request = summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics)
-        found = _only(await ask(broker_id, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, SUMMARY_VERSION, request))
-        return StateResult(
-            ErrorCode.of(found.error_code),
-            found.error_message,
-            state_epoch=found.state_epoch,
-            leader_epoch=found.leader_epoch,
-            start_offset=found.start_offset,
-            complete_count=found.delivery_complete_count,
-        )
+Waiting: TypeAlias = dict[SharePartitionKey, tuple[Question, Reply]]
 
 
 class StateAccess:
@@ -212,9 +66,7 @@ class StateAccess:
         self._ask_broker = ask
         self._create_topic = create_topic
         self._creating: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._turns: dict[int, asyncio.Lock] = {}
-        """By broker: one request to it is in flight at a time."""
+        self._others: dict[int, OtherBroker] = {}
 
     def ask(self, question: Question, reply: Reply) -> None:
         """Ask until there is an answer, for some seconds. `reply` is called once, maybe at once."""
@@ -222,10 +74,11 @@ class StateAccess:
 
     async def close(self) -> None:
         """Give up the questions that others have not answered."""
-        tasks = [*self._tasks, *([self._creating] if self._creating is not None else [])]
-        for task in tasks:
+        tasks = [other.task for other in self._others.values()] + [self._creating]
+        ended = [task for task in tasks if task is not None]
+        for task in ended:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*ended, return_exceptions=True)
 
     def _attempt(self, question: Question, reply: Reply, left: int, pause_ms: int) -> None:
         then = partial(self._on_result, question, reply, left - 1, pause_ms)
@@ -239,9 +92,10 @@ class StateAccess:
         elif leader_id not in self._cluster.brokers:
             then(results.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
-            task = asyncio.get_running_loop().create_task(self._ask_there(question, leader_id, then), name="share-state")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            other = self._others.get(leader_id)
+            if other is None:
+                other = self._others[leader_id] = OtherBroker(leader_id, self._ask_broker)
+            other.ask(question, then)
 
     def _on_result(self, question: Question, reply: Reply, left: int, pause_ms: int, result: StateResult) -> None:
         if result.error in RETRIABLE and left:
@@ -249,21 +103,6 @@ class StateAccess:
             self._timing_wheel.add(pause_ms, partial(self._attempt, question, reply, left, next_pause_ms))
         else:
             reply(result)
-
-    async def _ask_there(self, question: Question, leader_id: int, then: Reply) -> None:
-        try:
-            async with self._turns.setdefault(leader_id, asyncio.Lock()):
-                result = await question.ask_there(self._ask_broker, leader_id)
-        except (UnsupportedVersion, UnsupportedField) as error:
-            logger.warning("broker %d does not coordinate share partitions: %s", leader_id, error)
-            result = results.refused(ErrorCode.UNSUPPORTED_VERSION)
-        except OSError as error:
-            logger.info("broker %d does not answer about share partition %s: %s", leader_id, question.key, error)
-            result = results.refused(ErrorCode.NETWORK_EXCEPTION)
-        except Exception:  # a fault of this broker: the members would wait forever
-            logger.exception("broker %d could not be asked about share partition %s", leader_id, question.key)
-            result = results.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-        then(result)
 
     def _begin_topic(self) -> None:
         if self._creating is None or self._creating.done():
@@ -276,7 +115,68 @@ class StateAccess:
             logger.exception("topic %s could not be created", SHARE_STATE_TOPIC)
 
 
-def _only(response: Any) -> Any:
-    (topic,) = response.results
-    (partition,) = topic.partitions
-    return partition
+class OtherBroker:
+    """Asks another broker; combines the questions that wait for it. `task` does so while there are some."""
+
+    __slots__ = ("_ask", "_broker_id", "_waiting", "task")
+
+    def __init__(self, broker_id: int, ask: AskBroker) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._broker_id = broker_id
+        self._ask = ask
+        self._waiting: dict[tuple[type[Question], str], list[tuple[Question, Reply]]] = {}
+        """The questions by kind and group. The group that has waited longest comes first."""
+
+    def ask(self, question: Question, then: Reply) -> None:
+        """Send the question with the next request of its kind about its group."""
+        self._waiting.setdefault((type(question), question.key.group_id), []).append((question, then))
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._send(), name="share-state")
+
+    async def _send(self) -> None:
+        while self._waiting:
+            kind, group_id = next(iter(self._waiting))
+            asked = self._next(kind, group_id)
+            found = await self._request(kind, group_id, [question for question, _ in asked.values()])
+            for key, (_, then) in asked.items():
+                self._tell(then, found.get(key, NO_ANSWER))
+                await pause()
+        self.task = None
+
+    def _next(self, kind: type[Question], group_id: str) -> Waiting:
+        """Those of one kind about one group, as many as fit, each about another share partition. The rest waits behind other groups."""
+        waiting = self._waiting.pop((kind, group_id))
+        asked: Waiting = {}
+        rest: list[tuple[Question, Reply]] = []
+        for question, then in islice(waiting, MOST_PARTITIONS):
+            if question.key in asked:
+                rest.append((question, then))
+            else:
+                asked[question.key] = question, then
+        rest += waiting[MOST_PARTITIONS:]
+        if rest:
+            self._waiting[kind, group_id] = rest
+        return asked
+
+    async def _request(self, kind: type[Question], group_id: str, questions: list[Question]) -> dict[SharePartitionKey, StateResult]:
+        """The results. If the request fails, all share partitions have the same one."""
+        broker_id = self._broker_id
+        try:
+            response = await self._ask(broker_id, kind.api_key, kind.version, request_of(kind, group_id, questions))
+            return results_of(kind, group_id, response)
+        except (UnsupportedVersion, UnsupportedField) as error:
+            logger.warning("broker %d does not coordinate share partitions: %s", broker_id, error)
+            result = results.refused(ErrorCode.UNSUPPORTED_VERSION)
+        except OSError as error:
+            logger.info("broker %d does not answer about share partitions of group %s: %s", broker_id, group_id, error)
+            result = results.refused(ErrorCode.NETWORK_EXCEPTION)
+        except Exception:  # a fault of this broker: the members would wait forever
+            logger.exception("broker %d could not be asked about share partitions of group %s", broker_id, group_id)
+            result = NO_ANSWER
+        return {question.key: result for question in questions}
+
+    def _tell(self, then: Reply, result: StateResult) -> None:
+        try:
+            then(result)
+        except Exception:  # the other questions to the broker would wait forever
+            logger.exception("an answer of broker %d about a share partition could not be used", self._broker_id)

@@ -8,7 +8,8 @@ from functools import partial
 
 from ottla.broker.shares.state.coordinator import StateResult
 from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
-from ottla.broker.shares.state_access import DeleteState, InitializeState, Question, StateAccess
+from ottla.broker.shares.state_access import StateAccess
+from ottla.broker.shares.state_questions import DeleteState, InitializeState, Question
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
