@@ -1,0 +1,192 @@
+"""Keeps segments in a directory that all brokers share, in the layout of Apache Kafka's LocalTieredStorage.
+
+Each part of a segment is a file. A copy is durable when `copy` returns: local segments are removed because of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.local_layout import LOG_SUFFIX, ROOT, SUFFIX_OF, partition_directory, segment_name
+from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, SegmentFiles
+from ottla.storage.remote.threads import Threads
+
+PIECE_BYTES: Final = 8 << 20
+"""Bytes that a thread copies before other work has its turn."""
+_COPY_BYTES: Final = 1 << 20
+CALL_SECONDS: Final = 60.0
+"""Time after which a call to the directory has failed: it may be that of another machine, which is gone."""
+
+_Result = TypeVar("_Result")
+
+
+class DirectoryStore:
+    """A RemoteStore on the folder `directory`, which exists. The files to copy are read through the same FileSystem."""
+
+    chunk_bytes: Final = 4 << 20
+
+    def __init__(self, filesystem: FileSystem, directory: str, threads: Threads) -> None:
+        self._filesystem = filesystem
+        self._base = directory
+        self._root = f"{directory}/{ROOT}"
+        self._threads = threads
+
+    async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
+        """Copies the records last. See RemoteStore."""
+        name = f"{self._directory_of(entry)}/{segment_name(entry)}"
+        await self._run(name, partial(self._make_directories, entry))
+        for kind, data in ((IndexKind.PRODUCER_SNAPSHOT, files.producer_snapshot), (IndexKind.LEADER_EPOCH, files.leader_epochs)):
+            await self._run(name, partial(self._write, name + SUFFIX_OF[kind], data))
+        sources = [(files.offset_index, SUFFIX_OF[IndexKind.OFFSET]), (files.time_index, SUFFIX_OF[IndexKind.TIMESTAMP])]
+        if files.transaction_index is not None:
+            sources.append((files.transaction_index, SUFFIX_OF[IndexKind.TRANSACTION]))
+        for source, suffix in (*sources, (files.log, LOG_SUFFIX)):
+            at: int | None = 0
+            while at is not None:
+                at = await self._run(name, partial(self._copy_piece, source, name + suffix, at))
+        await self._run(name, partial(self._filesystem.sync_directory, self._directory_of(entry)))
+        return None
+
+    async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
+        """See RemoteStore."""
+        path = self._path(entry, LOG_SUFFIX)
+        data = await self._run(path, partial(self._read, path, start, end))
+        if len(data) != end - start:
+            raise RemoteStoreError(f"{path} has {start + len(data)} bytes, and {end} were expected")
+        return data
+
+    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+        """See RemoteStore."""
+        path = self._path(entry, SUFFIX_OF[kind])
+        try:
+            return await self._run(path, partial(self._filesystem.read_file, path))
+        except RemoteObjectMissing:
+            if kind is IndexKind.TRANSACTION and await self._run(path, partial(self._filesystem.exists, self._path(entry, LOG_SUFFIX))):
+                return b""
+            raise
+
+    async def delete(self, entry: SegmentEntry) -> None:
+        """See RemoteStore."""
+        await self.probe()
+        await self._run(self._directory_of(entry), partial(self._delete, entry))
+
+    async def probe(self) -> None:
+        """See RemoteStore."""
+        await self._run(self._root, partial(self._filesystem.list_directory, self._base))
+        if not await self._run(self._root, partial(self._filesystem.is_directory, self._root)):
+            raise RemoteStoreError(f"{self._root} is no directory")
+
+    def prepare(self) -> None:
+        """Makes the folder of the store in `directory`, which exists. Blocks; called once, at the start. Raises RemoteStoreError."""
+        try:
+            self._filesystem.list_directory(self._base)
+            self._filesystem.make_directory(self._root)
+        except OSError as error:
+            raise _translated(self._base, error) from error
+
+    async def list(self, prefix: str) -> AsyncIterator[str]:
+        """Names the files `<partition's folder>/<file>` that begin with the prefix."""
+        folders: Sequence[str] = await self._run(self._root, partial(self._filesystem.list_directory, self._root))
+        for folder in folders:
+            if folder.startswith(prefix) or prefix.startswith(f"{folder}/"):
+                directory = f"{self._root}/{folder}"
+                for name in await self._run(directory, partial(self._names_in, directory)):
+                    if f"{folder}/{name}".startswith(prefix):
+                        yield f"{folder}/{name}"
+
+    async def close(self) -> None:
+        """Does nothing: calls in progress end in their threads."""
+
+    async def _run(self, path: str, work: Callable[[], _Result]) -> _Result:
+        """Does blocking work, in time. Raises RemoteStoreError and its kinds."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                return await self._threads(work)
+        except TimeoutError:
+            raise RemoteStoreError(f"{path}: no answer within {CALL_SECONDS:.0f} s") from None
+        except OSError as error:
+            raise _translated(path, error) from error
+
+    def _directory_of(self, entry: SegmentEntry) -> str:
+        return f"{self._root}/{partition_directory(entry.id.partition)}"
+
+    def _path(self, entry: SegmentEntry, suffix: str) -> str:
+        return f"{self._directory_of(entry)}/{segment_name(entry)}{suffix}"
+
+    # -- in threads ------------------------------------------------------------------------------------------------------
+
+    def _make_directories(self, entry: SegmentEntry) -> None:
+        directory = self._directory_of(entry)
+        if self._filesystem.is_directory(directory):
+            return
+        if not self._filesystem.is_directory(self._root):
+            raise FileNotFoundError(2, "no directory", self._root)  # otherwise the files would go below an empty mount point
+        self._filesystem.make_directory(directory)
+        self._filesystem.sync_directory(self._root)
+
+    def _write(self, path: str, data: bytes) -> None:
+        file = self._filesystem.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+
+    def _copy_piece(self, source: str, path: str, at: int) -> int | None:
+        """Copies from position `at` on. Returns where the next piece begins; None if this was the last, and the file is durable."""
+        to_copy = self._filesystem.open(source, read_only=True)
+        try:
+            file = self._filesystem.open(path, create=True)
+            try:
+                if not at:
+                    file.truncate(0)
+                end = at + PIECE_BYTES
+                while at < end:
+                    data = to_copy.pread(min(_COPY_BYTES, end - at), at)
+                    if not data:
+                        file.sync()
+                        return None
+                    file.pwrite(data, at)
+                    at += len(data)
+                return at
+            finally:
+                file.close()
+        finally:
+            to_copy.close()
+
+    def _read(self, path: str, start: int, end: int) -> bytes:
+        file = self._filesystem.open(path, read_only=True)
+        try:
+            return file.pread(end - start, start)
+        finally:
+            file.close()
+
+    def _delete(self, entry: SegmentEntry) -> None:
+        for suffix in (LOG_SUFFIX, *SUFFIX_OF.values()):
+            with contextlib.suppress(FileNotFoundError):
+                self._filesystem.unlink(self._path(entry, suffix))
+        directory = self._directory_of(entry)
+        if self._filesystem.is_directory(directory):
+            self._filesystem.sync_directory(directory)
+
+    def _names_in(self, directory: str) -> Sequence[str]:
+        try:
+            return self._filesystem.list_directory(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def _translated(path: str, error: OSError) -> RemoteStoreError:
+    reason = f"{error.filename or path}: {error.strerror or error}"
+    if isinstance(error, FileNotFoundError):
+        return RemoteObjectMissing(reason)
+    if isinstance(error, PermissionError):
+        return RemoteStoreDenied(reason)
+    return RemoteStoreError(reason)

@@ -1,0 +1,200 @@
+"""What copies, reads and expiry rely on in a remote store, held against every one there is."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
+from tests.support.remote_stores import a_directory_store, an_entry, segment_files
+
+_Result = TypeVar("_Result")
+
+RECORDS = random.Random(7).randbytes((8 << 20) + 12345)
+"""More than two chunks, and more than the directory store copies at once."""
+
+
+class Case:
+    """A store, and how to break it."""
+
+    def __init__(self, store: RemoteStore, break_it: Callable[[], None], source: Path) -> None:
+        self.store = store
+        self.break_it = break_it
+        self.source = source
+
+    def copy(self, entry: SegmentEntry, records: bytes = RECORDS, transactions: bytes | None = None) -> None:
+        do(self.store.copy(entry, segment_files(self.source, records, transactions=transactions)))
+
+
+def _directory(tmp_path: Path) -> Case:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+
+    def lose() -> None:
+        shared.rename(tmp_path / "gone")
+
+    return Case(a_directory_store(shared), lose, tmp_path)
+
+
+@pytest.fixture(params=[_directory], ids=["directory"])
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    make: Callable[[Path], Case] = request.param
+    return make(tmp_path)
+
+
+def do(call: Awaitable[_Result]) -> _Result:
+    async def run() -> _Result:
+        return await call
+
+    return asyncio.run(run())
+
+
+async def _names(store: RemoteStore, prefix: str) -> list[str]:
+    return sorted([name async for name in store.list(prefix)])
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 1), (0, len(RECORDS)), (4 << 20, 8 << 20), ((4 << 20) - 1, (4 << 20) + 1), (len(RECORDS) - 1, len(RECORDS))]
+)
+def test_the_records_are_read_back_by_their_positions(case: Case, start: int, end: int) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry)
+
+    assert do(case.store.fetch(entry, start, end)) == RECORDS[start:end]
+
+
+def test_the_indexes_are_read_back(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry, transactions=b"x" * 34)
+
+    found = {kind: do(case.store.index(entry, kind)) for kind in IndexKind}
+
+    assert found == {
+        IndexKind.OFFSET: b"o" * 8,
+        IndexKind.TIMESTAMP: b"t" * 12,
+        IndexKind.PRODUCER_SNAPSHOT: b"snapshot",
+        IndexKind.TRANSACTION: b"x" * 34,
+        IndexKind.LEADER_EPOCH: b"0\n1\n0 0\n",
+    }
+
+
+def test_a_segment_without_transactions_has_an_empty_index_of_them(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry)
+
+    assert do(case.store.index(entry, IndexKind.TRANSACTION)) == b""
+
+
+def test_an_empty_index_is_read_back(case: Case) -> None:
+    entry = an_entry(0, 0, 70)
+    do(case.store.copy(entry, segment_files(case.source, bytes(70), offset_index=b"")))
+
+    assert do(case.store.index(entry, IndexKind.OFFSET)) == b""
+
+
+def test_a_copy_may_be_repeated(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry)
+
+    case.copy(entry)
+
+    assert do(case.store.fetch(entry, 0, len(RECORDS))) == RECORDS
+
+
+def test_a_copy_that_was_cut_off_is_completed_by_the_next(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    files = segment_files(case.source, RECORDS)
+    Path(files.log).unlink()
+    with pytest.raises(RemoteStoreError):
+        do(case.store.copy(entry, files))
+
+    case.copy(entry)
+
+    assert do(case.store.fetch(entry, 0, len(RECORDS))) == RECORDS
+
+
+def test_bytes_that_are_not_there_are_an_error(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry)
+
+    with pytest.raises(RemoteStoreError):
+        do(case.store.fetch(entry, len(RECORDS) - 1, len(RECORDS) + 1))
+
+
+def test_what_was_not_copied_is_missing(case: Case) -> None:
+    case.copy(an_entry(0, 99, len(RECORDS)))
+    other = an_entry(0, 99, len(RECORDS), uuid=2)
+
+    with pytest.raises(RemoteObjectMissing):
+        do(case.store.fetch(other, 0, 10))
+    for kind in IndexKind:
+        with pytest.raises(RemoteObjectMissing):
+            do(case.store.index(other, kind))
+
+
+def test_a_deleted_copy_is_gone_and_another_of_the_same_segment_stays(case: Case) -> None:
+    entry, other = an_entry(0, 99, len(RECORDS)), an_entry(0, 99, len(RECORDS), uuid=2)
+    case.copy(entry)
+    case.copy(other)
+
+    do(case.store.delete(entry))
+
+    with pytest.raises(RemoteObjectMissing):
+        do(case.store.fetch(entry, 0, 10))
+    assert do(case.store.fetch(other, 0, 10)) == RECORDS[:10]
+
+
+def test_a_delete_may_be_repeated(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry)
+    do(case.store.delete(entry))
+
+    do(case.store.delete(entry))
+
+    assert do(_names(case.store, "")) == []
+
+
+def test_objects_are_listed_by_what_their_names_begin_with(case: Case) -> None:
+    case.copy(an_entry(0, 99, len(RECORDS)))
+    few = do(_names(case.store, ""))
+    case.copy(an_entry(100, 199, 50, uuid=2), records=bytes(50))
+
+    names = do(_names(case.store, ""))
+
+    assert set(few) < set(names)
+    assert do(_names(case.store, names[0])) == [names[0]]
+    assert do(_names(case.store, "orders-")) == names
+    assert do(_names(case.store, "other-")) == []
+
+
+def test_a_store_that_is_there_passes_the_probe_and_one_that_is_gone_does_not(case: Case) -> None:
+    do(case.store.probe())
+
+    case.break_it()
+
+    with pytest.raises(RemoteStoreError):
+        do(case.store.probe())
+
+
+def test_a_delete_is_not_done_in_a_store_that_is_gone(case: Case) -> None:
+    entry = an_entry(0, 99, len(RECORDS))
+    case.copy(entry)
+    case.break_it()
+
+    with pytest.raises(RemoteStoreError):
+        do(case.store.delete(entry))
+
+
+def test_nothing_is_copied_into_a_store_that_is_gone(case: Case) -> None:
+    case.break_it()
+
+    with pytest.raises(RemoteStoreError):
+        case.copy(an_entry(0, 99, len(RECORDS)))
+
+
+def test_a_closed_store_ends_at_once(case: Case) -> None:
+    do(asyncio.wait_for(case.store.close(), 5))
