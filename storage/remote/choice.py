@@ -1,0 +1,132 @@
+"""Chooses which segments of a partition are copied to the remote store, and which are removed (KIP-405).
+
+The leader's tasks (`replication/remote`) call these functions on the event loop and carry out what they return. They read no clock and
+keep no state.
+"""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.pauses import pause
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
+from ottla.storage.remote.lineage import Epochs, is_in_lineage
+
+FOREIGN_COPY_LIMIT_MS = 60 * 60 * 1000
+"""Age from which a copy that another broker began, and did not finish, is given up."""
+
+NEVER = -2
+"""A time before those of all segments, also of those without timestamps (-1)."""
+
+EntriesOf = Callable[[int], Sequence[SegmentEntry]]
+"""The entries of a leader epoch by start offset."""
+
+
+class Retention(NamedTuple):
+    """The limits of the topic, in milliseconds and bytes; -1 for none."""
+
+    retention_ms: int
+    retention_bytes: int
+    now_ms: int
+
+
+class LogBounds(NamedTuple):
+    """The log on this broker: where it starts and ends, its epochs `with_records`, and how many bytes are not in the store yet."""
+
+    log_start_offset: int
+    log_end_offset: int
+    epochs: Epochs
+    only_local_bytes: int
+
+
+class Expired(NamedTuple):
+    """The segments to remove, oldest first, and the log start offset behind those that retention has chosen; None if it stays."""
+
+    segments: list[SegmentEntry]
+    log_start_offset: int | None
+
+
+def segments_to_copy(bases: Sequence[int], first_offset: int, last_stable_offset: int) -> list[tuple[int, int]]:
+    """Returns (base offset, base offset of the next) of the segments to copy, oldest first.
+
+    `bases` are those of all local segments. Chosen are the segments from the one that contains `first_offset`. The last one and those
+    that reach beyond the last stable offset stay, since their records are not final.
+    """
+    return [(base, following) for base, following in pairwise(bases) if first_offset < following <= last_stable_offset]
+
+
+async def bytes_in_lineage(log: LogBounds, entries_of: EntriesOf) -> int:
+    """Counts the bytes in the remote store that belong to the log, those that are being deleted included. Each copy counts once."""
+    seen: set[SegmentId] = set()
+    size = 0
+    for epoch, _ in log.epochs:
+        for entry in entries_of(epoch):
+            await pause()
+            if entry.id not in seen and _counts(entry, log):
+                seen.add(entry.id)
+                size += entry.size
+    return size
+
+
+def choose_expired(
+    log: LogBounds, retention: Retention, remote_bytes: int, entries_of: EntriesOf, being_copied: Container[SegmentId]
+) -> Expired:
+    """Chooses what retention and the log start offset remove, from the oldest on, until a segment of the lineage stays.
+
+    Nothing behind a segment that this broker is copying is removed. Copies that are not finished do not count: their bytes may not be
+    there, and another copy has the same records. `choose_abandoned` removes them, and those whose deletion began.
+    """
+    chosen: dict[SegmentId, SegmentEntry] = {}
+    new_start: int | None = None
+    excess = remote_bytes + log.only_local_bytes - retention.retention_bytes if retention.retention_bytes >= 0 else 0
+    oldest_ms = retention.now_ms - retention.retention_ms if retention.retention_ms >= 0 else NEVER
+    for epoch, _ in log.epochs:
+        for entry in entries_of(epoch):
+            if entry.id in being_copied:
+                return Expired(list(chosen.values()), new_start)
+            if entry.id in chosen:
+                continue
+            counts = _counts(entry, log)
+            if _is_below(entry, log):
+                chosen[entry.id] = entry
+            elif counts and entry.state == SegmentState.COPY_SEGMENT_FINISHED:
+                if entry.max_timestamp_ms > oldest_ms and (excess <= 0 or entry.size > excess):
+                    return Expired(list(chosen.values()), new_start)
+                chosen[entry.id] = entry
+                new_start = max(new_start or 0, entry.end_offset + 1)
+            if counts:
+                excess -= entry.size
+    return Expired(list(chosen.values()), new_start)
+
+
+def choose_unreferenced(entries: Iterable[SegmentEntry], earliest_epoch: int, being_copied: Container[SegmentId]) -> list[SegmentEntry]:
+    """Chooses the segments whose epochs all precede those of the log: an unclean election made them unreadable. The log start stays."""
+    return [entry for entry in entries if entry.id not in being_copied and all(epoch < earliest_epoch for epoch in entry.leader_epochs)]
+
+
+def choose_abandoned(
+    entries: Iterable[SegmentEntry], broker_id: int, now_ms: int, being_copied: Container[SegmentId]
+) -> list[SegmentEntry]:
+    """Chooses the copies without a broker to finish them, and the deletions that began and did not end.
+
+    A copy of this broker is abandoned if it is not in `being_copied`. A copy of another broker is abandoned after FOREIGN_COPY_LIMIT_MS,
+    because a deposed leader may still be busy with it.
+    """
+    return [entry for entry in entries if _is_abandoned(entry, broker_id, now_ms) and entry.id not in being_copied]
+
+
+def _is_abandoned(entry: SegmentEntry, broker_id: int, now_ms: int) -> bool:
+    if entry.state == SegmentState.COPY_SEGMENT_STARTED:
+        return entry.broker_id == broker_id or now_ms - entry.event_timestamp_ms > FOREIGN_COPY_LIMIT_MS
+    return entry.state == SegmentState.DELETE_SEGMENT_STARTED
+
+
+def _is_below(entry: SegmentEntry, log: LogBounds) -> bool:
+    """Whether all of the segment is below the log start offset, and of no later leader than the log's first."""
+    return entry.end_offset < log.log_start_offset and all(epoch <= log.epochs[0][0] for epoch in entry.leader_epochs)
+
+
+def _counts(entry: SegmentEntry, log: LogBounds) -> bool:
+    """Whether the bytes of the segment are in the store, and are part of the log."""
+    is_whole = entry.state in (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED)
+    return is_whole and is_in_lineage(entry, log.log_end_offset, log.epochs)

@@ -1,0 +1,111 @@
+"""Which remote segments belong to a log: the cases of Apache Kafka's RemoteLogManagerTest, and histories with elections."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.storage.remote.lineage import (
+    NOTHING_COPIED,
+    OffsetAndEpoch,
+    epochs_between,
+    first_remote_offset,
+    highest_copied,
+    is_in_lineage,
+    with_records,
+)
+from tests.support.remote_segments import an_entry
+
+LOG = [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (7, 70)]
+AFTER_RETENTION = [(7, 51), (9, 100)]
+
+# start, end, epochs of the segment, whether it is in the lineage of a log that ends at 90
+CASES = [
+    pytest.param(15, 35, {1: 15, 2: 20, 3: 30}, True, id="several epochs"),
+    pytest.param(15, 19, {1: 15}, True, id="one epoch"),
+    pytest.param(0, 5, {0: 0}, True, id="begins with its epoch"),
+    pytest.param(70, 75, {7: 70}, True, id="the last epoch"),
+    pytest.param(15, 29, {1: 15, 2: 20}, True, id="ends with its epoch"),
+    pytest.param(55, 85, {5: 55, 6: 60, 7: 70}, False, id="an epoch that the log does not have"),
+    pytest.param(15, 45, {1: 15, 2: 20, 4: 40}, False, id="an epoch of the log is missing"),
+    pytest.param(15, 95, dict(LOG), False, id="ends beyond the log"),
+    pytest.param(15, 90, {1: 15, 2: 20, 3: 30, 4: 40, 5: 50, 7: 70}, False, id="ends at the log end offset"),
+    pytest.param(5, 25, {1: 5, 2: 20}, False, id="begins before its epoch"),
+    pytest.param(15, 35, {1: 15, 2: 20}, False, id="ends after its epoch"),
+    pytest.param(75, 80, {8: 75}, False, id="later than all epochs of the log"),
+    pytest.param(15, 35, {1: 15, 2: 20, 3: 20, 4: 20, 5: 20}, False, id="epochs without records, and a wrong one"),
+]
+OVERLAPPING = [
+    pytest.param(14, 150, {5: 14, 7: 15, 9: 100}, True, id="begins below the log start"),
+    pytest.param(2, 7, {2: 5, 3: 6}, False, id="older than all epochs"),
+    pytest.param(15, 250, {7: 15, 9: 100, 10: 200}, False, id="newer epochs"),
+    pytest.param(75, 100, {8: 75}, False, id="an epoch between"),
+    pytest.param(15, 150, {7: 15, 9: 101}, False, id="an epoch begins elsewhere"),
+    pytest.param(99, 150, {9: 99}, False, id="begins before its epoch"),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "epochs", "belongs"), CASES)
+def test_a_segment_is_in_the_lineage_if_its_epochs_are_those_of_the_log(start, end, epochs, belongs) -> None:
+    assert is_in_lineage(an_entry(start, end, epochs), 90, LOG) == belongs
+
+
+@pytest.mark.parametrize(("start", "end", "epochs", "belongs"), OVERLAPPING)
+def test_a_segment_may_begin_below_the_log(start, end, epochs, belongs) -> None:
+    assert is_in_lineage(an_entry(start, end, epochs), 210, AFTER_RETENTION) == belongs
+
+
+def test_a_log_or_a_segment_without_epochs_has_no_lineage() -> None:
+    assert not is_in_lineage(an_entry(0, 9), 90, [])
+    assert not is_in_lineage(an_entry(0, 9, {}), 90, LOG)
+
+
+def test_epochs_without_records_are_left_out() -> None:
+    assert with_records([(0, 0), (1, 0), (2, 0), (4, 10), (5, 10)]) == [(2, 0), (5, 10)]
+
+
+def test_the_epochs_of_a_range_begin_with_it() -> None:
+    assert epochs_between(LOG, 15, 30) == [(1, 15), (2, 20)]
+    assert epochs_between(LOG, 20, 21) == [(2, 20)]
+    assert epochs_between(AFTER_RETENTION, 40, 60) == [(7, 51)]
+    assert epochs_between(AFTER_RETENTION, 40, 50) == []
+
+
+def test_the_highest_copied_offset_is_cut_at_the_end_of_its_epoch() -> None:
+    assert highest_copied(LOG, 90, {5: 60, 2: 25}.get) == OffsetAndEpoch(60, 5)
+    assert highest_copied(LOG, 90, {5: 75, 6: 80}.get) == OffsetAndEpoch(69, 5)
+    assert highest_copied(LOG, 90, {7: 95}.get) == OffsetAndEpoch(89, 7)
+    assert highest_copied(LOG, 90, {8: 95}.get) == NOTHING_COPIED
+
+
+def test_the_first_remote_offset_is_that_of_the_first_readable_segment_of_the_log() -> None:
+    of_epoch = {0: [an_entry(0, 12, {0: 0, 8: 9})], 1: [an_entry(13, 19, {1: 13})]}
+    assert first_remote_offset(LOG, 90, lambda epoch: of_epoch.get(epoch, [])) == 13
+    assert first_remote_offset(LOG, 90, lambda epoch: []) is None
+
+
+@st.composite
+def histories(draw) -> list[tuple[int, int]]:
+    """The epochs of a log: both rise, some without records."""
+    steps = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 10)), min_size=1, max_size=8))
+    epoch, offset, found = -1, 0, []
+    for at, (by, records) in enumerate(steps):
+        epoch, offset = epoch + by, offset + (records if at else 0)
+        found.append((epoch, offset))
+    return found
+
+
+@given(histories(), st.integers(0, 100), st.integers(0, 30), st.integers(0, 120), st.integers(0, 120))
+def test_a_segment_stays_in_the_lineage_until_an_election_cuts_into_it(log, start, length, cut_at, log_start) -> None:
+    end = start + length
+    log_end = max(log[-1][1], end + 1)
+    segment = an_entry(start, end, dict(epochs_between(log, start, end + 1)))
+    assert is_in_lineage(segment, log_end, with_records(log))
+    # an unclean election: the log is cut, and goes on in an epoch that the former leader never had
+    cut_at = min(cut_at, log_end)
+    after = [(epoch, offset) for epoch, offset in log if offset < cut_at]
+    after.append((log[-1][0] + 1, cut_at))
+    assert is_in_lineage(segment, log_end + 100, with_records(after)) == (end < cut_at)
+    # retention: segments that reach above the log start offset stay readable
+    log_start = min(log_start, end)
+    kept = epochs_between(log, log_start, log_end + 1)
+    assert is_in_lineage(segment, log_end, with_records(kept))
