@@ -26,6 +26,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.protocol.murmur2 import partition_of_key
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, increment_sequence
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Header, Record
@@ -36,30 +37,6 @@ _RECORD_OVERHEAD_BYTES: Final = 20
 _BACKOFF_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.5
 _NO_IDEMPOTENCE: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
-
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF  # of murmur2
-
-
-def murmur2(data: bytes) -> int:
-    """Java's murmur2 as an unsigned 32-bit number."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = h * _M & _MASK ^ k
-    if whole < length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_of_key(key: bytes, partition_count: int) -> int:
-    """The partition that Java's producer chooses for this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class StickyPartition:

@@ -32,6 +32,7 @@ def tables_of(release: str) -> dict[str, Table]:
     """All messages of a release of Apache Kafka by name, "3.9" or "4.4"."""
     if release == "3.9":
         found: dict[str, Table] = json.loads((GOLDEN / "kafka-messages.json").read_text())
+        found |= json.loads((GOLDEN / "remote" / "messages.json").read_text())
         for field in found["TxnOffsetCommitRequest"]["fields"]:
             if field["name"] == "GenerationId":
                 field["name"] = "GenerationIdOrMemberEpoch"  # its name in 4.4

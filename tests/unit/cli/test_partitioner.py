@@ -7,7 +7,8 @@ from aiokafka.partitioner import murmur2 as aiokafkas_murmur2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.producer import StickyPartition, murmur2, partition_of_key
+from ottla.client.producer import StickyPartition
+from ottla.protocol.murmur2 import murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(
