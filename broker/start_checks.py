@@ -20,6 +20,7 @@ from ottla.config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
 from ottla.config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
 from ottla.config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from ottla.config.listeners import EndPoint, check_principal_builder
+from ottla.config.remote_storage import check_remote_storage
 from ottla.config.schema.key import Reading
 from ottla.controller.controller import SESSION_PATIENCE
 from ottla.controller.errors import SAME_IDENTITY, NoAuth, NoNode
@@ -60,6 +61,7 @@ def refuse_unsupported(config: BrokerConfig) -> None:
         if config[key]:
             raise Unsupported(f"{key.name}={config[key]}: classes of Java cannot be loaded here; remove it, and {instead}")
     super_users(config)
+    check_remote_storage(config)
     for endpoint in config.listeners.listeners:
         check_principal_builder(config.current, endpoint.listener_name)
     if not config.standalone:

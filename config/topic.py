@@ -151,6 +151,12 @@ class TopicConfig:
         """Whether every broker of the cluster can read zstd, as inter.broker.protocol.version says (KIP-110)."""
         return is_at_least(self._broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], _FIRST_WITH_ZSTD)
 
+    @property
+    def has_remote_storage(self) -> bool:
+        """Whether closed segments go to the remote store (KIP-405). Compacted topics never have it."""
+        enabled = self._values[REMOTE_STORAGE_ENABLE] and self._broker[broker_tiered.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
+        return enabled and "compact" not in self._values[CLEANUP_POLICY]
+
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """The entries of the TOPIC resource; all of them, or those of `names` that exist."""
         wanted = None if names is None else set(names)

@@ -29,6 +29,7 @@ from ottla.config.broker_keys import key_of
 from ottla.config.errors import ConfigValueError
 from ottla.config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
 from ottla.config.passwords import PasswordEncoder
+from ottla.config.remote_storage import check_no_topic_is_tiered
 from ottla.config.topic import BROKER_KEY_OF, CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.admin.config_changes import ConfigChanges
@@ -104,8 +105,8 @@ class DynamicConfig:
     # Lifecycle
 
     async def load(self) -> None:
-        """Apply the stored configurations, and listen for changes from now on. Raises StoreError, and MalformedZNode for the
-        configuration of this broker or the cluster's default."""
+        """Apply the stored configurations, and listen for changes from now on. Raises StoreError, MalformedZNode for the
+        configuration of this broker or the cluster's default, and ConfigError for a tiered topic on a broker without a remote store."""
         await self._changes.start()
         self._read_in_session = self._store.session_id
         if self._old_passwords is not None:
@@ -116,6 +117,7 @@ class DynamicConfig:
         malformed: dict[str, MalformedZNode] = {}
         for topic, overrides in (await self._read_topics(malformed)).items():
             self._set_topic(topic, overrides)
+        check_no_topic_is_tiered(self._config, self._topics.values())
         self._without_overrides = TopicConfig({}, self._config)
         try:
             self._malformed.report(malformed)

@@ -164,9 +164,10 @@ class ConfigAdmin:
 
         def checked(current: dict[str, str]) -> dict[str, str]:
             resource = f"ConfigResource(type=TOPIC, name='{topic}')"
+            existing = dict(current)
             overrides = change(current)
             try:
-                validate_topic_overrides(overrides, self._config)
+                validate_topic_overrides(overrides, self._config, existing)
             except TopicConfigError as error:
                 raise InvalidTopicConfig(str(error)) from error
             except ConfigError as error:
