@@ -34,22 +34,31 @@ _QUICK = {
 
 
 class Writer:
-    """An idempotent producer in a thread of its own that writes to the partitions in turns, a bounded number of records at a time."""
+    """Writes to the partitions in turns, in a thread with an idempotent producer for each: a bounded number of records at a time.
+
+    One producer would not do for several partitions. A broker that does not lead yet may refuse the first of librdkafka's pipelined
+    batches, and as leader refuse the next for its sequence number. Then librdkafka takes a new epoch for all partitions, and repeats
+    batches of others that are written already (its issue 4953).
+    """
 
     def __init__(self, cluster: Cluster, topic: str, history: History, name: str, partitions: int, pause_seconds: float) -> None:
         self._topic = topic
         self._history = history
         self._name = name
-        self._partitions = partitions
         self._pause_seconds = pause_seconds
         self.longest_wait = 0.0
         """Between two acknowledgements."""
         self._last_told = time.monotonic()
         self.failures: list[str] = []
         self._stop = threading.Event()
-        self._producer = Producer(
+        self._producers = [self._producer(cluster.bootstrap) for _ in range(partitions)]
+        self._thread = threading.Thread(target=self._run, name=f"writer-{name}")
+
+    @staticmethod
+    def _producer(bootstrap: str) -> Producer:
+        return Producer(
             {
-                "bootstrap.servers": cluster.bootstrap,
+                "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 40,  # each request costs its leader and two followers
                 "batch.size": 8_000,  # segments of tests are small
@@ -59,7 +68,6 @@ class Writer:
                 **_QUICK,
             }
         )
-        self._thread = threading.Thread(target=self._run, name=f"writer-{name}")
 
     def start(self) -> None:
         """Begin."""
@@ -69,13 +77,14 @@ class Writer:
         """Send no more, and forget what was sent: the test has failed."""
         self._stop.set()
         self._thread.join()
-        self._producer.purge()
+        for producer in self._producers:
+            producer.purge()
 
     def stop(self) -> None:
         """Send no more, and wait for what was sent."""
         self._stop.set()
         self._thread.join()
-        left = self._producer.flush(FLUSH_SECONDS)
+        left = sum(producer.flush(FLUSH_SECONDS) for producer in self._producers)
         assert left == 0, f"{left} records of writer {self._name} were never answered"
         assert not self.failures, f"{len(self.failures)} records failed, the first: {self.failures[0]}"
 
@@ -88,15 +97,17 @@ class Writer:
         sequence = 0
         while not self._stop.is_set():
             record = Record(self._name, sequence)
-            partition = sequence % self._partitions
+            partition = sequence % len(self._producers)
+            producer = self._producers[partition]
             self._history.sent(record, partition)
             try:
-                self._producer.produce(self._topic, record.encode(100), partition=partition, on_delivery=self._on_delivery)
+                producer.produce(self._topic, record.encode(100), partition=partition, on_delivery=self._on_delivery)
             except BufferError:
-                self._producer.poll(0.05)
+                producer.poll(0.05)
                 continue
             sequence += 1
-            self._producer.poll(0)
+            for each in self._producers:
+                each.poll(0)
             if self._pause_seconds:
                 time.sleep(self._pause_seconds)
 
