@@ -17,7 +17,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.brokers.kinds import REFERENCE
 from benchmarks.brokers.machine import machine_facts
 from benchmarks.brokers.present_memory import free_memory_present
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
@@ -32,6 +31,7 @@ from benchmarks.parts import (
     replication,
     security,
     shapes,
+    share,
     single,
     test_suites,
     tls,
@@ -61,6 +61,7 @@ MODULES = (
     old_clients,
     two_brokers,
     groups,
+    share,
     replication,
     transaction_state,
     test_suites,
@@ -69,6 +70,7 @@ MODULES = (
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
 _CHOICES = tuple(dict.fromkeys(choice for part in PARTS.values() for choice in part.choices))
 _KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))
+OURS = "ottla"
 _WIDTH = 170
 _RESULTS = Path(__file__).parent / "results"
 _MISSING = (NoCompilerError, ToolMissingError)
@@ -121,7 +123,7 @@ def _memory_present(size: Size, facts: dict[str, str], plan: Plan) -> Iterator[N
 
 def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, console: Console) -> Sides:
     """All turns of a part. The sides run beside one another and work in turns, so that changes of the machine affect all alike."""
-    chosen = [kind for kind in kinds if kind in part.kinds]
+    chosen = [kind for kind in kinds or (part.reference, OURS) if kind in part.kinds]
     sides: dict[str, list[Turn]] = {label: [] for label in labels([part.kinds[kind] for kind in chosen])}
     repeats = plan.size.repeats if part.is_repeated else 1
     for repeat in range(repeats):
@@ -160,14 +162,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kinds",
         type=several("kind of broker", _KINDS),
-        default=[REFERENCE, "ottla"],
-        help=f"the reference first, comma-separated; of {', '.join(_KINDS)}",
+        default=[],
+        help=f"the reference first, comma-separated; of {', '.join(_KINDS)} (default: the reference of each part, then ottla)",
     )
     parser.add_argument(
         "--only",
         type=patterns("load", _CHOICES),
         default=[],
-        help=f"loads of `single`, `shapes` and `transactions`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
+        help=f"loads of `single`, `shapes`, `transactions` and `share`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
     )
     parser.add_argument("--repeats", type=int, help="turns of every side in `single` and `old-clients`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")
@@ -187,8 +189,8 @@ def _size(asked: argparse.Namespace) -> Size:
 
 
 def measurable(parts: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Those of the parts that measure one of the kinds."""
-    return [key for key in parts if not PARTS[key].kinds.keys().isdisjoint(kinds)]
+    """Those of the parts that measure one of the kinds. All do if none is named."""
+    return [key for key in parts if not kinds or not PARTS[key].kinds.keys().isdisjoint(kinds)]
 
 
 def labels(of_kinds: Sequence[str]) -> list[str]:

@@ -22,6 +22,8 @@ from tests.support.apache_kafka import (
     pinned_to,
     process_guard,
 )
+from tests.support.apache_kafka_4 import KAFKA_4_VERSION
+from tests.support.apache_kafka_4.node import ApacheKafka4
 
 # For every kind: topics that are deleted between two loads release their pages before the next load, instead of being written to the disk.
 COMMON_CONFIG = {"log.segment.delete.delay.ms": "500"}
@@ -87,6 +89,42 @@ class ApacheKafkaBroker:
     @property
     def start_s(self) -> float:
         return self._cluster.start_seconds[self._cluster.broker_ids[0]]
+
+
+class ApacheKafka4Broker:
+    """Apache Kafka 4.4 with Apache's own JVM options and heap. It is its own controller, in the same process."""
+
+    label: ClassVar[str] = f"Apache Kafka {KAFKA_4_VERSION}"
+    librdkafka_warm_up_s: ClassVar[float] = 5.0  # the JIT compiles the hot path meanwhile
+
+    def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None:
+        self._node = ApacheKafka4(directory, config, pin_cpu=pin_cpu, heap="1g", options=START_SCRIPT_OPTIONS)
+
+    def start(self) -> None:
+        self._node.start()
+
+    def restart(self, *, is_clean: bool = False) -> None:
+        """See Broker."""
+        self._node.stop(signal.SIGTERM if is_clean else signal.SIGKILL)
+        self._node.start()
+
+    def stop(self) -> None:
+        self._node.stop()
+
+    def log_text(self) -> str:
+        return self._node.log_text()
+
+    @property
+    def pid(self) -> int:
+        return self._node.pid
+
+    @property
+    def port(self) -> int:
+        return self._node.port
+
+    @property
+    def start_s(self) -> float:
+        return self._node.start_seconds
 
 
 class OttlaBroker:
@@ -189,6 +227,9 @@ KINDS: dict[str, type[Broker]] = {
     "ottla": OttlaBroker,
     "ottla-pure-python": PurePythonOttlaBroker,
     "ottla-other": OtherOttlaBroker,
+    "apache-4": ApacheKafka4Broker,
 }
 REFERENCE = "apache"
+REFERENCE_4 = "apache-4"
+"""The reference of parts that need what only Apache Kafka 4 has."""
 COMPARED = (REFERENCE, "ottla")

@@ -183,7 +183,7 @@ def run_transactions(
     tally = _Tally()
     producers = [_Producer(transaction, tally, load.total) for transaction in load.producers]
     try:
-        with pinned_to(pin_cpu), _without_collections():
+        with pinned_to(pin_cpu), without_collections():
             return _run(load, producers, tally, probe)
     finally:
         for producer in producers:
@@ -192,7 +192,7 @@ def run_transactions(
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """A collection of garbage would be a part of a latency."""
     gc.disable()
     try:

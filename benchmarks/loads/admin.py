@@ -151,12 +151,12 @@ class Admin:
         (deleted,) = self.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse).responses
         _check(deleted.error_code, f"DeleteTopics {name}", deleted.error_message)
 
-    def ask(self, key: ApiKey, request: Message, answers: type[_Answer]) -> _Answer:
-        """The answer in the version of `frames.VERSIONS`."""
-        self._connection.sendall(request_frame(key, request))
+    def ask(self, key: ApiKey, request: Message, answers: type[_Answer], version: int | None = None) -> _Answer:
+        """The answer in the version of `frames.VERSIONS`, unless another is named."""
+        self._connection.sendall(request_frame(key, request, version))
         (length,) = struct.unpack(">i", self._receive(4))
         answer = self._receive(length)
-        version = VERSIONS[key]
+        version = VERSIONS[key] if version is None else version
         _, body = ResponseHeader.decode(answer, api(key).response_header_version(version))
         return answers.decode(answer, version, body)[0]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.brokers import clusters
-from benchmarks.brokers.kinds import COMMON_CONFIG, KINDS
+from benchmarks.brokers.kinds import COMMON_CONFIG, KINDS, REFERENCE
 from benchmarks.report.lines import Line
 from benchmarks.turns.sizes import Size
 from benchmarks.turns.turn import Bench, Plan, Turn, check_versions
@@ -33,7 +33,8 @@ class Curve:
 class Part:
     """One part. `take_turn(kind, turn, directory, plan)` fills a turn of one kind; `details` are loads (key, title) to show in full.
 
-    `kinds` are those that it can compare, with the labels of their sides. `choices` are the loads that `--only` can choose.
+    `kinds` are those that it can compare, with the labels of their sides; `reference` is the one that stands first, unless others are
+    chosen. `choices` are the loads that `--only` can choose.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Part:
     take_turn: Callable[[str, Turn, Path, Plan], None]
     lines: Callable[[Size], Sequence[Line]]
     kinds: Mapping[str, str]
+    reference: str = REFERENCE
     details: Callable[[Size], Sequence[tuple[str, str]]] = lambda _: ()
     curves: Sequence[Curve] = ()
     is_repeated: bool = False

@@ -43,6 +43,7 @@ class Size:
     session_partitions: int = 1000
     steady_s: float = 10.0
     client_records: int = 2_000_000
+    shared_records: int = 500_000
     transactional_ids: int = 1_000_000
     transaction_partitions: int = 100_000
     settle_s: float = 2.0
@@ -79,6 +80,7 @@ QUICK = Size(
     session_partitions=100,
     steady_s=1.0,
     client_records=100_000,
+    shared_records=50_000,
     transactional_ids=20_000,
     transaction_partitions=10_000,
     settle_s=0.5,

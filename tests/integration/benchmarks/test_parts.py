@@ -26,6 +26,7 @@ SHORT = replace(
     settle_s=0,
     transactional_ids=200,
     transaction_partitions=2000,
+    shared_records=2000,
 )
 SHAPES = (
     "produce-10x10",
@@ -58,6 +59,7 @@ def _compiler() -> None:
     "key",
     [
         "partitions",
+        "share",
         "transaction-state",
         *(pytest.param(each, marks=pytest.mark.soak) for each in ("rates", "connections", "old-readers", "old-clients", "long")),
         *(pytest.param(each, marks=[pytest.mark.cluster, pytest.mark.soak]) for each in ("two-brokers", "test-suites")),
@@ -77,6 +79,7 @@ def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
 def test_a_part_that_measures_none_of_the_kinds_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert measurable(["single", "transaction-state"], ["apache", "apache"]) == ["single"]
     assert measurable(["single", "transaction-state"], ["apache", "ottla"]) == ["single", "transaction-state"]
+    assert measurable(["single", "transaction-state"], []) == ["single", "transaction-state"]
     with pytest.raises(SystemExit):
         main(["--parts", "transaction-state", "--kinds", "apache"])
     assert "no part of transaction-state measures apache" in capsys.readouterr().err
