@@ -14,6 +14,11 @@ KEPT_BYTES: Final = 4 * 1024 * 1024
 LARGEST_KEPT: Final = 2 * 1024 * 1024
 
 
+def is_reused(frame: memoryview) -> bool:
+    """Whether the memory of a frame may be used again after the call of its handler, so that later work needs a copy."""
+    return len(frame) <= LARGEST_KEPT
+
+
 class BufferSupplier:
     """The unused buffers of a processor. `kept_bytes` is their total size."""
 

@@ -1,4 +1,4 @@
-"""Closes the connections of requests that cannot be read, and answers large requests in their turn, from a copy of their frame."""
+"""Closes the connections of requests that cannot be read, and answers large requests in their turn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
+from ottla.broker.network.buffer_supplier import is_reused
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.wire import ProtocolError
@@ -54,8 +55,8 @@ def answer_in_turn(
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> Pending:
-    """Has a large request wait for its turn. `work` gets a copy of the frame, whose buffer is used again meanwhile, and the Pending."""
+    """Has a large request wait for its turn. `work` gets the bytes of the frame, whose buffer may be used again, and the Pending."""
     pending = Pending(in_turns=True, waiting_bytes=len(frame))
-    kept = memoryview(bytearray(frame))
+    kept = memoryview(bytearray(frame)) if is_reused(frame) else frame
     services.running.large.wait(refused_if_malformed(name_of(frame), connection, work, kept, pending, *args, **kwargs), pending)
     return pending

@@ -5,6 +5,7 @@ from ottla.broker.serving.route cimport Route
 cimport cython
 
 cdef class MessageRequests:
+    cdef object _oversized
     cdef object _services
     cdef RunningRequests _running
     cdef public int64_t large_bytes

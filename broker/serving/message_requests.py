@@ -13,6 +13,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.network.buffer_supplier import is_reused
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.error_map import error_code, is_expected
@@ -20,6 +21,7 @@ from ottla.broker.request.large_requests import LARGE_BYTES, free
 from ottla.broker.request.malformed import MALFORMED, name_of, refuse
 from ottla.broker.request.running import RunningRequests, settle
 from ottla.broker.request.services import Services
+from ottla.broker.serving.oversized import OversizedRequests
 from ottla.pauses import COROUTINES, in_slices
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -36,10 +38,11 @@ logger = logging.getLogger(__name__)
 class MessageRequests:
     """See the module."""
 
-    __slots__ = ("_running", "_services", "large_bytes")
+    __slots__ = ("_oversized", "_running", "_services", "large_bytes")
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._oversized = OversizedRequests(services)
         self._running: RunningRequests = services.running
         self.large_bytes = LARGE_BYTES
         """Smallest request that waits for its turn, bytes."""
@@ -64,14 +67,16 @@ class MessageRequests:
         answer: Answer = response
         return answer
 
-    def _wait(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Pending:
-        """Lets a large request wait for its turn."""
-        # Copies, since later requests overwrite the receive buffer and the client's id.
-        copy, client_id = bytes(frame), connection.client.client_id
+    def _wait(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Answer:
+        """Lets a large request wait for its turn, or refuses it."""
+        if refusal := self._oversized.error_of(route.api_key, len(frame), connection):
+            return self._context(route, correlation_id, None, connection).encode(route.response_class(error_code=refusal))
+        # Later requests overwrite the receive buffer and the client's id.
+        kept, client_id = bytes(frame) if is_reused(frame) else frame, connection.client.client_id
         is_of_broker = route.is_between_brokers and connection.access.acts_for_cluster()
         pending = Pending(in_turns=True, waiting_bytes=0 if is_of_broker else len(frame))
         most = ANY_ELEMENTS if is_of_broker else MAX_ELEMENTS
-        work = self._read(copy, offset, client_id, correlation_id, route, connection, pending, most)
+        work = self._read(kept, offset, client_id, correlation_id, route, connection, pending, most)
         if is_of_broker:
             self._running.begin(work, pending)
         else:
@@ -80,7 +85,7 @@ class MessageRequests:
 
     async def _read(
         self,
-        frame: bytes,
+        frame: bytes | memoryview,
         offset: int,
         client_id: str | None,
         correlation_id: int,

@@ -202,12 +202,12 @@ OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
 OTTLA_GROUP_MAX_METADATA_BYTES = key(
     "ottla.group.max.metadata.bytes",
     Long(1),
-    default=128 * MiB,
+    default=16 * MiB,
     importance=LOW,
     effective=True,
     internal=True,
-    doc="How many bytes the metadata of all members of a classic group may take together, for all protocols of each member. "
-    "`group.max.size` limits the members only. A member that joins with more, or again with larger metadata, gets GROUP_MAX_SIZE_REACHED.",
+    doc="How many bytes the metadata of all members of a classic group may take together, for all protocols of each one; `group.max.size` "
+    "limits only their number. A member that joins with more, or again with larger metadata, gets GROUP_MAX_SIZE_REACHED.",
 )
 OTTLA_EXPANSION_MAX_BYTES = key(
     "ottla.expansion.max.bytes",

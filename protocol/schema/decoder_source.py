@@ -78,6 +78,7 @@ class _DecoderSource:
             source.constant("StructError" if error is struct.error else error.__name__, error)
         for function in (
             wire.bad_length,
+            wire.too_long,
             wire.too_many,
             wire.read_uvarint,
             wire.read_compact_length,
@@ -90,6 +91,10 @@ class _DecoderSource:
         with source.block(f"def decode(buf, p, allowed={wire.MAX_ELEMENTS}):"):
             if self._view:
                 with source.block("if type(buf) is not memoryview:"):
+                    source.line("buf = memoryview(buf)")
+            elif self._in_steps:
+                # A view of a very large frame is read as it is: copying the frame would hold the loop for long.
+                with source.block("if type(buf) is bytearray:"):
                     source.line("buf = memoryview(buf)")
             else:
                 with source.block("if type(buf) is not bytes:"):
@@ -187,10 +192,10 @@ class _DecoderSource:
         if wire_type.name == "string":
             self._length("h", 2, flexible, "read_compact_string_length")
             # As Apache Kafka: U+FFFD replaces invalid UTF-8 (10 ns more than strict decoding).
-            value = 'str(buf[p:q], "utf-8", "replace")' if self._view else 'buf[p:q].decode("utf-8", "replace")'
+            value = 'str(buf[p:q], "utf-8", "replace")' if self._view or self._in_steps else 'buf[p:q].decode("utf-8", "replace")'
         else:
             self._length("i", 4, flexible, "read_compact_length")
-            value = "buf[p:q]" if wire_type.name == "records" or not self._view else "bytes(buf[p:q])"
+            value = "bytes(buf[p:q])" if wire_type.name == "bytes" and (self._view or self._in_steps) else "buf[p:q]"
         # Any negative length is a null where null is allowed, as in Apache Kafka.
         absent = "not n" if flexible else "n < 0"
         length = "n - 1" if flexible else "n"
@@ -198,14 +203,17 @@ class _DecoderSource:
             with source.block(f"if {absent}:"):
                 source.line(f"{target} = None")
             with source.block("else:"):
-                self._take(target, length, value)
+                self._take(target, length, value, wire_type, name)
         else:
             with source.block(f"if {absent}:"):
                 source.line(f"raise bad_length({name!r}, {length}, end - p)")
-            self._take(target, length, value)
+            self._take(target, length, value, wire_type, name)
 
-    def _take(self, target: str, length: str, value: str) -> None:
+    def _take(self, target: str, length: str, value: str, wire_type: Variable, name: str) -> None:
         self._source.line(f"q = p + {length}")
+        if self._in_steps and self._is_request and wire_type.name == "bytes":
+            with self._source.block(f"if {wire.MAX_BYTES} < q - p <= end - p:"):
+                self._source.line(f"raise too_long({name!r}, q - p)")
         self._source.line(f"{target} = {value}")
         self._source.line("p = q")
 

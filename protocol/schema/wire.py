@@ -18,6 +18,9 @@ An element of one byte on the wire may cost a hundred bytes and some microsecond
 ANY_ELEMENTS: Final = 0x7FFFFFFF
 """Most elements of a request of a broker, which may describe all partitions of a cluster and all their replicas."""
 
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes of one field of a client's request, records apart. A copy of as many takes 8 ms, in which no other client is served."""
+
 MAX_HEADER_TAGS: Final = 1_000
 """Most tagged fields of a header, half a millisecond; none is defined so far, and a header is not read in steps."""
 
@@ -33,7 +36,7 @@ class Truncated(ProtocolError):
 
 
 class InvalidLength(ProtocolError):
-    """A length or count is negative, or larger than the remaining bytes."""
+    """A length or count is negative, or larger than the remaining bytes, or a field is longer than MAX_BYTES."""
 
 
 class TooManyElements(ProtocolError):
@@ -123,6 +126,8 @@ def read_unknown_tagged_field(buf: Buffer, pos: int, size: int) -> bytes:
     """The bytes of a tagged field that the message does not declare."""
     if size > len(buf) - pos:
         raise InvalidLength(f"a tagged field of {size} bytes where {len(buf) - pos} are left")
+    if size > MAX_BYTES:
+        raise too_long("a tagged field", size)
     return bytes(buf[pos : pos + size])
 
 
@@ -152,6 +157,11 @@ def tagged_fields(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | No
 def too_many(what: str) -> ProtocolError:
     """The error for the array, or the tagged fields, with which a client's request exceeds MAX_ELEMENTS."""
     return TooManyElements(f"with {what} the request has more than {MAX_ELEMENTS} elements")
+
+
+def too_long(what: str, length: int) -> ProtocolError:
+    """The error for a field of more than MAX_BYTES."""
+    return InvalidLength(f"{what} has {length} bytes; at most {MAX_BYTES} are read")
 
 
 def bad_length(what: str, length: int, left: int) -> ProtocolError:
