@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
-from ottla.broker.loop.timing_wheel import Cancellable, TimingWheel
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
 from ottla.pauses import begin, is_over, pause
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Timed(Protocol):
     """A state with timers, which belong to the runner."""
 
     @property
-    def timers(self) -> dict[Hashable, Cancellable]:
+    def timers(self) -> dict[Hashable, TimerTask]:
         """The armed timers by their keys."""
 
     @property
@@ -59,7 +59,7 @@ class Due(NamedTuple):
     """A timer fired while effects of the subject were queued."""
 
     key: Hashable
-    timer: Cancellable
+    timer: TimerTask
 
 
 class Runner:
@@ -174,6 +174,8 @@ class Runner:
         timers = subject.timers
         old = timers.get(effect.key)
         if old is not None:
+            if old.postpone(effect.delay_ms) and not subject.is_dead:
+                return
             old.cancel()
         if not subject.is_dead:
             timers[effect.key] = self._timing_wheel.add(effect.delay_ms, partial(self._on_timer, subject, effect.key))

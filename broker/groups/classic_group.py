@@ -22,7 +22,7 @@ from ottla.broker.groups.group import Committer, Expiry, GroupState
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
 from ottla.broker.groups.subscriptions import topics_of
-from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class ClassicGroup:
         """The current delay while the first rebalance of an empty group waits for more members."""
         self.initial_remaining_ms = 0
         self.offsets = GroupOffsets()
-        self.timers: dict[Hashable, Cancellable] = {}
+        self.timers: dict[Hashable, TimerTask] = {}
 
     # -- state -----------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ottla.broker.coordination.effects import Arm
     from ottla.broker.groups.offsets import GroupOffsets
-    from ottla.broker.loop.timing_wheel import Cancellable
+    from ottla.broker.loop.timing_wheel import TimerTask
     from ottla.protocol.errors import ErrorCode
 
 
@@ -56,7 +56,7 @@ class Group(Protocol):
 
     group_id: str
     offsets: GroupOffsets
-    timers: dict[Hashable, Cancellable]
+    timers: dict[Hashable, TimerTask]
 
     @property
     def generation_id(self) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.broker.coordination.runner import EffectRunner
-from ottla.broker.loop.timing_wheel import Cancellable, TimingWheel
+from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
 from ottla.broker.shares.effects import Effect, Store
 from ottla.broker.shares.offset_resets import initial_offset
 from ottla.broker.shares.partition import MalformedState, SharePartition
@@ -82,7 +82,7 @@ class LedPartition:
         """Called when it is current, or cannot be."""
         self.waiters = Waiters()
         """The fetches that wait until more records can be acquired."""
-        self.timers: dict[Hashable, Cancellable] = {}
+        self.timers: dict[Hashable, TimerTask] = {}
         self.is_dead = False
         """Whether it is kept no more."""
 

@@ -21,7 +21,7 @@ from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.storage.producers.limits import MAX_EPOCH
 
 if TYPE_CHECKING:
-    from ottla.broker.loop.timing_wheel import Cancellable
+    from ottla.broker.loop.timing_wheel import TimerTask
 
 NO_TIMESTAMP: Final = -1
 VERSION_0: Final = 0
@@ -165,7 +165,7 @@ class TransactionMetadata:
         """Whether a bumped epoch may be missing in the log. No client has it, so the next fence does not bump it again."""
 
     @property
-    def timers(self) -> dict[Hashable, Cancellable]:
+    def timers(self) -> dict[Hashable, TimerTask]:
         """None: timeouts are checked periodically (`expiration`), as by Apache Kafka."""
         return {}
 

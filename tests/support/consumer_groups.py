@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, CheckRegex, ConsumerEffect, Decision, ResolveRegexes, Write
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
+from ottla.broker.groups.consumer.heartbeats import Refused, check, decide, on_heartbeat
 from ottla.broker.groups.consumer.records import Record, key_of, pairs_of, read
 from ottla.broker.groups.consumer.removal import on_timer
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
@@ -59,6 +59,8 @@ class ConsumerDriver:
         self.regex_topics: Mapping[str, frozenset[str]] = {}
         """The topics that regular expressions match; others are invalid."""
         self.resolutions: list[ResolveRegexes] = []
+        self.without_news = 0
+        """Heartbeats that were answered without a look at the rules."""
         self.lost: list[BeatResult] = []
         """Answers of events whose records could not be written."""
 
@@ -80,7 +82,11 @@ class ConsumerDriver:
             check(beat, self.group.group_id, self.settings.assignors, requires_member_id=requires_id)
         except Refused as refused:
             return refused.result
-        self.run(on_heartbeat(self.group, beat, self.context()))
+        decision = on_heartbeat(self.group, beat, self.context())
+        if not isinstance(decision, Generator):
+            self.without_news += 1
+            assert self._decided(decide(self.group, beat, self.context())) == decision, "the short way leads elsewhere"
+        self.run(decision)
         (answer,) = answers
         return answer
 

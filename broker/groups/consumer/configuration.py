@@ -53,28 +53,11 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
         raise ConfigError(f"{GROUP_CONSUMER_ASSIGNORS.name}: {', '.join(unknown) or 'empty'}; the assignors are {', '.join(ASSIGNORS)}")
     policy = config[GROUP_CONSUMER_MIGRATION_POLICY].lower()
 
+    of_broker = _times(config, {})  # none of these keys can change while the broker runs
+
     def times_of(group_id: str) -> GroupTimes:
         of = of_group(group_id)
-        return GroupTimes(
-            within(
-                of.get(SESSION_TIMEOUT),
-                config[GROUP_CONSUMER_SESSION_TIMEOUT_MS],
-                config[GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS],
-                config[GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS],
-            ),
-            within(
-                of.get(HEARTBEAT_INTERVAL),
-                config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
-                config[GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS],
-                config[GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS],
-            ),
-            within(
-                of.get(ASSIGNMENT_INTERVAL),
-                config[GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS],
-                config[GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS],
-                config[GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS],
-            ),
-        )
+        return _times(config, of) if of else of_broker
 
     return ConsumerSettings(
         times_of,
@@ -84,6 +67,29 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
         config[GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS],
         may_upgrade=policy in ("upgrade", "bidirectional"),
         may_downgrade=policy in ("downgrade", "bidirectional"),
+    )
+
+
+def _times(config: BrokerConfig, of: Mapping[str, str]) -> GroupTimes:
+    return GroupTimes(
+        within(
+            of.get(SESSION_TIMEOUT),
+            config[GROUP_CONSUMER_SESSION_TIMEOUT_MS],
+            config[GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS],
+            config[GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS],
+        ),
+        within(
+            of.get(HEARTBEAT_INTERVAL),
+            config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
+            config[GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS],
+            config[GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS],
+        ),
+        within(
+            of.get(ASSIGNMENT_INTERVAL),
+            config[GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS],
+            config[GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS],
+            config[GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS],
+        ),
     )
 
 

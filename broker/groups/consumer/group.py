@@ -36,7 +36,7 @@ from ottla.broker.groups.consumer.records import (
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.group import Committer, Expiry, Group, GroupState
 from ottla.broker.groups.offsets import GroupOffsets
-from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.protocol.errors import ErrorCode
 
 CONSUMER: Final = "consumer"
@@ -117,7 +117,7 @@ class AssignedGroup:
         self.creation: Sequence[Record] = ()
         """The records of what this group has of the group that it replaces; they are written with the first others."""
         self.offsets = GroupOffsets()
-        self.timers: dict[Hashable, Cancellable] = {}
+        self.timers: dict[Hashable, TimerTask] = {}
         self._is_dead = False
         self._state: GroupState | None = GroupState.EMPTY
         self._subscribed: frozenset[str] | None = frozenset()

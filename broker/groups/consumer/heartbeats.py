@@ -65,9 +65,9 @@ def check(beat: Beat, group_id: str, assignors: Sequence[str], *, requires_membe
     if beat.assignor is not None and beat.assignor not in assignors:
         known = ", ".join(assignors)
         raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}.")
-    names = (group_id, beat.member_id, beat.instance_id, beat.rack_id, beat.regex, beat.client_id)
-    if any(is_too_long(name) for name in names if name is not None):
-        raise Refused(ErrorCode.INVALID_REQUEST, "A name is longer than the records of a group can hold.")
+    for kept in (group_id, beat.member_id, beat.instance_id, beat.rack_id, beat.regex, beat.client_id):
+        if kept is not None and is_too_long(kept):
+            raise Refused(ErrorCode.INVALID_REQUEST, "A name is longer than the records of a group can hold.")
 
 
 def _check_join(beat: Beat) -> None:
@@ -80,8 +80,38 @@ def _check_join(beat: Beat) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def on_heartbeat(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
+def on_heartbeat(group: ConsumerGroup, beat: Beat, context: Context) -> Decision | list[ConsumerEffect]:
     """Decide on a heartbeat that `check` accepted."""
+    member = group.members.get(beat.member_id)
+    if member is not None and _has_no_news(group, member, beat, context):
+        # Nearly all heartbeats. `decide` comes to the same effects, and takes 4 times as long.
+        result = BeatResult(ErrorCode.NONE, None, member.member_id, member.epoch, context.times.heartbeat_interval_ms)
+        return [Arm(MemberTimer(TimerKind.SESSION, member.member_id), context.times.session_timeout_ms), Reply(beat.waiter, result)]
+    return decide(group, beat, context)
+
+
+def _has_no_news(group: ConsumerGroup, member: Member, beat: Beat, context: Context) -> bool:
+    """Whether neither the member nor the group has anything to tell: the member has its target, and its heartbeat names nothing else."""
+    return (
+        beat.epoch == member.epoch == group.target_epoch == group.epoch
+        and member.state is MemberState.STABLE
+        and beat.held is None
+        and beat.topics is None
+        and beat.instance_id == member.instance_id
+        and beat.client_id == member.client_id
+        and beat.client_host == member.client_host
+        and beat.regex is None
+        and beat.rack_id is None
+        and beat.assignor is None
+        and beat.rebalance_timeout_ms == -1
+        and group.known_topics is context.topics
+        and not group.regex_users
+        and member.classic is None
+    )
+
+
+def decide(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
+    """Decide on any heartbeat that `check` accepted."""
     try:
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             return _leave(group, beat, context)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
@@ -43,6 +43,10 @@ from ottla.replication.ports.cluster import MetadataCache
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+
+AFTER_WRITES = (ResolveRegexes, Convert)
+"""Effects that the runner does not know."""
 
 
 class Event(NamedTuple):
@@ -102,7 +106,7 @@ class ConsumerMachine:
             except Exception:
                 self._failed(group, event)
                 continue
-            if not isinstance(decision, Generator):
+            if isinstance(decision, list):
                 self._carry_out(group, event, decision)
             elif not self._advance(group, event, decision, None):
                 return
@@ -163,17 +167,21 @@ class ConsumerMachine:
 
     def _carry_out(self, group: AssignedGroup, event: Event, effects: list[ConsumerEffect]) -> None:
         """Write first: if that fails, nothing else happens."""
-        for effect in effects:
-            if isinstance(effect, Write) and not self._write(group, event, effect):
-                return
         others: list[Any] = []
+        later: list[ResolveRegexes | Convert] = []
         for effect in effects:
-            if isinstance(effect, ResolveRegexes):
-                self._resolve(group, effect)
-            elif isinstance(effect, Convert):
-                self._convert(group, event, effect)
-            elif not isinstance(effect, Write):
+            if isinstance(effect, Write):
+                if not self._write(group, event, effect):
+                    return
+            elif isinstance(effect, AFTER_WRITES):
+                later.append(effect)
+            else:
                 others.append(effect)
+        for effect in later:
+            if isinstance(effect, Convert):
+                self._convert(group, event, effect)
+            else:
+                self._resolve(group, effect)
         self._runner.run(group, others)
 
     def _write(self, group: AssignedGroup, event: Event, write: Write) -> bool:

@@ -8,14 +8,16 @@ The answer is sent when the changes that the heartbeat caused are on all in-sync
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from ottla.broker.groups.consumer.assignors import Assignment as Assigned
 from ottla.broker.groups.consumer.effects import Beat, BeatResult
+from ottla.broker.groups.consumer.reconciliation import Held
 from ottla.broker.handlers.delayed_answer import DelayedAnswer
+from ottla.broker.handlers.groups.member_heartbeat import host_of, refusal_of, subscription_of
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.security.acl_hosts import java_host
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -29,28 +31,24 @@ from ottla.protocol.schema.message import Message
 
 FIRST_VERSION_WITH_OWN_MEMBER_ID: Final = 1
 
-MAX_TOPICS: Final = 20_000
-"""Most names in a subscription. The group keeps them, and a record of `__consumer_offsets` holds them."""
 
-
-async def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Message | Answer:
+def handle_consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Message | Answer | Coroutine[Any, Any, Message | Answer]:
     """Join a group, stay in it, or leave it."""
-    consumer = context.broker.coordinators.groups.consumer
-    if not consumer.is_served:
-        context.offend("asks for a group of the new protocol, which the cluster does not have: run `ottla features upgrade`")
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
-        return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    names = None
-    if request.subscribed_topic_names is not None:
-        names = set()
-        for name in request.subscribed_topic_names:
-            if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            names.add(name)
-            await pause()
-        if len(names) > MAX_TOPICS:
-            return _refused(ErrorCode.INVALID_REQUEST)
+    refusal = refusal_of(request.group_id, context, is_served=context.broker.coordinators.groups.consumer.is_served)
+    if refusal:
+        return _refused(refusal)
+    if request.subscribed_topic_names is None and request.topic_partitions is None:
+        return _hand_over(request, None, None, context)  # most heartbeats; nothing of them needs a pause
+    return _read(request, context)
+
+
+async def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Message | Answer:
+    """A heartbeat with topics or partitions."""
+    error, topics = await subscription_of(request.subscribed_topic_names, context)
+    if error:
+        return _refused(error)
     held: dict[bytes, set[int]] | None = None
     if request.topic_partitions is not None:
         held = {}
@@ -60,22 +58,30 @@ async def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest
                 indexes.add(index)
                 await pause()
             await pause()
+    return _hand_over(request, topics, held, context)
+
+
+def _hand_over(
+    request: ConsumerGroupHeartbeatRequest, topics: tuple[str, ...] | None, held: Held | None, context: RequestContext
+) -> Message | Answer:
+    """Hand the heartbeat to the group."""
     answer = DelayedAnswer(context)
     beat = Beat(
-        waiter=lambda result: answer.complete(_response(result)),
-        member_id=request.member_id,
-        epoch=request.member_epoch,
-        instance_id=request.instance_id,
-        rack_id=request.rack_id,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topics=None if names is None else tuple(sorted(names)),
-        regex=request.subscribed_topic_regex,
-        assignor=request.server_assignor,
-        held=held,
-        client_id=context.client_id or "",
-        client_host=f"/{java_host(context.client.client_host)}",
-        may_describe=lambda topic: context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic, log_if_denied=False),
+        lambda result: answer.complete(_response(result)),
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        request.rebalance_timeout_ms,
+        topics,
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        held,
+        context.client_id or "",
+        host_of(context),
+        lambda topic: context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic, log_if_denied=False),
     )
+    consumer = context.broker.coordinators.groups.consumer
     consumer.heartbeat(request.group_id, beat, requires_member_id=context.api_version >= FIRST_VERSION_WITH_OWN_MEMBER_ID)
     return answer.answer()
 

@@ -11,7 +11,7 @@ from tests.support.apache_kafka.jars import ensure_jars_of
 from tests.support.apache_kafka.marks import needs_jars_in
 from tests.support.apache_kafka.tools import ToolJvm
 
-_LOG4J = Path(__file__).with_name("log4j2.yaml")
+LOG4J = Path(__file__).with_name("log4j2.yaml")
 KAFKA_4_VERSION = "4.4.0"
 _LIBS = Path(os.environ.get("APACHE_KAFKA4_LIBS") or Path.home() / ".cache" / f"apache-kafka-{KAFKA_4_VERSION}")
 
@@ -29,7 +29,7 @@ def ensure_jars_4() -> Path:
 def run_tool_4(class_name: str, *arguments: str, input: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Run a tool of 4.4 to its end, as `tests.support.apache_kafka.run_tool`."""
     idle = _idle.setdefault(os.getpid(), [])
-    jvm = idle.pop() if idle else ToolJvm((f"-Dlog4j2.configurationFile={_LOG4J}",), libs=ensure_jars_4())
+    jvm = idle.pop() if idle else ToolJvm((f"-Dlog4j2.configurationFile={LOG4J}",), libs=ensure_jars_4())
     ended = jvm.run((class_name, *arguments), input, timeout)
     idle.append(jvm)
     return ended

@@ -53,6 +53,21 @@ def test_a_cancelled_task_never_fires_and_lets_go_of_its_callback_at_once() -> N
     assert fired == []
 
 
+def test_a_postponed_task_fires_at_its_new_time_and_no_task_gets_an_earlier_one() -> None:
+    time, wheel = a_wheel()
+    fired: list[float] = []
+    task = wheel.add(1_000, lambda: fired.append(time.now))
+    time.advance(900)
+    assert not task.postpone(50)
+    assert task.postpone(1_000)
+    time.advance(990)
+    assert fired == []
+    time.advance(20)
+    assert len(fired) == 1
+    assert not task.postpone(1_000)
+    assert wheel.count == 0
+
+
 def test_tasks_of_one_moment_may_cancel_each_other() -> None:
     time, wheel = a_wheel()
     fired: list[int] = []
@@ -125,6 +140,7 @@ def test_a_closed_wheel_fires_nothing() -> None:
         st.one_of(
             st.tuples(st.just("add"), st.one_of(st.integers(0, 50), st.integers(0, 9_000), st.integers(0, 400_000_000))),
             st.tuples(st.just("cancel"), st.integers(0, 1000)),
+            st.tuples(st.just("postpone"), st.integers(0, 1000)),
             st.tuples(st.just("advance"), st.one_of(st.integers(0, 30), st.integers(0, 10_000), st.integers(0, 50_000_000))),
             st.tuples(st.just("stall"), st.integers(0, 2_000)),
         ),
@@ -146,6 +162,10 @@ def test_every_task_fires_once_within_two_ticks_of_its_deadline_unless_cancelled
             if number not in fired:
                 cancelled.add(number)
             tasks[number][0].cancel()
+        elif kind == "postpone" and tasks:
+            task, deadline = tasks[value % len(tasks)]
+            if task.postpone(value):
+                tasks[value % len(tasks)] = task, max(deadline, time.now + value / 1000)
         elif kind == "advance":
             time.advance(value)
         elif kind == "stall":

@@ -18,7 +18,7 @@ from ottla.broker.coordination.owned import OwnedStates
 from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import LARGE, EffectRunner
 from ottla.broker.coordination.topic_log import TopicLog
-from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
@@ -42,7 +42,7 @@ class Counter:
         self.name = name
         self.total = total
         self.is_dead = False
-        self.timers: dict[Hashable, Cancellable] = {}
+        self.timers: dict[Hashable, TimerTask] = {}
 
 
 class Write(NamedTuple):

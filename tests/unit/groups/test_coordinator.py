@@ -15,7 +15,7 @@ from ottla.broker.groups.membership import Leaving
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.records import GroupKey, read_group_value, read_key
 from ottla.broker.handlers.groups.list_groups import handle_list_groups
-from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
 from ottla.protocol.api_keys import ApiKey
@@ -420,7 +420,7 @@ class AGroupOfAnotherType:
         self.protocol_type = "consumer"
         self.state = GroupState.STABLE
         self.offsets = GroupOffsets()
-        self.timers: dict[Hashable, Cancellable] = {}
+        self.timers: dict[Hashable, TimerTask] = {}
 
     group_type = "another"
     is_dead = False
