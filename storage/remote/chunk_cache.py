@@ -1,0 +1,195 @@
+"""Keeps chunks of remote segments on the local disk, within a limit: one file for each segment, the least recently used ones go first.
+
+A file is removed as a whole, never a part of one: an answer that is being sent keeps its descriptor. The folder is emptied at the start,
+since what a file of an earlier process holds is not known. When the disk refuses a chunk, the cache keeps chunks in memory for a minute.
+
+Lives on the event loop; files are written and removed in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ottla.protocol.uuid import to_text
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.remote.chunk_file import ChunkFile, CorruptChunk
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.memory_budget import MemoryBudget
+from ottla.storage.remote.threads import Threads
+
+log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "remote-log-chunk-cache"
+OFF_MS: Final = 60_000
+"""Time for which nothing is written after the disk has refused a chunk."""
+MEMORY_SHARE: Final = 4
+"""The part of the memory budget that chunks may keep while the disk refuses them: a quarter."""
+
+
+class ChunkCache:
+    """The files of all segments that are read. `limit` bytes of the disk, or a tenth of what is free at the start if that is less."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        log_dir: str,
+        limit: int,
+        chunk_bytes: int,
+        budget: MemoryBudget,
+        threads: Threads,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._filesystem = filesystem
+        self._directory = f"{log_dir}/{DIRECTORY}"
+        self._threads = threads
+        self._now_ms = now_ms
+        self._budget = budget
+        self.limit = limit
+        self.chunk_bytes = chunk_bytes
+        self.size = 0
+        """Bytes of the disk that are in use."""
+        self.evictions = 0
+        self._opened = 0
+        self._files: OrderedDict[bytes, tuple[str, ChunkFile]] = OrderedDict()
+        self._in_memory: OrderedDict[tuple[bytes, int], tuple[ChunkFile, int]] = OrderedDict()
+        self._memory_bytes = 0
+        self._off_until = -1
+        self._removals: set[asyncio.Future[None]] = set()
+
+    def prepare(self) -> None:
+        """Makes the folder, and empties it. Blocks; called once, at the start. Raises OSError."""
+        self._filesystem.make_directory(self._directory)
+        for name in self._filesystem.list_directory(self._directory):
+            self._filesystem.unlink(f"{self._directory}/{name}")
+        free = self._filesystem.total_and_free_bytes(self._directory)[1]
+        self.limit = min(self.limit, free // 10)
+
+    def find(self, entry: SegmentEntry) -> ChunkFile | None:
+        """Returns the file of a segment, which is then the most recently used."""
+        found = self._files.get(entry.id.uuid)
+        if found is None:
+            return None
+        self._files.move_to_end(entry.id.uuid)
+        return found[1]
+
+    async def put(self, entry: SegmentEntry, number: int, data: bytes, first_batch: int | None) -> bool:
+        """Verifies a chunk of the segment, and makes it present. Raises CorruptChunk.
+
+        True if the chunk stays in memory, whose bytes the cache then gives back to the budget.
+        """
+        while True:
+            file = self._open(entry)
+            async with file.lock:
+                if number in file.present:
+                    return False
+                if not file.is_evicted and (file.file is None or self._has_room(entry, file, len(data))):
+                    try:
+                        return await self._store(entry, file, number, data, first_batch)
+                    except CorruptChunk:
+                        if not file.is_evicted:
+                            self._evict(entry.id.uuid)  # which of the chunks is wrong is not known
+                        raise
+
+    async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, data: bytes, first_batch: int | None) -> bool:
+        if not self._is_off() and file.file is not None:
+            try:
+                await self._threads(partial(file.store, number, data, first_batch, True))
+            except OSError as error:
+                self._turn_off(error)
+            else:
+                file.mark_present(number, len(data), True)
+                if not file.is_evicted:
+                    self.size += len(data)
+                return False
+        await self._threads(partial(file.store, number, data, first_batch, False))
+        file.mark_present(number, len(data), False)
+        if file.is_evicted:
+            return False
+        self._keep(entry, file, number, len(data))
+        return True
+
+    def _open(self, entry: SegmentEntry) -> ChunkFile:
+        file = self.find(entry)
+        if file is not None and file.file is None and not self._is_off():
+            self._evict(entry.id.uuid)
+            file = None
+        if file is None:
+            self._opened += 1  # an evicted file of the segment may still have to be removed
+            path = f"{self._directory}/{entry.start_offset}_{to_text(entry.id.uuid)}_{self._opened}"
+            opened = None
+            if not self._is_off():
+                try:
+                    opened = self._filesystem.open(path, create=True)
+                    opened.truncate(entry.size)
+                except OSError as error:
+                    opened = None
+                    self._turn_off(error)
+            file = ChunkFile(opened, entry, self.chunk_bytes)
+            self._files[entry.id.uuid] = path, file
+        return file
+
+    def remove(self, entry: SegmentEntry) -> None:
+        """Forgets a segment that is deleted, or whose bytes turned out wrong."""
+        if entry.id.uuid in self._files:
+            self._evict(entry.id.uuid)
+
+    def _is_off(self) -> bool:
+        return self._now_ms() < self._off_until
+
+    def _turn_off(self, error: OSError) -> None:
+        log.warning(
+            "%s: %s; records of remote segments are read without a cache for %d s. Free space on this disk.",
+            self._directory,
+            error.strerror or error,
+            OFF_MS // 1000,
+        )
+        self._off_until = self._now_ms() + OFF_MS
+
+    # -- what goes -------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, entry: SegmentEntry, file: ChunkFile, size: int) -> bool:
+        """Removes files until there is room for `size` bytes of this one. False if that was this one itself, larger than the limit."""
+        for uuid, (_, other) in list(self._files.items()):
+            if self.size + size <= self.limit:
+                return True
+            if other is not file:
+                self._evict(uuid)
+        if self.size + size > self.limit and file.present_bytes:
+            self._evict(entry.id.uuid)
+            return False
+        return True
+
+    def _evict(self, uuid: bytes) -> None:
+        path, file = self._files.pop(uuid)
+        file.is_evicted = True
+        self.size -= file.present_bytes
+        self.evictions += 1
+        for number in list(file.in_memory):
+            if (uuid, number) in self._in_memory:
+                self._drop(uuid, number)
+        if file.file is not None:
+            self._removals.add(removal := asyncio.ensure_future(self._threads(partial(self._unlink, path))))
+            removal.add_done_callback(self._removals.discard)
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self._filesystem.unlink(path)
+        except OSError as error:
+            log.warning("%s: %s; the file is removed at the next start", path, error.strerror or error)
+
+    def _keep(self, entry: SegmentEntry, file: ChunkFile, number: int, size: int) -> None:
+        self._in_memory[entry.id.uuid, number] = file, size
+        self._memory_bytes += size
+        while self._memory_bytes > self._budget.limit // MEMORY_SHARE and len(self._in_memory) > 1:
+            self._drop(*next(iter(self._in_memory)))
+
+    def _drop(self, uuid: bytes, number: int) -> None:
+        file, size = self._in_memory.pop((uuid, number))
+        file.drop_from_memory(number)
+        self._memory_bytes -= size
+        self._budget.give_back(size)

@@ -1,0 +1,206 @@
+"""Keeps the indexes of remote segments on the local disk, in Apache Kafka's folder and under its names.
+
+`remote-log-index-cache/<base offset>_<segment uuid>` with the suffixes `.index`, `.timeindex` and `.txnindex`, within
+`remote.log.index.file.cache.total.size.bytes`; the least recently used ones go first. Files of an earlier process are used again if they
+can belong to their segment. If the disk refuses them, the indexes of the segment stay in memory.
+
+Lives on the event loop; files are read, written and removed in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from functools import partial
+from typing import Final, cast
+
+from ottla.protocol.uuid import to_text
+from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import CorruptIndex, CorruptSnapshot
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.held_files import HeldFiles
+from ottla.storage.remote.ports import IndexKind, RemoteStore, RemoteStoreError
+from ottla.storage.remote.remote_segment import SUFFIXES, RemoteSegment, first_open_offset
+from ottla.storage.remote.threads import Threads
+
+log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "remote-log-index-cache"
+KINDS: Final = (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.TRANSACTION)
+"""The indexes in the order of SUFFIXES."""
+LOAD_SECONDS: Final = 60.0
+"""Time after which reading the indexes of a segment has failed, whatever the store does."""
+SEGMENT_BYTES: Final = 1024
+"""Bytes that each segment counts beside its entries: the number of segments is limited, too."""
+
+
+MAX_HELD: Final = 8
+"""Segments whose indexes are in memory because the disk refuses them."""
+
+
+class IndexCache:
+    """The indexes of all segments that are read."""
+
+    def __init__(self, filesystem: FileSystem, log_dir: str, limit: int, store: RemoteStore, threads: Threads) -> None:
+        self._filesystem = filesystem
+        self._directory = f"{log_dir}/{DIRECTORY}"
+        self._store = store
+        self._threads = threads
+        self.limit = limit
+        """Bytes of all files; may be changed at any time."""
+        self.size = 0
+        self._segments: OrderedDict[str, RemoteSegment] = OrderedDict()
+        self._on_disk: OrderedDict[str, int] = OrderedDict()
+        """Name of a segment whose files an earlier process left, or this one wrote -> their bytes."""
+        self._loads: dict[str, asyncio.Task[None]] = {}
+        self._removals: dict[str, asyncio.Future[None]] = {}
+
+    def prepare(self) -> None:
+        """Makes the folder, and finds what is in it. Blocks; called once, at the start. Raises OSError."""
+        self._filesystem.make_directory(self._directory)
+        sizes: dict[str, dict[str, int]] = {}
+        for file in self._filesystem.list_directory(self._directory):
+            name, dot, suffix = file.partition(".")
+            if dot + suffix in SUFFIXES:
+                sizes.setdefault(name, {})[suffix] = self._filesystem.size(f"{self._directory}/{file}")
+            else:
+                self._filesystem.unlink(f"{self._directory}/{file}")
+        for name, files in sizes.items():
+            if len(files) == len(SUFFIXES):
+                self._count(name, sum(files.values()))
+            else:
+                self._unlink(name)
+
+    def find(self, entry: SegmentEntry) -> RemoteSegment | None:
+        """Returns a segment whose indexes are here, which is then the most recently used."""
+        name = _name(entry)
+        segment = self._segments.get(name)
+        if segment is not None:
+            self._segments.move_to_end(name)
+            if name in self._on_disk:
+                self._on_disk.move_to_end(name)
+        return segment
+
+    def load(self, entry: SegmentEntry) -> asyncio.Task[None]:
+        """Reads the indexes of a segment, once for all that call it. The task may raise RemoteStoreError. No reader may cancel it."""
+        name = _name(entry)
+        task = self._loads.get(name)
+        if task is None:
+            task = self._loads[name] = asyncio.get_running_loop().create_task(self._load(entry, name))
+            task.add_done_callback(partial(self._on_loaded, name))
+        return task
+
+    async def find_open_transactions(self, segment: RemoteSegment) -> None:
+        """Sets the `first_open_offset` of a segment by its producer snapshot. Raises RemoteStoreError."""
+        entry = segment.entry
+        data = await self._fetch(entry, IndexKind.PRODUCER_SNAPSHOT)
+        try:
+            segment.first_open_offset = first_open_offset(data, f"{_name(entry)}.snapshot")
+        except CorruptSnapshot as error:
+            raise RemoteStoreError(str(error)) from None
+
+    def remove(self, entry: SegmentEntry) -> None:
+        """Forgets a segment that is deleted, or whose indexes turned out wrong."""
+        name = _name(entry)
+        self._segments.pop(name, None)
+        self._evict(name)
+
+    async def close(self) -> None:
+        """Ends what is being read."""
+        for task in self._loads.values():
+            task.cancel()
+        await asyncio.gather(*self._loads.values(), return_exceptions=True)
+
+    def _on_loaded(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._loads[name]
+        if not task.cancelled():
+            task.exception()  # asyncio would log it if all readers had left
+
+    async def _load(self, entry: SegmentEntry, name: str) -> None:
+        if name in self._removals:
+            await self._removals[name]
+        if name in self._on_disk:
+            try:
+                self._segments[name] = await self._threads(partial(self._open, entry))
+                return
+            except (OSError, CorruptIndex) as error:
+                log.warning("%s; the indexes are read from the remote store again", error)
+                self._evict(name)
+                await self._removals[name]
+        parts = await asyncio.gather(*(self._fetch(entry, kind) for kind in KINDS))
+        sizes = len(parts[0]), len(parts[1]), len(parts[2])
+        try:
+            try:
+                await self._threads(partial(self._write, entry, parts))
+                segment = await self._threads(partial(self._open, entry))
+                self._count(name, segment.index_bytes)
+            except OSError as error:
+                log.warning("%s: %s; these indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
+                held = HeldFiles({name + suffix: part for suffix, part in zip(SUFFIXES, parts, strict=True)})
+                segment = RemoteSegment(cast(FileSystem, held), name, entry, sizes)
+        except CorruptIndex as error:
+            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
+        self._segments[name] = segment
+        self._make_room()
+
+    async def _fetch(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+        try:
+            async with asyncio.timeout(LOAD_SECONDS):
+                return await self._store.index(entry, kind)
+        except TimeoutError:
+            raise RemoteStoreError(f"no answer within {LOAD_SECONDS:.0f} s") from None
+
+    # -- what goes -------------------------------------------------------------------------------------------------------
+
+    def _count(self, name: str, size: int) -> None:
+        self._on_disk[name] = size + SEGMENT_BYTES
+        self.size += size + SEGMENT_BYTES
+
+    def _make_room(self) -> None:
+        while self.size > self.limit and len(self._on_disk) > 1:
+            self._evict(next(iter(self._on_disk)))
+        if len(self._segments) > len(self._on_disk):
+            held = [name for name in self._segments if name not in self._on_disk]
+            for name in held[:-MAX_HELD]:
+                del self._segments[name]
+
+    def _evict(self, name: str) -> None:
+        size = self._on_disk.pop(name, None)
+        if size is None:
+            return
+        self.size -= size
+        self._segments.pop(name, None)
+        removal = self._removals[name] = asyncio.ensure_future(self._threads(partial(self._unlink, name)))
+        removal.add_done_callback(lambda _: self._removals.pop(name, None))
+
+    # -- in threads ------------------------------------------------------------------------------------------------------
+
+    def _open(self, entry: SegmentEntry) -> RemoteSegment:
+        name = f"{self._directory}/{_name(entry)}"
+        sizes = [self._filesystem.size(name + suffix) for suffix in SUFFIXES]
+        return RemoteSegment(self._filesystem, name, entry, (sizes[0], sizes[1], sizes[2]))
+
+    def _write(self, entry: SegmentEntry, parts: list[bytes]) -> None:
+        name = f"{self._directory}/{_name(entry)}"
+        for suffix, data in zip(SUFFIXES, parts, strict=True):
+            path = f"{name}{suffix}{TEMPORARY_SUFFIX}"
+            file = self._filesystem.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.pwrite(data, 0)
+                file.sync()  # an index that a power cut emptied would pass all checks
+            finally:
+                file.close()
+            self._filesystem.rename(path, name + suffix)
+
+    def _unlink(self, name: str) -> None:
+        for suffix in SUFFIXES:
+            with contextlib.suppress(OSError):
+                self._filesystem.unlink(f"{self._directory}/{name}{suffix}")
+
+
+def _name(entry: SegmentEntry) -> str:
+    return f"{entry.start_offset}_{to_text(entry.id.uuid)}"

@@ -1,0 +1,74 @@
+"""Represents a segment in the remote store for searches: its indexes are on this broker, its records as far as they are cached.
+
+`IndexCache` makes it. The searches are those of every segment; they read through the `PresentBytes` of the segment's chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from ottla.storage.disk.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import CorruptIndex
+from ottla.storage.producers.snapshot import decode_snapshot
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.segment.offset_index import OffsetIndex
+from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.time_index import TimeIndex
+from ottla.storage.segment.transaction_index import TransactionIndex
+
+SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+NONE_OPEN: Final = (1 << 63) - 1
+"""Stands for the first offset of the open transactions where there are none."""
+
+
+class RemoteSegment(Segment):
+    """The indexes of one copy. Its records are reached through the files that its searches get as an argument."""
+
+    __slots__ = ("_name", "entry", "first_open_offset", "index_bytes")
+
+    def __init__(self, filesystem: FileSystem, name: str, entry: SegmentEntry, sizes: tuple[int, int, int]) -> None:
+        """The index files are `name` and a suffix of SUFFIXES each, of these sizes. Raises CorruptIndex if they cannot be the segment's.
+
+        Reads the last entries of the files.
+        """
+        self.filesystem = filesystem
+        self._name = name
+        self._file = None
+        self.entry = entry
+        self.base_offset = entry.start_offset
+        self.size = entry.size
+        self.index_bytes = sum(sizes)
+        self.first_open_offset: int | None = None
+        """The first offset of the transactions that are open at the end, or NONE_OPEN; None while that is not known."""
+        self._offset_index = OffsetIndex(filesystem, name + OFFSET_INDEX_SUFFIX, entry.start_offset, sizes[0], sizes[0])
+        self._time_index = TimeIndex(filesystem, name + TIME_INDEX_SUFFIX, entry.start_offset, sizes[1], sizes[1])
+        self._transaction_index = TransactionIndex(filesystem, name + TRANSACTION_INDEX_SUFFIX, entry.start_offset, sizes[2])
+        self._offset_index.check(entry.size)
+        self._time_index.check()
+        self._transaction_index.check()
+        if self._offset_index.last_offset > entry.end_offset:
+            raise CorruptIndex(self._offset_index.path, f"its last offset is {self._offset_index.last_offset}, behind {entry.end_offset}")
+        self._has_max_timestamp(self._time_index.last_timestamp, self._time_index.last_offset)
+
+    def _path(self, suffix: str) -> str:
+        return self._name + suffix
+
+    def rebuild_indexes(self) -> NoReturn:
+        """Raises CorruptIndex: an index that does not fit the records is read again."""
+        raise CorruptIndex(self._name, "it does not fit the records of the remote segment")
+
+    def first_batch_in(self, start: int, end: int) -> int | None:
+        """Returns the position of the first batch that begins in [start, end), as far as the index has one."""
+        if not start:
+            return 0
+        index = self.offset_index
+        offset, _ = index.lookup_position(start - 1)
+        position = index.bracket(offset)[3]
+        return position if start <= position < end else None
+
+
+def first_open_offset(snapshot: bytes, path: str) -> int:
+    """Returns the first offset of the transactions that are open in a producer snapshot; NONE_OPEN without any. Raises CorruptSnapshot."""
+    begun = (entry.current_txn_first_offset for entry in decode_snapshot(snapshot, path))
+    return min((offset for offset in begun if offset >= 0), default=NONE_OPEN)

@@ -1,0 +1,291 @@
+"""The caches of remote segments stay within their limits, and reads go on when the disk refuses them."""
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.remote.chunk_loads import TooManyReads
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.ports import RemoteStoreError
+from ottla.storage.remote.segment_reader import NotHere
+from tests.support.filesystems import FaultyFileSystem
+from tests.support.remote_reading import Reading, a_reading, quiet, run, when_here
+from tests.support.remote_stores import a_directory_store
+from tests.unit.storage.remote.test_segment_reader import a_local_log, a_remote_log, local_bytes, read_segments
+
+
+def disk_bytes(tmp_path: Path, folder: str) -> int:
+    return sum(512 * path.stat().st_blocks for path in (tmp_path / "cache" / folder).iterdir())
+
+
+@pytest.mark.parametrize("limit", [3000, 8000, 12_000])
+def test_the_chunk_cache_stays_within_its_limit(tmp_path: Path, limit: int) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, chunk_bytes=1000, limit=limit)
+        for _ in range(2):
+            assert await read_segments(reading, entries, 700) == local_bytes(log, entries)
+            assert reading.chunks.size <= limit
+        assert reading.chunks.evictions
+        await quiet()
+        left = len(list((tmp_path / "cache" / "remote-log-chunk-cache").iterdir()))
+        assert left <= 1 + limit // 9000
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_an_answer_outlives_the_file_that_it_is_sent_from(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        found = await when_here(reading.reader.read, entries[0], 0, 1 << 20, True, True)
+        assert found.region is not None
+        begun = found.region.file.pread(found.region.length, 0)
+        reading.reader.forget(entries[0])
+        await quiet()
+        assert not list((tmp_path / "cache" / "remote-log-chunk-cache").iterdir())
+        assert found.region.file.pread(found.region.length, 0) == begun
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_cache_of_an_earlier_process_is_emptied(tmp_path: Path) -> None:
+    folder = tmp_path / "remote-log-chunk-cache"
+    folder.mkdir()
+    (folder / "0_x").write_bytes(b"of whom?")
+
+    a_reading(a_directory_store(tmp_path), tmp_path)
+
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("method", ["pwrite", "open", "truncate"])
+def test_reads_go_on_from_memory_while_the_disk_is_full(tmp_path: Path, method: str) -> None:
+    log = a_local_log(tmp_path)
+    filesystem = FaultyFileSystem(RealFileSystem())
+    filesystem.error_number = errno.ENOSPC
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, filesystem=filesystem, memory=16_000)
+        filesystem.fails_if = lambda name, _: name == method
+        expected = local_bytes(log, entries)
+        assert await read_segments(reading, entries, 700) == expected
+        await quiet()
+        assert 0 < reading.budget.used <= 16_000 // 4 + 1000
+        assert reading.chunks.size == 0
+        filesystem.fails_if = None
+        assert await read_segments(reading, entries, 700) == expected
+        assert reading.chunks.size == 0  # it does not try again at once
+        reading.now_ms[0] += 60_001
+        assert await read_segments(reading, entries, 700) == expected
+        assert reading.chunks.size
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_chunk_is_read_once_however_many_readers_want_it(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        reading.store.gate = asyncio.Event()
+        readers = [asyncio.ensure_future(when_here(reading.reader.read, entries[0], 0, 500, True, True)) for _ in range(10)]
+        await quiet()
+        reading.store.gate.set()
+        await asyncio.gather(*readers)
+        assert len(reading.store.fetches) == 1
+        assert len(reading.store.indexes) == 3
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_read_is_completed_although_its_reader_has_left(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        reading.store.gate = asyncio.Event()
+        reader = asyncio.ensure_future(leave_after_asking(reading, entries[0]))
+        await quiet()
+        await reader
+        reading.store.gate.set()
+        await quiet()
+        assert reading.reader.read(entries[0], 0, 500, True, True).region is not None
+        await reading.reader.close()
+
+    run(story)
+
+
+async def leave_after_asking(reading: Reading, entry: SegmentEntry) -> None:
+    await reading.indexes.load(entry)
+    with pytest.raises(NotHere) as missing:
+        reading.reader.read(entry, 0, 500, True, True)
+    missing.value.load("one who leaves")
+
+
+def test_no_more_than_the_budget_is_in_memory(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, memory=3000)
+        await reading.indexes.load(entries[0])
+        reading.store.gate = asyncio.Event()
+        for number in range(8):
+            reading.loads.want(entries[0], number, None, number)
+        await quiet()
+        assert reading.budget.used == 3000
+        assert reading.loads.running == 3
+        copy = asyncio.ensure_future(reading.budget.take(2000))
+        reading.store.gate.set()
+        await copy
+        reading.budget.give_back(2000)
+        await quiet()
+        assert reading.budget.used == 0
+        assert len(reading.store.fetches) == 8
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_demand_comes_before_what_is_read_ahead_and_readers_have_turns(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, most_running=1)
+        entry = entries[0]
+        for number in (7, 6):
+            reading.loads.read_ahead(entry, number, None)
+        for number, reader in ((0, "a"), (1, "a"), (2, "a"), (3, "b"), (6, "b")):
+            reading.loads.want(entry, number, None, reader)
+        await quiet()
+        assert [start // 1000 for _, start, _ in reading.store.fetches] == [7, 0, 3, 1, 6, 2]
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_only_so_many_reads_wait(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, most_running=1, most_waiting=2)
+        reading.store.gate = asyncio.Event()
+        for number in range(3):
+            reading.loads.want(entries[0], number, None, "reader")
+        with pytest.raises(TooManyReads):
+            reading.loads.want(entries[0], 3, None, "reader")
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_failed_read_is_reported_and_its_quota_given_back(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        reading.store.errors = [RemoteStoreError("503")]
+        with pytest.raises(RemoteStoreError, match="503"):
+            await when_here(reading.reader.read, entries[0], 0, 500, True, True)
+        assert reading.counts.remote_fetch_errors == 0  # it was an index
+        await reading.indexes.load(entries[0])
+        reading.store.errors = [RemoteStoreError("503")]
+        with pytest.raises(RemoteStoreError, match="503"):
+            await when_here(reading.reader.read, entries[0], 0, 500, True, True)
+        assert (reading.counts.remote_fetch_errors, reading.quota.reserved, reading.budget.used) == (1, 0, 0)
+        assert (await when_here(reading.reader.read, entries[0], 0, 500, True, True)).region is not None
+        assert reading.quota.reserved == 1000
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_quota_delays_reads(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        reading.quota.delays = [0.001, 0.001]
+        assert (await when_here(reading.reader.read, entries[0], 0, 500, True, True)).region is not None
+        assert reading.loads.throttled_seconds == pytest.approx(0.002)
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_indexes_of_an_earlier_process_are_used_again(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        await read_segments(reading, entries, 700)
+        (tmp_path / "cache" / "remote-log-index-cache" / "17_x.index").write_bytes(b"alone")
+        again = a_reading(reading.store.inner, tmp_path / "cache")
+        assert await read_segments(again, entries, 700) == local_bytes(log, entries)
+        assert not again.store.indexes
+        await quiet()
+        names = {path.name for path in (tmp_path / "cache" / "remote-log-index-cache").iterdir()}
+        assert {name.split(".")[1] for name in names} == {"index", "timeindex", "txnindex"}
+        assert len(names) == 3 * len(entries)
+        assert f"0_{'A' * 22}.index" in names
+        await reading.reader.close()
+        await again.reader.close()
+
+    run(story)
+
+
+def test_indexes_that_cannot_be_of_their_segment_are_read_again(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        await read_segments(reading, entries, 700)
+        (tmp_path / "cache" / "remote-log-index-cache" / f"0_{'A' * 22}.index").write_bytes(bytes(16))
+        again = a_reading(reading.store.inner, tmp_path / "cache")
+        assert await read_segments(again, entries, 700) == local_bytes(log, entries)
+        assert {start for start, _ in again.store.indexes} == {0}
+        await reading.reader.close()
+        await again.reader.close()
+
+    run(story)
+
+
+def test_the_index_cache_stays_within_its_limit(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, index_limit=2500)
+        for _ in range(2):
+            assert await read_segments(reading, entries, 700) == local_bytes(log, entries)
+            assert reading.indexes.size <= 2500
+        await quiet()
+        assert disk_bytes(tmp_path, "remote-log-index-cache") <= 3 * 4096
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_indexes_stay_in_memory_while_the_disk_is_full(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+    filesystem = FaultyFileSystem(RealFileSystem())
+    filesystem.error_number = errno.ENOSPC
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, filesystem=filesystem)
+        filesystem.fails_if = lambda name, path: name == "open" and "index-cache" in path
+        assert await read_segments(reading, entries, 700) == local_bytes(log, entries)
+        assert len(reading.store.indexes) == 3 * len(entries)
+        found = await when_here(reading.reader.find_by_timestamp, entries[0], 1000, 0, True, None)
+        assert found.offset == 0
+        await reading.reader.close()
+
+    run(story)
