@@ -132,7 +132,7 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
             dispatcher.handle(memoryview(bytearray(frames.produce(TOPIC, index, batch)[4:])), _CONNECTION)
     topic_id = broker.services.metadata.topic_id(TOPIC)
     topic: Any = SimpleNamespace(name=TOPIC, topic_id=topic_id, partitions=PARTITIONS)
-    probe = looking_up(broker.services.data.replica_manager.partitions[TOPIC][0].log.active_segment.path)
+    probe = looking_up(broker.services.data.replica_manager.partitions[TOPIC][0].log.segments.active.path)
     for fetch in FETCH:
         asked = [memoryview(bytearray(each.frame[4:])) for each in fetch.load(topic, _PACE).prepared()]
         found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 13.0))

@@ -129,7 +129,7 @@ def main() -> int:
                 log.delete()
         print(f"\n{'read, 16 KiB batches':24}{'bare pread':>14}{'tail':>10}{'catch-up':>10}{'anywhere':>10}   µs")
         for length in READ_BYTES:
-            segment = reader.active_segment
+            segment = reader.segments.active
             bare = best(partial(bare_pread, segment.file.fileno(), segment.size, length), 300)
             tail = read_tail(reader, its_run, 1000)
             print(

@@ -207,7 +207,7 @@ class Elections(Generic[State]):
         A record above the high watermark is lost if this broker dies, after others may have learned of its state. No record follows
         meanwhile: only the coordinator writes to the partition.
         """
-        while partition.log.truncation is not None:
+        while partition.log.truncations.current is not None:
             await self._poll(owned)
         if self._kind.waits_for_replicas:
             end_offset = partition.log.log_end_offset

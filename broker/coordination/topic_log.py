@@ -176,7 +176,7 @@ class TopicLog:
         if partition is None:
             return most
         log = partition.log
-        return min(most, min(log.rules.max_message_bytes, log.settings.segment_bytes) - HEADER_SIZE)
+        return min(most, min(log.rules.max_message_bytes, log.segments.settings.segment_bytes) - HEADER_SIZE)
 
     def has_what_was_loaded(self, owned: OwnedPartition) -> bool:
         """Whether all in-sync replicas have the loaded records of a partition."""

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.time_lookups import offset_for_timestamp
 
 EARLIEST: Final = "earliest"
 BY_DURATION: Final = "by_duration:"
@@ -19,7 +20,7 @@ def initial_offset(log: PartitionLog, reset: str, now_ms: int) -> int:
     if reset == EARLIEST:
         return log.log_start_offset
     if reset.startswith(BY_DURATION):
-        found = log.offset_for_timestamp(max(0, now_ms - duration_ms(reset.removeprefix(BY_DURATION))))
+        found = offset_for_timestamp(log, max(0, now_ms - duration_ms(reset.removeprefix(BY_DURATION))))
         if found is not None and found.offset < log.high_watermark:
             return found.offset
     return log.high_watermark

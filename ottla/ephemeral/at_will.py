@@ -22,9 +22,9 @@ class AtWill:
     def roll(self, topic: str) -> None:
         """Begin a segment in each log of the topic whose active segment has records. May raise OSError."""
         for log in self._logs(topic):
-            if log.active_segment.size:
+            if log.segments.active.size:
                 log.roll()
-                log.finish_rolls()
+                log.rolls.finish()
 
     async def compact(self, topic: str) -> None:
         """Roll the topic's logs, and clean them up to their ends. May raise OSError."""

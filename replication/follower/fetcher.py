@@ -337,7 +337,7 @@ class Fetcher:
             return 0
         except LogBeingTruncated:
             # Its former fetcher is truncating it. A truncation that has failed is repeated later.
-            has_failed = log.truncation is not None and log.truncation.error is not None
+            has_failed = log.truncations.current is not None and log.truncations.current.error is not None
             fetcher_failures.delay(self, followed, None if has_failed else fetcher_failures.FIRST_LATE_MS)
             return 0
         except Exception as error:

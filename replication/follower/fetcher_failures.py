@@ -95,7 +95,7 @@ def on_broken(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -
     if isinstance(error, LogDirFailure):
         fail(fetcher, followed)
         fetcher.on_log_dir_failure(error.log_dir, error.what)
-    elif followed.partition.log.truncation is not None:
+    elif followed.partition.log.truncations.current is not None:
         delay(fetcher, followed)  # the log repeats the truncation until it succeeds
     elif followed.is_active:
         unforeseen = None if isinstance(error, StorageError) else error

@@ -73,13 +73,13 @@ async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool
             "it was elected while it was not in sync (unclean.leader.election.enable), or because its log is older",
             log.topic_partition, offset, log.high_watermark,
         )  # fmt: skip
-    await done(lambda then: log.truncate_in_thread(offset, then))
+    await done(lambda then: log.truncations.truncate_in_thread(offset, then))
     return is_current()
 
 
 async def truncate_fully(log: PartitionLog, offset: int) -> None:
     """Empty `log`, so that it begins at `offset`, in a thread as `truncate` does. Raises LogDirFailure."""
-    await done(lambda then: log.truncate_fully_in_thread(offset, then))
+    await done(lambda then: log.truncations.truncate_fully_in_thread(offset, then))
 
 
 async def cut_all(fetcher: Fetcher, diverging: Sequence[tuple[FollowedPartition, int, int]]) -> None:

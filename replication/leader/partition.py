@@ -419,7 +419,7 @@ class Partition:
         if not self.serves(asked_epoch, or_follower):
             self.check_leader_epoch(asked_epoch)
             raise self._led_elsewhere()
-        if self.log.truncation is not None:
+        if self.log.truncations.current is not None:
             raise LogBeingTruncated(self.topic_partition)
         return self.log
 

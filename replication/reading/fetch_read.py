@@ -155,7 +155,7 @@ def cut_first_batch(log: PartitionLog, asked: AskedPartition, params: FetchParam
 def note_end(log: PartitionLog, asked: AskedPartition) -> None:
     """Remember the size of the log up to `end_offset`, to find its growth later."""
     if asked.end_offset == log.log_end_offset:
-        asked.open_segment = segment = log.active_segment
+        asked.open_segment = segment = log.segments.active
         asked.open_size = segment.size
     else:
         asked.open_segment = None

@@ -58,7 +58,7 @@ def log_to_clean(each: PartitionLog, last_clean_offset: int | None, now_ms: int)
     """The extent of a cleaning of the log. May raise OSError, because it reads timestamps if a lag is configured."""
     first_dirty, uncleanable, is_checkpoint_wrong = dirty_range(each, last_clean_offset, now_ms)
     segments = each.segments
-    first_uncleanable_segment = segments.floor(min(uncleanable, each.active_segment.base_offset)) or segments.first
+    first_uncleanable_segment = segments.floor(min(uncleanable, each.segments.active.base_offset)) or segments.first
     first_uncleanable = first_uncleanable_segment.base_offset
     dirty = segments.between(min(first_dirty, first_uncleanable), first_uncleanable)
     return LogToClean(
@@ -95,10 +95,10 @@ def dirty_range(each: PartitionLog, last_clean_offset: int | None, now_ms: int) 
             each.log_end_offset,
         )
         first_dirty, is_checkpoint_wrong = log_start_offset, True
-    uncleanable = min(each.last_stable_offset, each.active_segment.base_offset)
+    uncleanable = min(each.last_stable_offset, each.segments.active.base_offset)
     min_lag_ms = each.config[MIN_COMPACTION_LAG_MS]
     if min_lag_ms > 0:
-        for segment in each.segments.between(first_dirty, each.active_segment.base_offset):
+        for segment in each.segments.between(first_dirty, each.segments.active.base_offset):
             if segment.largest_timestamp > now_ms - min_lag_ms:
                 uncleanable = min(uncleanable, segment.base_offset)
                 break
@@ -109,6 +109,6 @@ def _compaction_delay_ms(each: PartitionLog, first_dirty_offset: int, now_ms: in
     max_lag_ms = each.config[MAX_COMPACTION_LAG_MS]
     if max_lag_ms == LONG_MAX:
         return 0
-    dirty = each.segments.between(first_dirty_offset, each.active_segment.base_offset)
+    dirty = each.segments.between(first_dirty_offset, each.segments.active.base_offset)
     earliest = min((timestamp for segment in dirty if (timestamp := segment.first_batch_timestamp) > 0), default=LONG_MAX)
     return max(now_ms - max_lag_ms - earliest, 0)

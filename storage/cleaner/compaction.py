@@ -182,7 +182,7 @@ class LogCleaner:
             begins_anew = each.segments.first.base_offset > task.job.segments[0].base_offset
             if begins_anew or each.log_end_offset < task.job.first_uncleanable_offset:
                 self.abort_cleaning(each.topic_partition, "it was truncated")
-        self.checkpoints.truncate(each, each.active_segment.base_offset)
+        self.checkpoints.truncate(each, each.segments.active.base_offset)
 
     def on_deleted(self, each: PartitionLog) -> None:
         """The log was deleted."""
@@ -214,7 +214,7 @@ class LogCleaner:
         now_ms = self._clock.now_ms()
         total = 0
         for each in logs:
-            if each.truncation is None:
+            if each.truncations.current is None:
                 with suppress(RecordFormatError, StorageError, OSError):  # the damage may be where the timestamps are read
                     total += log_to_clean(each, self.checkpoints.get(each), now_ms).cleanable_bytes
         return total
@@ -260,7 +260,7 @@ class LogCleaner:
 
     def _look_at(self, each: PartitionLog, now_ms: int, deletable: int) -> int:
         """Deletes at most `deletable` segments of the log; returns the cost of the inspection."""
-        if each.is_closed or each.truncation is not None or not self._may_clean(each):
+        if each.is_closed or each.truncations.current is not None or not self._may_clean(each):
             return 0
         deleted = 0
         try:
@@ -273,7 +273,7 @@ class LogCleaner:
         except LogDirFailure as failure:
             self._on_failure(failure)
         except OSError as error:
-            self._on_failure(each.disk_failure(each.directory, error))
+            self._on_failure(each.files.failure(error))
         except (RecordFormatError, StorageError) as error:  # damage in one log must not end the search in all
             self._give_up(each, str(error))
         except Exception as error:  # a fault of this broker: no later round would begin
@@ -304,7 +304,7 @@ class LogCleaner:
         for found in candidates:
             if len(self._tasks) >= self._config[LOG_CLEANER_THREADS]:
                 return
-            if self._may_clean(found.log) and not found.log.is_closed and found.log.truncation is None:
+            if self._may_clean(found.log) and not found.log.is_closed and found.log.truncations.current is None:
                 self._clean(found)
         if len(self._tasks) < self._config[LOG_CLEANER_THREADS]:
             self._rest()
@@ -368,7 +368,7 @@ class LogCleaner:
 
         if task.is_aborted:
             self._poll_in(task, _FIRST_POLL_MS)
-        elif each.truncation is not None or not task.is_current(group):  # a truncation reads the remaining log in a thread
+        elif each.truncations.current is not None or not task.is_current(group):  # a truncation reads the remaining log in a thread
             self.abort_cleaning(each.topic_partition, "its segments have changed")
             self._poll_in(task, _FIRST_POLL_MS)
         else:
@@ -414,7 +414,7 @@ class LogCleaner:
 
         def then(error: BaseException | None) -> None:
             if isinstance(error, OSError) and not task.is_aborted:
-                self._on_failure(each.disk_failure(each.directory, error))
+                self._on_failure(each.files.failure(error))
             self._done_with(task, is_worker_fit=False)
             is_over = task.is_aborted or (isinstance(message, CleaningEnded) and message.is_log_at_fault)  # it is not tried again
             self._wake_in(0 if is_over else self._config[LOG_CLEANER_BACKOFF_MS])

@@ -20,10 +20,10 @@ from ottla.storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, 
 from ottla.storage.cleaner.process import CleanerWorker
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.yielding import yield_to_loop
-from ottla.storage.log.deletion import OnReplaced
+from ottla.storage.log.discards import OnReplaced
 from ottla.storage.producers.limits import NONE
 from ottla.storage.segment.leftovers import remove_cleaned
-from ottla.storage.segment.swaps import Swap
+from ottla.storage.segment.swap import Swap
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class CleaningTask:
             producers=(),
             now_ms=now_ms,
             delete_retention_ms=each.config[DELETE_RETENTION_MS],
-            segment_settings=each.settings.to_numbers(),
+            segment_settings=each.segments.settings.to_numbers(),
             max_message_bytes=each.config[MAX_MESSAGE_BYTES],
             map_bytes=limits.map_bytes,
             load_factor=limits.load_factor,

@@ -21,24 +21,25 @@ T = TypeVar("T")
 class MovableDirectory(TranslatedPaths):
     """A `FileSystem`; paths elsewhere are passed on unchanged."""
 
-    __slots__ = ("_home", "_small_files")
+    __slots__ = ("_small_files", "home")
 
     def __init__(self, filesystem: FileSystem, small_files: SmallFiles) -> None:
         super().__init__(filesystem)
         self._small_files = small_files
-        self._home = small_files.directory
+        self.home = small_files.directory
+        """The name of the directory to callers."""
 
     def _at(self, path: str, call: Callable[[str], T]) -> T:
         with self._small_files.where_it_is() as directory:
             return call(self._in(directory, path))
 
     def _in(self, directory: str, path: str) -> str:
-        home = self._home
+        home = self.home
         return directory + path[len(home) :] if path == home or path.startswith(home + "/") else path
 
     def sync_directory(self, path: str) -> None:
         # Without the lock, because it may wait for the disk for long.
-        if path != self._home:
+        if path != self.home:
             self._filesystem.sync_directory(path)
             return
         with self._small_files.where_it_is():

@@ -2,13 +2,14 @@ cimport cython
 from libc.stdint cimport int64_t
 from ottla.storage.log.reads cimport FetchSlice
 from ottla.storage.segment.batch_finder cimport BatchFinder
+from ottla.storage.segment.log_segments cimport LogSegments
 from ottla.storage.segment.segment cimport Segment
 
 cdef int64_t CHUNK_BYTES, HEADER_SIZE, INLINE_BYTES
 
 cdef class BatchReader:
     cdef readonly dict hints
-    cdef object _segments
+    cdef LogSegments _segments
 
     @cython.locals(finder=BatchFinder, segment=Segment, higher=Segment, position=int64_t, next_offset=int64_t, limit=int64_t, length=int64_t)
     cdef FetchSlice find(

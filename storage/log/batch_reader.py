@@ -24,7 +24,7 @@ class BatchReader:
 
     def __init__(self, segments: LogSegments) -> None:
         self._segments = segments
-        self.hints: dict[int, tuple[Segment, int]] = {}
+        self.hints = segments.hints
 
     def find(
         self, active: Segment, log_end_offset: int, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, may_wait: bool

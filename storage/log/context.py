@@ -14,6 +14,7 @@ from ottla.storage.segment.log_settings import LogSettings
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.rolls import Rolls
 
 Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], None]], None]
 Schedule = Callable[[str, int, int, Callable[[], None]], None]
@@ -29,11 +30,11 @@ def _none_to_spare(log_dir: str, path: str) -> File | None:
 
 
 def _reserve_nothing(log: "PartitionLog") -> None:
-    log.active_segment.reserve_at = sys.maxsize
+    log.segments.active.reserve_at = sys.maxsize
 
 
-def _complete_now(log: "PartitionLog") -> None:
-    log.complete_roll()
+def _complete_now(rolls: "Rolls") -> None:
+    rolls.complete()
 
 
 def _ignore_duration(seconds: float) -> None:
@@ -124,8 +125,8 @@ class LogContext:
         """`SpareFiles.take` of the broker."""
         self.reserve: Callable[[PartitionLog], None] = _reserve_nothing
         """`Reservations.reserve` of the broker. Called when the active segment has reached its `reserve_at`."""
-        self.complete_roll_later: Callable[[PartitionLog], None] = _complete_now
-        """`Rolls.complete_later` of the broker; may raise OSError."""
+        self.complete_roll_later: Callable[[Rolls], None] = _complete_now
+        """`RollCompletion.complete_later` of the broker; may raise OSError."""
         self.verifies_transactions: Callable[[], bool] = _never
         """Returns whether a transactional batch may open a transaction only after its coordinator was asked."""
         self.on_failure: Callable[[LogDirFailure], None] = _ignore_failure

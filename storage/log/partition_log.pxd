@@ -2,9 +2,9 @@ cimport cython
 from libc.stdint cimport int64_t
 from ottla.storage.producers.state cimport ProducerState
 from ottla.storage.log.batch_reader cimport BatchReader
-from ottla.storage.log.flush_progress cimport FlushProgress
+from ottla.storage.log.flushes cimport Flushes
 from ottla.storage.log.reads cimport FetchSlice
-from ottla.storage.segment.log_settings cimport LogSettings
+from ottla.storage.segment.log_segments cimport LogSegments
 from ottla.storage.segment.segment cimport Segment
 from ottla.storage.validation.batch cimport check_fits_segment, judge
 from ottla.storage.validation.replicated cimport judge_replicated
@@ -14,16 +14,13 @@ from ottla.storage.validation.run cimport BatchRun
 cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
 
 cdef class PartitionLog:
-    cdef public Segment active_segment
-    cdef public LogSettings settings
     cdef public ValidationRules rules
-    cdef public object config, context, directory, latest_epoch, leader_epochs, log_dir, producer_state, segments, small_files
-    cdef public object topic_id, topic_partition, truncation
-    cdef public list discards, unfinished_rolls
+    cdef public object config, context, latest_epoch, leader_epochs, log_dir, producer_state, topic_id, topic_partition
+    cdef readonly object discards, files, rolls, truncations
+    cdef readonly LogSegments segments
     cdef readonly BatchReader reader
-    cdef readonly FlushProgress flushes
+    cdef readonly Flushes flushes
     cdef public int64_t high_watermark, log_end_offset, log_start_offset
-    cdef public bint is_closed
 
     cpdef bint update_high_watermark(self, int64_t offset) except -1
     @cython.locals(segment=Segment, at=Py_ssize_t, written=Py_ssize_t, end=Py_ssize_t, next_offset=int64_t, last_offset=int64_t)

@@ -2,15 +2,15 @@
 
 Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that limit it. `recovery.open_log`
 creates it. It is called only on the event loop. This module appends. A read returns a region of a segment's file, which `BatchReader`
-finds. `FlushProgress` knows what is on the disk. The rarer operations are in `roll`, `flush`, `truncation`, `deletion` and
-`time_lookups`. Their long work is done in a thread by separate objects: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments.
+finds. The rarer operations belong to objects of the log, which callers use directly: `rolls`, `flushes`, `truncations` and `discards`.
+Threads do the long work: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments. `time_lookups` searches by timestamp.
 
 Invariants: log_start_offset <= high_watermark <= log_end_offset; the last segment is the active one and begins at or below the log end
 offset. An OSError becomes a `LogDirFailure`, after which the log directory must be taken offline.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ottla.config.topic import TopicConfig
@@ -20,38 +20,34 @@ from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.leader_epochs import LeaderEpochCache
 from ottla.storage.disk.partition_metadata import ZERO_UUID
-from ottla.storage.disk.small_files import SmallFiles
 from ottla.storage.errors import (
     CorruptRecord,
     LogBeingTruncated,
-    LogClosed,
     LogDirFailure,
     OffsetOutOfRange,
     UnexpectedAppendOffset,
 )
-from ottla.storage.log import deletion, flush, roll, time_lookups, truncation
 from ottla.storage.log.batch_reader import BatchReader
 from ottla.storage.log.context import LogContext
-from ottla.storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_result
-from ottla.storage.log.flush import FlushPlan
-from ottla.storage.log.flush_progress import FlushProgress
+from ottla.storage.log.discards import Discards, OnReplaced, ignore_result
+from ottla.storage.log.flushes import Flushes
+from ottla.storage.log.log_files import LogFiles
 from ottla.storage.log.origins import CLIENT, REPLICATION
 from ottla.storage.log.producer_replay import replay_producer
-from ottla.storage.log.reads import FetchSlice, OffsetAndTimestamp
-from ottla.storage.log.truncation import OnTruncated, Truncation
+from ottla.storage.log.reads import FetchSlice
+from ottla.storage.log.rolls import Rolls
+from ottla.storage.log.truncation import Truncation
+from ottla.storage.log.truncations import Truncations
 from ottla.storage.producers.limits import SEQUENCES
 from ottla.storage.producers.state import ProducerStateEntry
 from ottla.storage.producers.state_manager import ProducerStateManager
 from ottla.storage.producers.verification import VerificationStateEntry, begin_verification
-from ottla.storage.segment.closed_segment import ClosedSegment
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, ColdRead, NotCached
-from ottla.storage.segment.discards import Discard
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings, rules_for
-from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.swaps import Swap
+from ottla.storage.segment.swap import Swap
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.storage.segment.truncated_segment import SegmentBeingTruncated
 from ottla.storage.validation.batch import check_fits_segment, judge
@@ -60,19 +56,21 @@ from ottla.storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
 
+ShouldDelete = Callable[[Segment, Segment | None], bool]
+"""Whether a segment should be deleted, given the one that follows it."""
+NO_LIMIT = 2**31 - 1
+
 
 class PartitionLog:
     """A partition's log on this broker."""
 
     __slots__ = (
-        "active_segment",
         "config",
         "context",
-        "directory",
         "discards",
+        "files",
         "flushes",
         "high_watermark",
-        "is_closed",
         "latest_epoch",
         "leader_epochs",
         "log_dir",
@@ -80,14 +78,12 @@ class PartitionLog:
         "log_start_offset",
         "producer_state",
         "reader",
+        "rolls",
         "rules",
         "segments",
-        "settings",
-        "small_files",
         "topic_id",
         "topic_partition",
-        "truncation",
-        "unfinished_rolls",
+        "truncations",
     )
 
     def __init__(
@@ -97,7 +93,6 @@ class PartitionLog:
         log_dir: str,
         directory: str,
         config: TopicConfig,
-        settings: LogSettings,
         *,
         segments: LogSegments,
         producer_state: ProducerStateManager,
@@ -110,32 +105,36 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.topic_id = ZERO_UUID
         self.log_dir = log_dir
-        self.directory = directory
-        self.small_files = SmallFiles(context.filesystem, directory)
+        self.files = LogFiles(self, context, topic_partition, log_dir, directory)
         self.config = config
-        self.settings = settings
         self.rules = rules_for(topic_partition, config)
         self.segments = segments
-        self.active_segment = segments.active
         self.producer_state = producer_state
         self.leader_epochs = leader_epochs
         self.latest_epoch = leader_epochs.latest_epoch
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        self.flushes = FlushProgress(recovery_point, settings)
+        self.discards = Discards(self.files, segments)
+        self.rolls = Rolls(self.files, segments, producer_state, self.discards)
+        self.flushes = Flushes(self.files, segments, producer_state, self.rolls, recovery_point)
+        self.truncations = Truncations(self)
         self.reader = BatchReader(segments)
-        self.is_closed = False
-        self.truncation: Truncation | None = None
-        """The truncation in progress. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
-        self.discards: list[Discard] = []
-        """Segments whose files a thread is renaming."""
-        self.unfinished_rolls: list[roll.Roll] = []  # a deque takes 0.6 KB, and would be empty in most logs
         self.producer_state.state.on_high_watermark(self.high_watermark)
         if self.rules.magic != CURRENT_MAGIC:
             self.forget_epochs()
 
     # ---- queries
+
+    @property
+    def directory(self) -> str:
+        """The path of the partition's directory. It changes if the partition moves or is deleted."""
+        return self.files.directory
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log refuses all further writes."""
+        return self.files.is_closed
 
     @property
     def size_bytes(self) -> int:
@@ -184,7 +183,7 @@ class PartitionLog:
         try:
             self.assign_epoch(epoch, self.log_end_offset)
         except OSError as error:
-            raise self.disk_failure(self.leader_epochs.path, error) from error
+            raise self.files.failure(error, self.leader_epochs.path) from error
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that `epoch` begins at `start_offset`, if that is new. A log of an old format has no epochs."""
@@ -226,18 +225,17 @@ class PartitionLog:
     def update_config(self, config: TopicConfig) -> None:
         """Use another configuration from the next append on. Existing segments keep the size of their indexes."""
         self.config = config
-        self.settings = LogSettings(config)
         self.rules = rules_for(self.topic_partition, config)
         if self.rules.magic != CURRENT_MAGIC:
             self.forget_epochs()
-        self.flushes.use_settings(self.settings)
-        for segment in self.segments:
-            segment.update_settings(self.settings)
+        settings = LogSettings(config)
+        self.segments.use_settings(settings)
+        self.flushes.use_settings(settings)
 
     def on_flush_due(self) -> None:
         """Request a flush, because `flush.messages` records were appended since the last request."""
         self.flushes.become_due(self.log_end_offset)
-        self.context.on_flush_due(self)
+        self.files.request_flush()
 
     # ---- appending
 
@@ -263,7 +261,7 @@ class PartitionLog:
         at = written = run.start
         if end == at:
             return
-        segment = self.active_segment
+        segment = self.segments.active
         next_offset = self.log_end_offset
         try:
             segment.begin_write()
@@ -289,7 +287,7 @@ class PartitionLog:
                 at += run.size
             self._write(run, segment, written, at, next_offset)
         except OSError as error:
-            raise self.disk_failure(segment.path, error) from error
+            raise self.files.failure(error, segment.path) from error
         except RecordFormatError as error:  # where the age of the segment is read
             raise CorruptRecord(self.topic_partition, f"{segment.path}: {error}") from None
         run.size = end - run.start
@@ -307,7 +305,7 @@ class PartitionLog:
         version 2 only a transaction of the same epoch counts. Raises InvalidProducerEpoch for an older one. Raises LogBeingTruncated,
         because the producers are unknown until the truncation has ended, and the guard would be lost with its end.
         """
-        if self.truncation is not None:
+        if self.truncations.current is not None:
             raise LogBeingTruncated(self.topic_partition)
         state = self.producer_state.state
         if raises_epochs:
@@ -331,7 +329,7 @@ class PartitionLog:
         run.has_producers = run.producer_id >= 0
         if run.has_producers and self._is_duplicate(run, first_offset, origin):
             return run.start
-        check_fits_segment(run.size, self.settings.segment_bytes, self.rules)
+        check_fits_segment(run.size, self.segments.settings.segment_bytes, self.rules)
         run.epochs = [(leader_epoch, first_offset)] if leader_epoch != self.latest_epoch else None
         run.stamp(first_offset, leader_epoch)
         run.first_offset = first_offset
@@ -344,7 +342,7 @@ class PartitionLog:
             run.is_accepted = False
             run.needs_worker = True
             return run.start
-        check_fits_segment(run.end - run.start, self.settings.segment_bytes, self.rules)
+        check_fits_segment(run.end - run.start, self.segments.settings.segment_bytes, self.rules)
         run.has_producers = False
         run.epochs = None
         run.forgets_epochs = True
@@ -382,7 +380,7 @@ class PartitionLog:
 
     def _judge_replicated(self, run: BatchRun, leader_epoch: int) -> int:
         """Check the batches that the leader sent, and that they continue the log. Returns the end of the bytes to be written."""
-        end = judge_replicated(run, self.rules, leader_epoch, self.latest_epoch, self.settings.segment_bytes)
+        end = judge_replicated(run, self.rules, leader_epoch, self.latest_epoch, self.segments.settings.segment_bytes)
         log_end_offset = self.log_end_offset
         if end == run.start:
             run.first_offset, run.last_offset = log_end_offset, log_end_offset - 1
@@ -409,7 +407,7 @@ class PartitionLog:
             try:
                 segment.write_out_transactions()
             except OSError as error:
-                raise self.disk_failure(segment.transaction_index.path, error) from error
+                raise self.files.failure(error, segment.transaction_index.path) from error
 
     def _take_producer(self, run: BatchRun, segment: Segment) -> None:
         """Update the producer state with the run's current batch, which was written. Raises LogDirFailure.
@@ -423,7 +421,7 @@ class PartitionLog:
             try:
                 replay_producer(state, segment, header, marker, run.base_offset)
             except OSError as error:  # where the index is read for the first time
-                raise self.disk_failure(segment.transaction_index.path, error) from error
+                raise self.files.failure(error, segment.transaction_index.path) from error
             return
         sequence = run.base_sequence
         state.on_append(
@@ -440,15 +438,7 @@ class PartitionLog:
 
     def roll(self, expected_next_offset: int = 0) -> Segment:
         """End the active segment and begin one at the log end offset, or at `expected_next_offset` if higher. May raise OSError."""
-        return roll.begin(self, expected_next_offset)
-
-    def complete_roll(self) -> None:
-        """Complete the oldest roll, if it is still incomplete, and request a flush. May raise OSError."""
-        roll.complete(self)
-
-    def finish_rolls(self) -> None:
-        """Complete all rolls. May raise OSError."""
-        roll.finish_all(self)
+        return self.rolls.begin(max(expected_next_offset, self.log_end_offset), self.flushes.recovery_point)
 
     # ---- reading
 
@@ -464,7 +454,7 @@ class PartitionLog:
         if offset >= end_offset:
             return FetchSlice(None, offset)
         try:
-            return self.reader.find(self.active_segment, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
+            return self.reader.find(self.segments.active, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
         except LOOKUP_ERRORS as error:
             raise self.failed_lookup(error, f"at offset {offset}: ") from error
 
@@ -472,28 +462,6 @@ class PartitionLog:
         """Check that the log has the offset, or ends there. Raises OffsetOutOfRange."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, self.log_end_offset)
-
-    def offset_for_timestamp(
-        self, timestamp_ms: int, may_wait: bool = True, found: FoundRecords | None = None
-    ) -> OffsetAndTimestamp | None:
-        """The first record with a timestamp of at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
-
-        Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait` for the disk, and, with `found`, for a large batch. Its `warm`
-        puts the result into `found`, for the repeated search.
-        """
-        return time_lookups.offset_for_timestamp(self, timestamp_ms, may_wait, found)
-
-    def offset_of_max_timestamp(self, may_wait: bool = True, found: FoundRecords | None = None) -> OffsetAndTimestamp | None:
-        """The first record with the largest timestamp of the log; None if no record has a timestamp. Reads the disk, decompresses one
-        batch.
-
-        Raises as `offset_for_timestamp` does.
-        """
-        return time_lookups.offset_of_max_timestamp(self, may_wait, found)
-
-    def begins_up_to(self, timestamp_ms: int, may_wait: bool = True) -> list[int]:
-        """The first offsets of the segments without a record after `timestamp_ms`. Reads the disk. Raises as `offset_for_timestamp`."""
-        return time_lookups.begins_up_to(self, timestamp_ms, may_wait)
 
     def aborted_transactions(self, start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
         """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range.
@@ -506,7 +474,7 @@ class PartitionLog:
                 index = segment.transaction_index
                 if not index.exists():
                     continue  # mostly, and there may be thousands of segments up to the end
-                if not may_wait and segment is not self.active_segment:
+                if not may_wait and segment is not self.segments.active:
                     index.check_cached()
                 some, is_complete = index.collect(start, end)
                 found += some
@@ -521,58 +489,14 @@ class PartitionLog:
         if isinstance(error, NotCached):
             return ColdRead(self.topic_partition, error)
         if isinstance(error, OSError):
-            return self.disk_failure(self.directory, error)
+            return self.files.failure(error)
         return CorruptRecord(self.topic_partition, f"{where}{error}")
 
-    # ---- making durable
-
-    def complete_up_to(self) -> int:
-        """The end of the segments whose rolls are complete, or of the first `SEGMENTS_AT_ONCE` that are not flushed."""
-        return flush.complete_up_to(self)
-
-    def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
-        """A plan for the flush after which everything below `up_to` (default: the log end offset) survives a crash; None if there is none.
-
-        Raises LogDirFailure.
-        """
-        return flush.prepare(self, up_to)
-
-    def finish_flush(self, plan: FlushPlan) -> None:
-        """Report the duration of a plan that has run, and move the recovery point (`FlushProgress.finish`)."""
-        self.context.on_flushed(plan.seconds)
-        self.flushes.finish(plan)
-
     def flush(self) -> None:
-        """Do all three steps of a flush, for shutdown and for callers that may block. Raises LogDirFailure."""
-        flush.run(self)
+        """Make everything durable, for shutdown and for callers that may block. Raises LogDirFailure."""
+        self.flushes.run(self.log_end_offset)
 
     # ---- truncating
-
-    def truncate_to(self, offset: int) -> bool:
-        """Remove every batch that ends at or after `offset`. Returns False if there was none. Blocks.
-
-        Raises LogDirFailure, LogClosed, LogBeingTruncated.
-        """
-        return truncation.truncate_to(self, offset)
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything, so that the log is empty and begins at `offset`. Blocks. Raises as `truncate_to` does."""
-        truncation.truncate_fully_and_start_at(self, offset)
-
-    def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
-        """As `truncate_to`, but without blocking. `then` is called on the loop, with the error or None, when the log is usable again.
-
-        A truncation that is requested during another one follows it.
-        """
-        truncation.truncate_in_thread(self, offset, then)
-
-    def truncate_fully_in_thread(self, offset: int, then: OnTruncated) -> None:
-        """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`."""
-        truncation.truncate_fully_in_thread(self, offset, then)
-
-    def finish_truncations(self) -> None:
-        """Wait until no truncation is in progress. Blocks; for the time after the loop has stopped. Raises LogDirFailure."""
-        truncation.finish_truncations(self)
 
     def begins_inside_batch(self, unexpected: UnexpectedAppendOffset) -> bool:
         """Whether the log is empty and begins inside the rejected batch, as a leader's log may after DeleteRecords.
@@ -589,14 +513,12 @@ class PartitionLog:
         """
         context = self.context
         end_offset = begun.end_offset
-        self.truncation = begun
-        self.reader.hints.clear()
         for each in begun.gone:
             self.segments.remove(each)
-        self.active_segment = SegmentBeingTruncated(
-            self.topic_partition, context.filesystem, self.directory, base_offset, size, self.settings
+        self.segments.hints.clear()
+        self.segments.add(
+            SegmentBeingTruncated(self.topic_partition, context.filesystem, self.directory, base_offset, size, self.segments.settings)
         )
-        self.segments.add(self.active_segment)
         # It is never queried, because reads and appends are refused before.
         self.producer_state = ProducerStateManager(
             self.topic_partition, self.directory, context.producer_id_expiration_ms, context.filesystem, ()
@@ -611,9 +533,8 @@ class PartitionLog:
 
     def reopen(self, segment: Segment, producers: ProducerStateManager) -> None:
         """Append to and read `segment` again, the last one, after a truncation. `producers` are those that it has left."""
-        segment.update_settings(self.settings)
+        segment.update_settings(self.segments.settings)
         self.segments.add(segment)
-        self.active_segment = segment
         producers.producer_id_expiration_ms = self.producer_state.producer_id_expiration_ms
         self.producer_state = producers
         producers.state.on_high_watermark(self.high_watermark)
@@ -623,10 +544,44 @@ class PartitionLog:
     def delete_old_segments(self, should_delete: ShouldDelete, reason: str, at_most: int = NO_LIMIT) -> int:
         """Delete segments from the oldest on, while `should_delete(segment, next)` and the high watermark is beyond the segment.
 
-        Deletes at most `at_most`. If the active segment is deleted, too, an empty one follows. Moves the log start offset. Returns the
-        number of deleted segments; raises LogDirFailure.
+        Deletes at most `at_most`. If the active segment is deleted, too, an empty one follows. Moves the log start offset. Deletes none
+        while a thread writes a snapshot of producers, which may soon be the only trace of them. Returns the number of deleted segments;
+        raises LogDirFailure.
         """
-        return deletion.delete_old_segments(self, should_delete, reason, at_most)
+        if self._waits_for_snapshot():
+            return 0
+        segments = list(self.segments)
+        deletable = []
+        for at, segment in enumerate(segments[:at_most]):
+            following = segments[at + 1] if at + 1 < len(segments) else None
+            if following is None and segment.size == 0:
+                break
+            upper_bound = self.log_end_offset if following is None else following.base_offset
+            if self.high_watermark < upper_bound or not should_delete(segment, following):
+                break
+            deletable.append(segment)
+        if not deletable:
+            return 0
+        try:
+            self.rolls.finish()
+            if len(deletable) == len(segments):
+                self.roll()
+                self.rolls.finish()
+                if self._waits_for_snapshot():
+                    return 0
+            bases = ", ".join(str(segment.base_offset) for segment in deletable)
+            log.info("%s: segments %s are deleted: %s", self.topic_partition, bases, reason)
+            left = self.segments.higher(deletable[-1].base_offset)
+            if left is not None:
+                self.increment_log_start_offset(left.base_offset, "segment deletion")
+            self.discards.discard(deletable, self.producer_state)
+        except OSError as error:
+            raise self.files.failure(error) from error
+        return len(deletable)
+
+    def _waits_for_snapshot(self) -> bool:
+        producers = self.producer_state
+        return producers.writing is not None or self.flushes.recovery_point < producers.unsafe_below
 
     def replace_segments(self, base_offset: int, old: Sequence[Segment], then: OnReplaced = ignore_result) -> Swap:
         """Replace the segments `old` by the cleaned segment in the files `<base_offset>.*.cleaned`, which are durable.
@@ -634,21 +589,26 @@ class PartitionLog:
         From the return on, readers find the cleaned segment. A thread renames the files and makes the names durable. Then `then` is
         called on the loop, with the error or None. Raises LogDirFailure, with everything unchanged.
         """
-        return deletion.replace_segments(self, base_offset, old, then)
+        current = set(self.segments)
+        try:
+            self.rolls.finish()
+            return self.discards.swap(base_offset, [segment for segment in old if segment in current], self.producer_state, then)
+        except OSError as error:
+            raise self.files.failure(error) from error
 
     # ---- moving, closing, deleting
 
     def move_to(self, directory: str) -> None:
         """Rename the partition's directory to `directory`, to take another log's place. Raises LogDirFailure."""
         try:
-            self.small_files.move_to(directory)
+            self.files.small_files.move_to(directory)
         except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
+            raise self.files.failure(error) from error
         self.moved_to(directory)
 
     def moved_to(self, directory: str) -> None:
         """Use `directory`, to which the partition's directory was renamed."""
-        self.directory = directory
+        self.files.directory = directory
         self.producer_state.directory = directory
         self.leader_epochs.directory = directory
         for segment in self.segments:
@@ -663,15 +623,15 @@ class PartitionLog:
         if self.is_closed:
             return
         try:
-            self.finish_rolls()
-            deletion.finish_discards(self)
+            self.rolls.finish()
+            self.discards.finish()
             self.leader_epochs.flush()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot(sync=sync)
             for segment in self.segments:
                 segment.close()
         except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
+            raise self.files.failure(error) from error
         finally:
             self.refuse_appends()
 
@@ -683,20 +643,13 @@ class PartitionLog:
 
     def refuse_appends(self) -> None:
         """Refuse all further writes. Open files stay open."""
-        self.is_closed = True
-        self.unfinished_rolls.clear()
-        self.reader.hints.clear()
-        self.active_segment = ClosedSegment(self.topic_partition, self.log_end_offset)
-
-    def disk_failure(self, path: str, error: OSError) -> LogDirFailure:
-        """The error to raise for `error`. Raises LogClosed for a closed log, whose files may be missing without a failure."""
-        if self.is_closed:
-            raise LogClosed(self.topic_partition) from error
-        return LogDirFailure(self.log_dir, str(error.filename or path), error.strerror or str(error))
+        self.files.is_closed = True
+        self.rolls.unfinished.clear()
+        self.segments.refuse_appends(self.topic_partition, self.log_end_offset)
 
     def delete(self) -> None:
         """Delete the directory of a closed log and everything in it. Blocks; raises LogDirFailure."""
-        self.small_files.forget()
+        self.files.small_files.forget()
         filesystem = self.context.filesystem
         try:
             for name in filesystem.list_directory(self.directory):

@@ -112,7 +112,7 @@ class _Loader:
         self.clean = clean
         self.is_new = is_new
         self.now_ms = context.clock.now_ms()
-        self.segments = LogSegments()
+        self.segments = LogSegments(self.settings)
         self._bases: list[int] = []
         """Base offsets of the segments on the disk, opened or not."""
         self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
@@ -164,7 +164,6 @@ class _Loader:
             self.log_dir,
             self.directory,
             self.config,
-            self.settings,
             segments=self.segments,
             producer_state=producer_state,
             leader_epochs=self.leader_epochs,

@@ -6,8 +6,7 @@ of a segment is that of its newest timestamp. The active segment may be deleted,
 """
 
 from ottla.config.topic import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
-from ottla.storage.log.deletion import NO_LIMIT, ShouldDelete
-from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.partition_log import NO_LIMIT, PartitionLog, ShouldDelete
 from ottla.storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
 from ottla.storage.segment.segment import Segment
 
@@ -41,12 +40,12 @@ def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIM
     except NotCached as cold:
         raise ColdRead(log.topic_partition, cold) from None
     except OSError as error:
-        raise log.disk_failure(log.directory, error) from error
+        raise log.files.failure(error) from error
 
 
 def work_of(log: PartitionLog, deleted: int) -> int:
     """Cost of the deletion of `deleted` segments of the log just now, in units of one segment. Includes the roll of a log that lost all."""
-    return deleted + _ROLL_COSTS if deleted and not log.active_segment.size else deleted
+    return deleted + _ROLL_COSTS if deleted and not log.segments.active.size else deleted
 
 
 def _below(log_start_offset: int) -> ShouldDelete:

@@ -1,8 +1,8 @@
 """Searches a log for records by timestamp, for ListOffsets.
 
-The functions are called on the event loop by the methods of `PartitionLog` with the same names. The largest timestamp of a segment may have
-to be read from the disk first. A search that may not wait for the disk raises ColdRead, and a thread reads ahead. A search with a
-`FoundRecords` also raises ColdRead at a large batch, which a thread then searches.
+The largest timestamp of a segment may have to be read from the disk first. A search that may not wait for the disk raises ColdRead, and a
+thread reads ahead. A search with a `FoundRecords` also raises ColdRead at a large batch, which a thread then searches. The `warm` of that
+error puts the result into the `FoundRecords`, for the repeated search. All searches raise CorruptRecord and LogDirFailure, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
 
 
-def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:
-    """See `PartitionLog.offset_for_timestamp`."""
+def offset_for_timestamp(
+    log: "PartitionLog", timestamp_ms: int, may_wait: bool = True, found: FoundRecords | None = None
+) -> OffsetAndTimestamp | None:
+    """The first record with a timestamp of at least `timestamp_ms`; None if there is none. Decompresses one batch."""
     try:
         # The cleaner leaves empty segments, and batches without their newest record. Apache Kafka ends its search there.
         for segment in _examined(log, (each for each in log.segments if each.size), may_wait):
             if segment.largest_timestamp >= timestamp_ms:
-                if not may_wait and segment is not log.active_segment:
+                if not may_wait and segment is not log.segments.active:
                     check_time_cached(segment)
-                file = file_of(log.active_segment, segment, may_wait)
+                file = file_of(log.segments.active, segment, may_wait)
                 position = segment.find_by_timestamp(timestamp_ms, log.log_start_offset, file, found)
                 if position is not None:
                     return _answer(position)
@@ -35,17 +37,17 @@ def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool,
     return None
 
 
-def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:
-    """See `PartitionLog.offset_of_max_timestamp`."""
+def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool = True, found: FoundRecords | None = None) -> OffsetAndTimestamp | None:
+    """The first record with the largest timestamp of the log; None if no record has a timestamp. Decompresses one batch."""
     try:
         segment = max(_examined(log, log.segments, may_wait), key=lambda each: each.max_timestamp.timestamp)
-        return _answer(segment.record_of_max_timestamp(file_of(log.active_segment, segment, may_wait), found))
+        return _answer(segment.record_of_max_timestamp(file_of(log.segments.active, segment, may_wait), found))
     except LOOKUP_ERRORS as error:
         raise log.failed_lookup(error) from error
 
 
-def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool) -> list[int]:
-    """See `PartitionLog.begins_up_to`."""
+def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool = True) -> list[int]:
+    """The first offsets of the segments without a record after `timestamp_ms`."""
     try:
         return [
             max(segment.base_offset, log.log_start_offset)
@@ -63,7 +65,7 @@ def _examined(log: "PartitionLog", segments: Iterable[Segment], may_wait: bool) 
     """
     unknown = 0
     for segment in segments:
-        if not may_wait and segment is not log.active_segment and not segment.knows_max_timestamp:
+        if not may_wait and segment is not log.segments.active and not segment.knows_max_timestamp:
             unknown += 1
             if unknown > MAX_UNKNOWN:
                 raise NotCached(segment.filesystem, segment.path, 0, 1)

@@ -5,8 +5,7 @@ producers take long, so a thread does this work (`Truncation.run`). From the beg
 and leader epochs that match. A `SegmentBeingTruncated` replaces the truncated segment, and refuses appends and reads: the callers retry
 later. When the thread is done and the checkpoints of the log directory are durable, the real segment takes its place again.
 
-The functions are called on the event loop by the methods of `PartitionLog` with the same names. `truncate_to` and
-`truncate_fully_and_start_at` wait for the thread's work only; their callers write the checkpoints. After a
+`Truncations.truncate_to` and `truncate_fully_and_start_at` wait for the thread's work only; their callers write the checkpoints. After a
 crash in between, the log ends at the new end or, if whole segments are left, later. Then it still differs from the leader's log and is
 truncated again.
 
@@ -23,13 +22,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.movable_directory import MovableDirectory
 from ottla.storage.disk.yielding import yield_to_loop
-from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, StorageError
-from ottla.storage.log.deletion import delete_later, discard_files, ignore_result, names_of, rename_snapshots
+from ottla.storage.log.discards import discard_files, names_of, rename_snapshots
 from ottla.storage.log.producer_replay import rebuild_producer_state
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.segment import Segment
@@ -40,11 +37,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OnTruncated = Callable[[Exception | None], None]
-TRUNCATE_LOG = "truncate-log"
 _SEGMENTS_AT_ONCE = 10
 _FIRST_RETRY_MS = 1000
-_LAST_RETRY_MS = 60_000
-"""Delays before a truncation is repeated, milliseconds; each is twice the one before."""
+"""Delay before a truncation is repeated for the first time, milliseconds."""
 _UNKNOWN_OFFSET = -1
 
 
@@ -78,10 +73,10 @@ class Truncation:
         self, log: "PartitionLog", end_offset: int, log_start_offset: int, segment: Segment | None, gone: list[Segment], then: OnTruncated
     ) -> None:
         """To truncate `segment` to `end_offset` and remove the segments `gone`. Without a segment the log is emptied and begins there."""
-        context, settings = log.context, log.settings
+        context, settings = log.context, log.segments.settings
         self._directory = log.directory
-        self._discards = tuple(log.discards)
-        self._filesystem = MovableDirectory(context.filesystem, log.small_files)
+        self._discards = tuple(log.discards.in_progress)
+        self._filesystem = MovableDirectory(context.filesystem, log.files.small_files)
         self._now_ms = context.clock.now_ms()
         self._jitter_ms = context.roll_jitter_ms(settings)
         self._settings = settings
@@ -140,7 +135,7 @@ class Truncation:
         self._sync_names()
         segment.truncate_to(self.end_offset, self._now_ms)
         self.snapshots += rename_snapshots(self._filesystem, self.producers, self.gone)
-        segments = LogSegments()
+        segments = LogSegments(self._settings)
         for base_offset in self._earlier:
             # New objects, because the event loop reads through those of the log meanwhile.
             segments.add(Segment(self._filesystem, self._directory, base_offset, self._settings, now_ms=self._now_ms))
@@ -157,7 +152,7 @@ class Truncation:
         left = self.gone[:1] if self.gone[0].base_offset != offset else []
         _discard(self.gone[len(left) :][::-1])
         _remove_unknown_files(self._filesystem, self._directory, {each.base_offset for each in left})
-        segments = LogSegments()
+        segments = LogSegments(self._settings)
         self.segment = Segment.create(
             self._filesystem, self._directory, offset, self._settings, now_ms=self._now_ms, roll_jitter_ms=self._jitter_ms
         )
@@ -183,192 +178,6 @@ class Truncation:
         self.producers.use_filesystem(filesystem)
         self.producers.directory = directory
         return [*names_of(self.gone), *self.snapshots]
-
-
-def truncate_to(log: "PartitionLog", offset: int) -> bool:
-    """See `PartitionLog.truncate_to`."""
-    return _run(log, _begin_cut(log, offset, ignore_result))
-
-
-def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
-    """See `PartitionLog.truncate_fully_and_start_at`."""
-    _run(log, _begin_anew(log, offset, ignore_result))
-
-
-def truncate_in_thread(log: "PartitionLog", offset: int, then: OnTruncated) -> None:
-    """See `PartitionLog.truncate_in_thread`."""
-    _in_thread(log, lambda: _begin_cut(log, offset, then), lambda: truncate_in_thread(log, offset, then), then)
-
-
-def truncate_fully_in_thread(log: "PartitionLog", offset: int, then: OnTruncated) -> None:
-    """See `PartitionLog.truncate_fully_in_thread`."""
-    _in_thread(log, lambda: _begin_anew(log, offset, then), lambda: truncate_fully_in_thread(log, offset, then), then)
-
-
-def finish_truncations(log: "PartitionLog") -> None:
-    """See `PartitionLog.finish_truncations`."""
-    while (under_way := log.truncation) is not None:
-        if under_way.error is not None:
-            raise _failure_of(log, under_way.error)
-        _run(log, under_way)
-
-
-def _begin_cut(log: "PartitionLog", offset: int, then: OnTruncated) -> Truncation | None:
-    """Begin a truncation to `offset`; None if nothing lies behind it."""
-    if offset < 0:
-        raise ValueError(f"truncation of {log.topic_partition} to offset {offset}")
-    _check_whole(log)
-    if offset >= log.log_end_offset:
-        log.forget_unwritten_epoch()
-        return None
-    if offset < log.segments.first.base_offset:
-        return _begin_anew(log, offset, then)
-    logger.info("%s: truncated to offset %d, was %d", log.topic_partition, offset, log.log_end_offset)
-    gone = [segment for segment in log.segments if segment.base_offset > offset]
-    segment = log.segments.floor(offset)
-    assert segment is not None
-    begun = Truncation(log, offset, min(log.log_start_offset, offset), segment, gone, then)
-    begun.producers.map_end_offset = log.log_end_offset  # appends do not update it
-    log.leader_epochs.truncate_from_end(offset)
-    log.end_at(begun, segment.base_offset, segment.size)
-    return begun
-
-
-def _begin_anew(log: "PartitionLog", offset: int, then: OnTruncated) -> Truncation:
-    _check_whole(log)
-    logger.info("%s: truncated fully, begins at offset %d, ended at %d", log.topic_partition, offset, log.log_end_offset)
-    begun = Truncation(log, offset, offset, None, list(log.segments), then)
-    try:
-        log.leader_epochs.clear()
-        log.leader_epochs.flush()
-    except OSError as error:
-        raise log.disk_failure(log.leader_epochs.path, error) from error
-    log.end_at(begun, offset, 0)
-    return begun
-
-
-def _check_whole(log: "PartitionLog") -> None:
-    if log.is_closed:
-        raise LogClosed(log.topic_partition)
-    if log.truncation is not None:
-        raise LogBeingTruncated(log.topic_partition)
-    try:
-        log.finish_rolls()
-    except OSError as error:
-        raise log.disk_failure(log.directory, error) from error
-
-
-def _run(log: "PartitionLog", begun: Truncation | None) -> bool:
-    if begun is None:
-        return False
-    error: Exception | None = None
-    try:
-        begun.run()
-    except Exception as found:
-        error = found
-    failure = _finish(log, begun, error)
-    if failure is not None:
-        raise failure
-    return True
-
-
-def _in_thread(log: "PartitionLog", begin: Callable[[], Truncation | None], again: Callable[[], None], then: OnTruncated) -> None:
-    under_way = log.truncation
-    if under_way is not None and under_way.error is None and not log.is_closed:
-        under_way.asked_meanwhile.append(again)
-        return
-    try:
-        begun = begin()
-    except Exception as error:
-        then(error)
-        return
-    if begun is None:
-        then(None)
-        return
-    _submit(log, begun)
-
-
-def _submit(log: "PartitionLog", begun: Truncation) -> None:
-    left = 2  # the thread, and the checkpoints with the new recovery point and log start offset
-
-    def on_end(error: BaseException | None) -> None:
-        nonlocal left
-        if error is not None and not isinstance(error, Exception):
-            raise error
-        left -= 1
-        if left == 0 or (left > 0 and error is not None):
-            left = 0
-            _finish(log, begun, error)
-
-    log.context.when_checkpointed(log.log_dir, on_end)
-    # One queue per log directory, because each may be a disk of its own.
-    log.context.submit(f"{TRUNCATE_LOG} {log.log_dir}", begun.run, on_end)
-
-
-def _finish(log: "PartitionLog", begun: Truncation, error: Exception | None) -> Exception | None:
-    """End a truncation. Returns the error.
-
-    After a disk failure the log stays unusable and can only be closed. After another error it stays unusable until a repetition succeeds.
-    """
-    if log.truncation is not begun:
-        return None  # it was finished before
-    failure = None
-    if error is not None:
-        failure = _failure_of(log, error)
-    elif log.is_closed:
-        failure = LogClosed(log.topic_partition)
-    else:
-        _give_back(log, begun)
-    begun.error = failure
-    if isinstance(failure, LogDirFailure):
-        log.context.on_failure(failure)
-    if failure is None or log.is_closed:
-        log.truncation = None
-    elif not isinstance(failure, LogDirFailure):
-        _repeat_later(log, begun, failure)
-    asked, begun.asked_meanwhile = begun.asked_meanwhile, []
-    begun.then(failure)
-    for again in asked:
-        again()
-    return failure
-
-
-def _repeat_later(log: "PartitionLog", begun: Truncation, error: Exception) -> None:
-    unforeseen = None if isinstance(error, RecordFormatError | StorageError) else error
-    logger.error(
-        "%s: it could not be truncated to offset %d (%r); the log is not used before it is truncated; trying again in %d ms",
-        log.topic_partition, begun.end_offset, error, begun.retry_ms, exc_info=unforeseen,
-    )  # fmt: skip
-    log.context.schedule(TRUNCATE_LOG, begun.retry_ms, 0, lambda: _repeat(log, begun))
-    begun.retry_ms = min(2 * begun.retry_ms, _LAST_RETRY_MS)
-
-
-def _repeat(log: "PartitionLog", begun: Truncation) -> None:
-    if log.is_closed:
-        log.truncation = None
-        return
-    begun.prepare_repetition()
-    begun.then = ignore_result  # it was called after the first attempt
-    _submit(log, begun)
-
-
-def _give_back(log: "PartitionLog", begun: Truncation) -> None:
-    segment, producers = begun.segment, begun.producers
-    assert segment is not None
-    left_over = begun.give_back(log.context.filesystem, log.directory)
-    log.reopen(segment, producers)
-    if log.log_start_offset > begun.log_start_offset:
-        producers.on_log_start_offset_incremented(log.log_start_offset)
-    delete_later(log, left_over)
-
-
-def _failure_of(log: "PartitionLog", error: Exception) -> Exception:
-    if isinstance(error, OSError):
-        try:
-            return log.disk_failure(log.directory, error)
-        except LogClosed as closed:
-            return closed
-    return error
 
 
 def _discard(segments: list[Segment]) -> None:

@@ -86,12 +86,12 @@ def cut_future_logs(manager: "LogManager") -> None:
             continue
         cut = True
         try:
-            future.truncate_to(current.log_end_offset)
-            future.active_segment.sync()
+            future.truncations.truncate_to(current.log_end_offset)
+            future.segments.active.sync()
         except LogDirFailure as failure:
             manager.report_failure(failure)
         except OSError as error:
-            manager.report_failure(future.disk_failure(future.directory, error))
+            manager.report_failure(future.files.failure(error))
         except Exception:  # damage in its files: the broker starts without the move
             log.exception("%s: %s cannot be truncated to offset %d", topic_partition, future.directory, current.log_end_offset)
     if cut:
@@ -139,7 +139,7 @@ def remove_log(manager: "LogManager", gone: PartitionLog, *, is_stray: bool = Fa
     manager.directories[gone.log_dir].log_count -= 1
     gone.leader_epochs.on_change = None
     gone.refuse_appends()  # before the rename: holders of the log must not access its files at the old path
-    manager.rolls.forget(gone)
+    manager.rolls.forget(gone.rolls)
     manager.flusher.forget(gone)
     manager.cleaner.on_deleted(gone)
     kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE

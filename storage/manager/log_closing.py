@@ -44,7 +44,7 @@ def _flush_and_close(each: PartitionLog) -> bool:
 
 def _close(each: PartitionLog, *, flush: bool = False) -> bool:
     try:
-        each.finish_truncations()
+        each.truncations.finish()
         if flush:
             each.flush()
         each.close(sync=flush)

@@ -46,7 +46,6 @@ from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.log.rolls import Rolls
 from ottla.storage.manager import future_logs
 from ottla.storage.manager.log_closing import close_logs
 from ottla.storage.manager.log_directories import LogDirectories, LogDirectory
@@ -64,6 +63,7 @@ from ottla.storage.upkeep.partition_events import PartitionEvents
 from ottla.storage.upkeep.producer_expirations import ProducerExpirations
 from ottla.storage.upkeep.reservations import Reservations
 from ottla.storage.upkeep.retention_checks import RetentionChecks
+from ottla.storage.upkeep.roll_completion import RollCompletion
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class LogManager:
         self.context.verifies_transactions = lambda: config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
         self.context.take_spare_file = self._spare_files.take
         self.context.reserve = Reservations(filesystem, background.submit).reserve
-        self.rolls = Rolls(background, self._spare_files, self._on_failure)
+        self.rolls = RollCompletion(background, self._spare_files, self._on_failure)
         self.context.complete_roll_later = self.rolls.complete_later
         self.context.on_failure = self._on_failure
         self.cleaner = LogCleaner(

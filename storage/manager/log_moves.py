@@ -24,7 +24,7 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
-from ottla.storage.log.flush import FlushPlan
+from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.file_region import FileRegion
@@ -128,12 +128,12 @@ class LogMoves:
         """Cuts the future log, in a thread; copying pauses meanwhile."""
         move.cuts += 1
         if move.future.log_end_offset > offset:
-            move.future.truncate_in_thread(offset, lambda error: self._on_cut(move, error))
+            move.future.truncations.truncate_in_thread(offset, lambda error: self._on_cut(move, error))
 
     def _on_cut(self, move: Move, error: Exception | None) -> None:
         if isinstance(error, LogDirFailure):
             self._fail(move, error)
-        elif error is not None and not isinstance(error, LogClosed) and move.future.truncation is None:
+        elif error is not None and not isinstance(error, LogClosed) and move.future.truncations.current is None:
             log.error("%s: %s; the move to %s ends", move.current.topic_partition, error, move.future.log_dir)
             self.stop(move.current.topic_partition)
 
@@ -209,8 +209,8 @@ class LogMoves:
     def _copy_or_finish(self, move: Move) -> None:
         current, future = move.current, move.future
         for each in (current, future):
-            if each.truncation is not None:
-                if each.truncation.error is None:
+            if each.truncations.current is not None:
+                if each.truncations.current.error is None:
                     self._later(move, _POLL_MS)
                 else:
                     self._retry(move)  # the log is unusable until a repetition of the truncation succeeds
@@ -225,11 +225,11 @@ class LogMoves:
             return
         end_offset = current.log_end_offset
         try:
-            found = current.read(future.log_end_offset, min(CHUNK_BYTES, future.settings.segment_bytes), end_offset, True)
+            found = current.read(future.log_end_offset, min(CHUNK_BYTES, future.segments.settings.segment_bytes), end_offset, True)
         except OffsetOutOfRange:
             # Records were deleted before they were copied.
             move.cuts += 1
-            future.truncate_fully_in_thread(current.log_start_offset, lambda error: self._on_cut(move, error))
+            future.truncations.truncate_fully_in_thread(current.log_start_offset, lambda error: self._on_cut(move, error))
             self._later(move, 0)
             return
         region = found.region
@@ -302,7 +302,7 @@ class LogMoves:
                     # It will be read again.
                     log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, problem, move.future.log_dir)
 
-        move.future.truncate_fully_in_thread(offset, then)
+        move.future.truncations.truncate_fully_in_thread(offset, then)
 
     # ---- completion
 
@@ -344,7 +344,7 @@ class LogMoves:
 
     def _flush_in_thread(self, move: Move) -> None:
         move.was_flushed = True
-        plan = move.future.prepare_flush()
+        plan = move.future.flushes.prepare(move.future.log_end_offset)
         if plan is None:
             self._later(move, _POLL_MS)
             return
@@ -352,9 +352,9 @@ class LogMoves:
 
     def _on_flushed(self, move: Move, plan: FlushPlan, error: BaseException | None) -> None:
         if isinstance(error, OSError) and not move.is_stopped:
-            self._fail(move, move.future.disk_failure(move.future.directory, error))
+            self._fail(move, move.future.files.failure(error))
         elif error is None and not move.future.is_closed:
-            move.future.finish_flush(plan)
+            move.future.flushes.finish(plan)
         elif error is not None:
             move.future.flushes.give_up(plan)
             log.error("%s: a flush in %s failed; it will be retried", move.current.topic_partition, move.future.log_dir, exc_info=error)
@@ -388,7 +388,7 @@ def _read(current: PartitionLog, region: FileRegion) -> bytes:
     try:
         return region.read()
     except OSError as error:
-        raise current.disk_failure(region.file.path, error) from error
+        raise current.files.failure(error, region.file.path) from error
 
 
 def _end_of_agreement(current: PartitionLog, future: PartitionLog) -> int:

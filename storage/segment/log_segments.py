@@ -3,15 +3,24 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from ottla.protocol.topic_partition import TopicPartition
+from ottla.storage.segment.closed_segment import ClosedSegment
+from ottla.storage.segment.log_settings import LogSettings
 from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.truncated_segment import SegmentBeingTruncated
 
 
 class LogSegments:
-    """The segments of a log. Owned by a `PartitionLog`. The last segment is the active one."""
+    """The segments of a log. Owned by a `PartitionLog`."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_segments", "active", "hints", "settings")
 
-    def __init__(self) -> None:
+    def __init__(self, settings: LogSettings) -> None:
+        self.settings = settings
+        self.active: Segment
+        """The segment that takes appends: the last one, or one that refuses them because the log is closed. Set by the first `add`."""
+        self.hints: dict[int, tuple[Segment, int]] = {}
+        """Positions of batches that `BatchReader` has found, by offset. A removal of a segment forgets them."""
         self._bases: list[int] = []
         self._segments: list[Segment] = []
 
@@ -34,8 +43,9 @@ class LogSegments:
         return self._segments[0]
 
     @property
-    def active(self) -> Segment:
-        return self._segments[-1]
+    def is_being_truncated(self) -> bool:
+        """Whether a thread has the last segment, to truncate it."""
+        return isinstance(self.active, SegmentBeingTruncated)
 
     @property
     def size_bytes(self) -> int:
@@ -49,12 +59,28 @@ class LogSegments:
         else:
             self._bases.insert(at, segment.base_offset)
             self._segments.insert(at, segment)
+        if segment is self._segments[-1]:
+            self.active = segment
 
     def remove(self, segment: Segment) -> None:
         """Remove a segment, if it is present."""
+        self.hints.clear()
         at = bisect_left(self._bases, segment.base_offset)
         if at < len(self._bases) and self._segments[at] is segment:
             del self._bases[at], self._segments[at]
+            if segment is self.active and self._segments:
+                self.active = self._segments[-1]
+
+    def use_settings(self, settings: LogSettings) -> None:
+        """Use other settings from the next append on. Existing segments keep the size of their indexes."""
+        self.settings = settings
+        for segment in self._segments:
+            segment.update_settings(settings)
+
+    def refuse_appends(self, topic_partition: TopicPartition, log_end_offset: int) -> None:
+        """Let every further append raise LogClosed. The log ends at `log_end_offset`."""
+        self.hints.clear()
+        self.active = ClosedSegment(topic_partition, log_end_offset)
 
     def clear(self) -> None:
         self._bases.clear()

@@ -1,7 +1,7 @@
 """Creates empty files ahead, in a thread, so that a roll of a log only has to name them.
 
 Allocating an inode takes ext4 0.02 to 0.7 ms of processor time, naming a file 0.02 to 0.04 ms. A roll needs one file at once and three
-soon after (`ottla.storage.log.roll`). `LogManager` owns the object, on the event loop. The files have no name until they are taken
+soon after (`ottla.storage.log.rolls`). `LogManager` owns the object, on the event loop. The files have no name until they are taken
 (O_TMPFILE), so a crash leaves none. If the file system does not support such files, or none is left because very many logs roll at once,
 the caller creates its file itself.
 """

@@ -46,7 +46,7 @@ class DirectoryRename:
                 return
             self._has_run = True
             try:
-                self.log.small_files.move_to(self.directory)
+                self.log.files.small_files.move_to(self.directory)
             except OSError as error:
                 self.failure = LogDirFailure(self.log.log_dir, str(error.filename or self.former), error.strerror or str(error))
             except Exception as error:  # the directory may have its former name, in which the next log would find these files

@@ -17,7 +17,7 @@ from ottla.config.topic import FLUSH_MS
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.rounds import Rounds
 from ottla.storage.errors import LogDirFailure
-from ottla.storage.log.flush import FlushPlan
+from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
@@ -66,9 +66,9 @@ class Flusher:
             self._due_again.add(partition_log)
             return
         only_complete = partition_log.flushes.due_offset <= partition_log.recovery_point
-        up_to = partition_log.complete_up_to() if only_complete else None
+        up_to = partition_log.flushes.complete_up_to() if only_complete else None
         self._flush(partition_log, up_to)
-        if up_to is not None and partition_log in self._under_way and up_to < partition_log.active_segment.base_offset:
+        if up_to is not None and partition_log in self._under_way and up_to < partition_log.segments.active.base_offset:
             self._due_again.add(partition_log)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
@@ -111,7 +111,7 @@ class Flusher:
 
     def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
         try:
-            plan = partition_log.prepare_flush(up_to)
+            plan = partition_log.flushes.prepare(partition_log.log_end_offset if up_to is None else up_to)
         except LogDirFailure as failure:
             # Not within the append that made the flush due, because it continues with its partition.
             self._background.schedule("log-flusher", 0, 0, partial(self._on_failure, failure))
@@ -129,12 +129,12 @@ class Flusher:
         is_due = partition_log in self._due_again
         self._due_again.discard(partition_log)
         if error is None:
-            partition_log.finish_flush(plan)
+            partition_log.flushes.finish(plan)
             self.on_flushed(partition_log)
             if is_due:
                 self.flush(partition_log)
         elif isinstance(error, OSError):
-            self._on_failure(partition_log.disk_failure(partition_log.directory, error))
+            self._on_failure(partition_log.files.failure(error))
         else:
             # Out of memory, for example. A remaining plan would block a move to another directory, and callers still
             # wait for the flush.

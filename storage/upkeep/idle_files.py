@@ -95,7 +95,7 @@ class IdleFiles:
             self._hand.extend(self._logs())
         for _ in range(min(_LOOKED_AT_AT_ONCE, len(self._hand))):
             each = self._hand.popleft()
-            if each.is_closed or each.truncation is not None:
+            if each.is_closed or each.truncations.current is not None:
                 continue
             each.reader.hints.clear()
             flushed = _being_flushed(each)
@@ -119,10 +119,10 @@ class IdleFiles:
         if partition_log.is_closed:
             return
         end = self._new_ends[partition_log] = partition_log.log_end_offset
-        if partition_log.truncation is not None:
+        if partition_log.truncations.current is not None:
             return  # a thread uses the files that were open when it began
         flushed = _being_flushed(partition_log)
-        active = partition_log.active_segment
+        active = partition_log.segments.active
         is_idle = self._closes_all or self._ends.get(partition_log) == end
         if is_idle and active.reserved_bytes:
             with suppress(OSError):  # the next writer gets the error

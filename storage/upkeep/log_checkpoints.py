@@ -70,7 +70,7 @@ class LogCheckpoints:
         try:
             write_topic_id(self._fs, log.directory, topic_id, sync=False)
         except OSError as error:
-            raise log.disk_failure(log.directory, error) from error
+            raise log.files.failure(error) from error
         self.on_topic_id_written(log, topic_id)
 
     def on_topic_id_written(self, log: PartitionLog, topic_id: bytes) -> None:
@@ -78,7 +78,7 @@ class LogCheckpoints:
         log.topic_id = topic_id
 
         def prepare() -> Write:
-            return partial(log.small_files.replace, PARTITION_METADATA, encode_topic_id(log.topic_id))
+            return partial(log.files.small_files.replace, PARTITION_METADATA, encode_topic_id(log.topic_id))
 
         self._writes.write(("topic id", log), log.log_dir, prepare)
 
@@ -154,7 +154,7 @@ class LogCheckpoints:
 
     def _on_epochs_change(self, log: PartitionLog, epochs: LeaderEpochCache) -> None:
         def prepare() -> Write:
-            return partial(log.small_files.replace, LEADER_EPOCH_CHECKPOINT, epochs.take_file())
+            return partial(log.files.small_files.replace, LEADER_EPOCH_CHECKPOINT, epochs.take_file())
 
         self._writes.write(epochs, log.log_dir, prepare)
 
@@ -162,7 +162,7 @@ class LogCheckpoints:
 def _log_start_offset(log: PartitionLog) -> int:
     """-1 when the first segment begins there, and no segments before it are still to be removed."""
     start = log.log_start_offset
-    return start if start and (log.discards or start > log.segments.first.base_offset) else -1
+    return start if start and (log.discards.in_progress or start > log.segments.first.base_offset) else -1
 
 
 _OFFSET_OF: dict[str, Callable[[PartitionLog], int]] = {

@@ -38,10 +38,10 @@ class Reservations:
 
     def reserve(self, log: "PartitionLog") -> None:
         """The active segment has reached `reserve_at`: reserves its next space in a thread."""
-        segment = log.active_segment
+        segment = log.segments.active
         segment.reserve_at = NEVER
         start = segment.size
-        wanted = min(2 * segment.reserved_bytes or FIRST_BYTES, MOST_BYTES, log.settings.segment_bytes - start)
+        wanted = min(2 * segment.reserved_bytes or FIRST_BYTES, MOST_BYTES, log.segments.settings.segment_bytes - start)
         if wanted < FIRST_BYTES:
             return  # it is nearly full
         self._holders = holders = [each for each in self._holders if each.reserved_bytes and each is not segment]
@@ -61,9 +61,9 @@ class Reservations:
             segment.reserved_bytes = wanted if is_done else 0
             if not is_done or log.is_closed:
                 return
-            if segment is log.active_segment:
+            if segment is log.segments.active:
                 segment.reserve_at = start + wanted - wanted // 2
-            elif segment in log.segments and log.truncation is None:
+            elif segment in log.segments and log.truncations.current is None:
                 with suppress(OSError):
                     segment.give_back()
 

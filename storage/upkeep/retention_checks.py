@@ -62,7 +62,7 @@ class RetentionChecks:
             left -= 1
             each = self._waiting[0]
             # A log that is being truncated is checked in the next round.
-            if self._is_ours(each) and each.truncation is None:
+            if self._is_ours(each) and each.truncations.current is None:
                 left -= _PASSED_OVER_PER_LOG - 1
                 try:
                     deleted = delete_old_segments(each, now_ms, at_most=deletable, may_wait=self._rounds >= _ROUNDS)

@@ -89,7 +89,7 @@ def test_a_log_is_cleaned_in_another_process_which_ends_with_the_broker(tmp_path
     async def test(manager: LogManager) -> None:
         log = _fill(manager).log
         values, size = values_of(log), log.size_bytes
-        await _until(lambda: manager.cleaner.checkpoints.get(log) == log.active_segment.base_offset)
+        await _until(lambda: manager.cleaner.checkpoints.get(log) == log.segments.active.base_offset)
         assert values_of(log) == values
         assert log.size_bytes < size / 2
         assert len(_children()) == 1
@@ -103,7 +103,7 @@ def test_a_cleaner_that_is_killed_is_replaced(tmp_path: Path) -> None:
         log = _fill(manager).log
         await _until(lambda: bool(_children()))
         os.kill(_children()[0], signal.SIGKILL)
-        await _until(lambda: manager.cleaner.checkpoints.get(log) == log.active_segment.base_offset)
+        await _until(lambda: manager.cleaner.checkpoints.get(log) == log.segments.active.base_offset)
         assert manager.cleaner.uncleanable_partitions(str(tmp_path)) == frozenset()
 
     _with_manager(tmp_path, test, log_cleaner_io_max_bytes_per_second="500000")

@@ -226,7 +226,7 @@ def test_aborted_transactions_are_told_to_those_who_read_committed_records(tmp_p
     def ask(services: Services) -> None:
         fill(services)
         log = services.data.replica_manager.partition_or_raise(TOPIC, 0).log
-        log.active_segment.transaction_index.append(AbortedInLog(5, 10, 20, 21))
+        log.segments.active.transaction_index.append(AbortedInLog(5, 10, 20, 21))
         assert the_partition(services, 17, isolation_level=1).aborted_transactions == [AbortedTransaction(producer_id=5, first_offset=10)]
         assert the_partition(services, 17, isolation_level=0).aborted_transactions is None
 

@@ -40,7 +40,7 @@ def fill_the_disk_of(broker: InProcessBroker, topic: str) -> str:
 
     def fill() -> str:
         log = broker.services.data.replica_manager.partitions[topic][0].log
-        log.active_segment._file = FullDisk(log.active_segment.file)
+        log.segments.active._file = FullDisk(log.segments.active.file)
         return str(log.log_dir)
 
     return str(broker.run(fill))

@@ -225,7 +225,7 @@ def test_the_offsets_topic_is_created_for_the_first_group(tmp_path: Path) -> Non
         topic = broker.run(lambda: broker.services.metadata.topics["__consumer_offsets"])
         assert len(topic.partitions) == 7
         log = broker.run(lambda: broker.services.data.replica_manager.partition("__consumer_offsets", 0).log)
-        assert (log.rules.compact, log.rules.compression_codec, log.settings.segment_bytes) == (True, None, 104_857_600)
+        assert (log.rules.compact, log.rules.compression_codec, log.segments.settings.segment_bytes) == (True, None, 104_857_600)
 
 
 @pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None), (9, None)])

@@ -308,14 +308,14 @@ class SimulatedCluster:
 def tear_writes(broker: Broker, disk: MemoryFileSystem, random: Random) -> None:
     """Leave the beginning of one more batch behind the end of some logs, as a write does that did not come to its end."""
     for log in broker.log_manager.current_logs() if hasattr(broker, "log_manager") else ():
-        if log.truncation is None and not log.is_closed and random.random() < TORN:
+        if log.truncations.current is None and not log.is_closed and random.random() < TORN:
             tear_write(log, disk, random)
 
 
 def tear_write(log: PartitionLog, disk: MemoryFileSystem, random: Random) -> None:
     """Leave the beginning of one more batch behind the end of a log."""
     batch = build_batch([Record(log.log_end_offset, EPOCH_MS, None, b"torn")], partition_leader_epoch=log.latest_epoch or 0)
-    segment = log.active_segment
+    segment = log.segments.active
     disk.open(segment.path).pwrite(batch[: random.randrange(len(batch))], segment.size)
 
 

@@ -107,7 +107,7 @@ class Invariants:
                 del logs[node.broker_id]
                 continue
             # A log that was being cut may be as long as before: it is cut again.
-            assert log.log_end_offset == before.log_end_offset or before.truncation is not None, (
+            assert log.log_end_offset == before.log_end_offset or before.truncations.current is not None, (
                 f"{where}: the log ends at {log.log_end_offset} after a start; it ended at {before.log_end_offset}"
             )
             logs[node.broker_id] = log
@@ -145,7 +145,7 @@ class Invariants:
             self._check_members(topic_partition)
         if high_watermark > seen.compared:
             seen.compared = committed.compare(log, seen.compared, min(high_watermark, committed.end_offset), where)
-        if log.truncation is None:
+        if log.truncations.current is None:
             committed.check_last_stable_offset(log.last_stable_offset, where)
         seen.end_offset, seen.high_watermark = end_offset, high_watermark
         seen.leader_epoch, seen.partition_epoch, seen.controller_epoch = epochs

@@ -159,7 +159,7 @@ def follower_changes_a_byte(patch: pytest.MonkeyPatch) -> None:
     def changed(self: PartitionLog, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> None:
         append(self, run, leader_epoch, now_ms, origin)
         if origin == REPLICATION:
-            segment = self.active_segment
+            segment = self.segments.active
             segment.file.pwrite(b"\xff", segment.size - 1)
 
     patch.setattr(PartitionLog, "append", changed)
@@ -172,7 +172,7 @@ def start_loses_the_last_batch(patch: pytest.MonkeyPatch) -> None:
     def shorter(*arguments: Any, **options: Any) -> PartitionLog:
         log = open_log(*arguments, **options)
         if log.log_end_offset > log.log_start_offset:
-            log.truncate_to(log.log_end_offset - 1)
+            log.truncations.truncate_to(log.log_end_offset - 1)
         return log
 
     patch.setattr(log_loading, "open_log", shorter)

@@ -155,10 +155,10 @@ class LogsRound:
         bases = [base for base, _, _ in model.batches if base >= model.start] or [model.end]
         offset = self.rng.choice([*bases, model.end])
         if self.rng.random() < 0.5:
-            log.truncate_to(offset)
+            log.truncations.truncate_to(offset)
         else:
             ended: list[Exception | None] = []
-            log.truncate_in_thread(offset, ended.append)
+            log.truncations.truncate_in_thread(offset, ended.append)
             if not ended:
                 with pytest.raises(LogBeingTruncated):
                     append(log)

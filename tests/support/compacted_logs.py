@@ -58,7 +58,7 @@ class Writer:
 
     def roll(self) -> None:
         """Begins a segment, unless one has just begun."""
-        if self.log.active_segment.size:
+        if self.log.segments.active.size:
             self.log.roll()
 
 

@@ -76,11 +76,11 @@ class Pair:
     async def settle(self) -> None:
         """The first one leads, and both have everything."""
         self.elect(0)
-        await until(lambda: self.leader.log.truncation is None)
+        await until(lambda: self.leader.log.truncations.current is None)
         self.leader.bench.produce(a_batch(1), acks=1)
         await until(
             lambda: (
-                self.replicas[1].log.truncation is None
+                self.replicas[1].log.truncations.current is None
                 and self.replicas[0].log.log_end_offset == self.replicas[1].log.log_end_offset == self.replicas[1].log.high_watermark
             )
         )

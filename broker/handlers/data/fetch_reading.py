@@ -457,7 +457,7 @@ class Fetch:
             self._is_diverted = True
         if self._finds_later and asked.offset < asked.end_offset:
             self._has_unread = True
-            if asked.offset < partition.log.active_segment.base_offset:
+            if asked.offset < partition.log.segments.active.base_offset:
                 self._reads_old_segment = True
         self._waited_for += 1
         if self.is_incremental and params.is_first_reading:

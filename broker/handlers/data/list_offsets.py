@@ -33,6 +33,7 @@ from ottla.replication.reading.fetch_read import FetchParams
 from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
 from ottla.storage.errors import StorageError, UnsupportedForMessageFormat
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.time_lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import FoundRecords
 
@@ -184,9 +185,9 @@ def _find(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, UNKNOWN_OFFSET, -1
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp(may_wait, searched)
+        found = offset_of_max_timestamp(log, may_wait, searched)
     else:
-        found = log.offset_for_timestamp(timestamp, may_wait, searched)
+        found = offset_for_timestamp(log, timestamp, may_wait, searched)
     if found is None or found.offset >= end_offset:
         return None
     return found.timestamp, found.offset, found.leader_epoch
@@ -199,8 +200,8 @@ def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offse
     elif asked.timestamp == LATEST:
         offsets = [max(base_offset, log.log_start_offset) for base_offset in log.segments.bases]
     else:
-        offsets = log.begins_up_to(asked.timestamp, may_wait)
-    if (asked.timestamp == LATEST or asked.timestamp >= now_ms) and log.active_segment.size:
+        offsets = begins_up_to(log, asked.timestamp, may_wait)
+    if (asked.timestamp == LATEST or asked.timestamp >= now_ms) and log.segments.active.size:
         offsets.append(log.log_end_offset)
     visible = sorted({min(offset, end_offset) for offset in offsets}, reverse=True)
     return visible[: max(asked.max_num_offsets, 0)]

@@ -147,7 +147,7 @@ def test_version_0_looks_into_old_segments_only_for_a_time(monkeypatch: pytest.M
         bench = cold_bench()
         log = bench.replicas.partition.log
         for segment in log.segments:
-            segment.knows_max_timestamp = segment is log.active_segment  # as after a start
+            segment.knows_max_timestamp = segment is log.segments.active  # as after a start
         for timestamp in (-1, -2):
             assert not ask(bench, timestamp).waits
         assert not refused

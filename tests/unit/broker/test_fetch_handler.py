@@ -311,7 +311,7 @@ async def test_a_partition_led_elsewhere_names_its_leader_from_version_16_on() -
 async def test_a_disk_that_fails_under_a_fetch_goes_offline() -> None:
     disk = FaultyFileSystem(MemoryFileSystem())
     bench = alone(1, filesystem=disk)
-    bench.replicas.partition.log.active_segment.release()
+    bench.replicas.partition.log.segments.active.release()
     disk.fails_if = lambda name, path: name == "open" and path.endswith(".log")
     assert bench.fetch(0, version=5).fetched[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert list(bench.replicas.manager) == []

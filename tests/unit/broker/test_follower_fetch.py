@@ -180,7 +180,7 @@ async def test_nothing_is_read_of_a_log_that_a_thread_still_truncates() -> None:
     follower.replicas.append(1, index=0)
     log: Any = follower.replicas.partition.log
     waiting = follower.fetch({})
-    log.truncation = "under way"
+    log.truncations.current = "under way"
     await turns()
     asked = follower.fetch({})
     await turns()

@@ -184,7 +184,7 @@ Happening = Callable[[Consumer], object]
     [
         (lambda consumer: consumer.lead(1, 1), ErrorCode.FENCED_LEADER_EPOCH),
         (lambda consumer: consumer.replicas.stop(0, delete=True, index=1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (lambda consumer: consumer.partition(1).log.truncate_to(0), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (lambda consumer: consumer.partition(1).log.truncations.truncate_to(0), ErrorCode.OFFSET_OUT_OF_RANGE),
         (lambda consumer: consumer.partition(1).log.increment_log_start_offset(2, "a test"), ErrorCode.NONE),
     ],
     ids=["another epoch", "deleted", "truncated", "begins later"],

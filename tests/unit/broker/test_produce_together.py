@@ -215,6 +215,6 @@ def test_together_and_one_by_one_are_answered_alike(sent: list[bytes], pieces: l
         assert answers[0] == answers[1]
         for one, other in zip(*logs, strict=True):
             assert one.log_end_offset == other.log_end_offset
-            assert one.active_segment.file.pread(1 << 20, 0) == other.active_segment.file.pread(1 << 20, 0)
+            assert one.segments.active.file.pread(1 << 20, 0) == other.segments.active.file.pread(1 << 20, 0)
 
     run()

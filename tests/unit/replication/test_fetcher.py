@@ -183,7 +183,7 @@ async def test_an_empty_log_may_begin_in_the_middle_of_the_first_batch() -> None
     peer = ScriptedPeer(answer(data(found=bytes(batch(3, 5)), high_watermark=8, log_start_offset=5)))
     follower = Follower(peer)
     follower.lead()
-    follower.log().truncate_fully_and_start_at(5)
+    follower.log().truncations.truncate_fully_and_start_at(5)
     follower.follow()
     await until(lambda: len(peer.asked) == 2)
 

@@ -66,9 +66,9 @@ async def test_logs_that_diverge_are_cut_together() -> None:
     follower.follow(*range(count), epoch=2)
     logs = [follower.log(index) for index in range(count)]
     time = asyncio.get_running_loop().time
-    await until(lambda: any(log.truncation is not None for log in logs))
+    await until(lambda: any(log.truncations.current is not None for log in logs))
     began = time()
-    await until(lambda: all((log.log_end_offset, log.truncation) == (2, None) for log in logs))
+    await until(lambda: all((log.log_end_offset, log.truncations.current) == (2, None) for log in logs))
     assert time() - began < 2 * CHECKPOINT_SECONDS
     await follower.pool.close()
 

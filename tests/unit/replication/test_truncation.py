@@ -89,7 +89,7 @@ def test_a_thread_cuts_and_who_asked_waits_for_it() -> None:
         return await task
 
     assert asyncio.run(cut())
-    assert log.truncation is None
+    assert log.truncations.current is None
     assert append(log, epoch=2).first_offset == 3
 
 
@@ -106,7 +106,7 @@ def test_a_cut_whose_asker_is_gone_is_finished() -> None:
         thread.run()
 
     asyncio.run(cut())
-    assert log.truncation is None
+    assert log.truncations.current is None
     assert append(log, epoch=2).first_offset == 3
 
 

@@ -196,10 +196,10 @@ def test_producers_of_a_snapshot_are_those_before_the_roll() -> None:
     log = a_log(segment_bytes=2 * size)
     run = b"".join(a_batch(1, base_offset=at, producer_id=7, base_sequence=at) for at in range(3))
     follow(log, run, 0)
-    log.finish_rolls()
+    log.rolls.finish()
     again = a_log(log.context, segment_bytes=2 * size, clean=False)
     assert again.active_producers()[0].last_sequence == 2
-    log.truncate_to(2)
+    log.truncations.truncate_to(2)
     assert log.active_producers()[0].last_sequence == 1
 
 
@@ -224,7 +224,7 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was(fails: str) -> None:
     faulty = FaultyFileSystem(MemoryFileSystem())
     log = a_log(LogContext(faulty, ManualClock(), ManualScheduler()), index_interval_bytes=0)
     follow(log, a_batch(producer_id=7), 0)
-    segment = log.active_segment
+    segment = log.segments.active
 
     def state() -> tuple[object, ...]:
         offsets, times = segment.offset_index, segment.time_index

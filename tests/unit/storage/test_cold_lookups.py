@@ -14,6 +14,7 @@ from ottla.storage.errors import CorruptRecord
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_UNKNOWN
+from ottla.storage.log.time_lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
@@ -77,7 +78,7 @@ def test_what_is_cold_is_looked_up_in_rounds() -> None:
 
 def test_a_reader_at_the_tail_is_never_asked_to_come_back() -> None:
     log = a_cold_log(is_reopened=False)
-    begin = log.active_segment.base_offset
+    begin = log.segments.active.base_offset
     for offset in range(begin, log.log_end_offset):
         log.read(offset, 100, log.log_end_offset, True, False)
 
@@ -86,20 +87,20 @@ def test_a_reader_at_the_tail_is_never_asked_to_come_back() -> None:
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_a_search_by_time_does_not_wait_and_finds_the_same(is_reopened: bool) -> None:
     log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
-    _, rounds = when_cached(lambda: log.offset_for_timestamp(1105, False))
+    _, rounds = when_cached(lambda: offset_for_timestamp(log, 1105, False))
     assert rounds > 0
     for timestamp in range(990, 1700, 45):
-        found, _ = when_cached(partial(log.offset_for_timestamp, timestamp, False))
-        assert found == other.offset_for_timestamp(timestamp)
-    assert when_cached(lambda: log.offset_of_max_timestamp(False))[0] == other.offset_of_max_timestamp()
+        found, _ = when_cached(partial(offset_for_timestamp, log, timestamp, False))
+        assert found == offset_for_timestamp(other, timestamp)
+    assert when_cached(lambda: offset_of_max_timestamp(log, False))[0] == offset_of_max_timestamp(other)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_the_segments_up_to_a_time_are_found_without_a_wait(is_reopened: bool) -> None:
     log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
-    begins, rounds = when_cached(lambda: log.begins_up_to(1300, False))
-    assert begins == other.begins_up_to(1300)
+    begins, rounds = when_cached(lambda: begins_up_to(log, 1300, False))
+    assert begins == begins_up_to(other, 1300)
     assert begins == log.segments.bases[: len(begins)]
     assert 1 < len(begins) < len(log.segments)
     assert (rounds > 0) == is_reopened
@@ -128,12 +129,12 @@ def a_log_with_empty_segments() -> PartitionLog:
 def test_empty_segments_are_passed_over_without_a_wait() -> None:
     log, other = a_log_with_empty_segments(), a_log_with_empty_segments()
     for timestamp in (0, 1100, 1300, 10_000):
-        found, _ = when_cached(partial(log.offset_for_timestamp, timestamp, False))
-        assert found == other.offset_for_timestamp(timestamp)
+        found, _ = when_cached(partial(offset_for_timestamp, log, timestamp, False))
+        assert found == offset_for_timestamp(other, timestamp)
     assert not any(segment.knows_max_timestamp for segment in log.segments if not segment.size)
-    assert when_cached(lambda: log.offset_of_max_timestamp(False))[0] == other.offset_of_max_timestamp()
+    assert when_cached(lambda: offset_of_max_timestamp(log, False))[0] == offset_of_max_timestamp(other)
     log, other = a_log_with_empty_segments(), a_log_with_empty_segments()
-    assert when_cached(lambda: log.begins_up_to(1300, False))[0] == other.begins_up_to(1300)
+    assert when_cached(lambda: begins_up_to(log, 1300, False))[0] == begins_up_to(other, 1300)
 
 
 LARGE = {
@@ -147,9 +148,12 @@ def test_a_thread_searches_a_large_batch(batch: bytearray) -> None:
     log = a_log()
     append(log, batch.copy())
     found: FoundRecords = {}
-    assert when_cached(lambda: log.offset_for_timestamp(1005, False, found)) == ((5, 1005, 0), 1)
-    assert when_cached(lambda: log.offset_for_timestamp(1005, False, found)) == ((5, 1005, 0), 0)
-    assert when_cached(lambda: log.offset_of_max_timestamp(False, found)) == (log.offset_of_max_timestamp(), 1)
+    assert when_cached(lambda: offset_for_timestamp(log, 1005, False, found)) == ((5, 1005, 0), 1)
+    assert when_cached(lambda: offset_for_timestamp(log, 1005, False, found)) == ((5, 1005, 0), 0)
+    assert when_cached(lambda: offset_of_max_timestamp(log, False, found)) == (
+        offset_of_max_timestamp(log),
+        1,
+    )
 
 
 def test_a_record_of_very_many_headers_takes_little_memory() -> None:
@@ -159,8 +163,8 @@ def test_a_record_of_very_many_headers_takes_little_memory() -> None:
     found: FoundRecords = {}
     tracemalloc.start()
     try:
-        assert when_cached(lambda: log.offset_for_timestamp(1000, False, found)) == ((0, 1000, 0), 1)
-        assert log.offset_of_max_timestamp() == (0, 1000, 0)
+        assert when_cached(lambda: offset_for_timestamp(log, 1000, False, found)) == ((0, 1000, 0), 1)
+        assert offset_of_max_timestamp(log) == (0, 1000, 0)
         assert tracemalloc.get_traced_memory()[1] < 4_000_000, "the headers have 400 KB, and take 12 MB as objects"
     finally:
         tracemalloc.stop()
@@ -169,17 +173,17 @@ def test_a_record_of_very_many_headers_takes_little_memory() -> None:
 def test_a_large_batch_that_is_damaged_is_told_after_the_thread_has_found_out() -> None:
     log = a_log()
     append(log, LARGE["many bytes"].copy())
-    log.active_segment.file.pwrite(bytes(8), log.size_bytes - 8)  # the checksum that ends a gzip stream
+    log.segments.active.file.pwrite(bytes(8), log.size_bytes - 8)  # the checksum that ends a gzip stream
     found: FoundRecords = {}
     with pytest.raises(CorruptRecord):
-        when_cached(lambda: log.offset_for_timestamp(1005, False, found))
+        when_cached(lambda: offset_for_timestamp(log, 1005, False, found))
     assert len(found) == 1
 
 
 def test_a_small_batch_is_searched_at_once() -> None:
     log = a_log()
     append(log, a_batch(5, "zstd", timestamps=[1000, 1001, 1002, 1003, 1004]))
-    assert log.offset_for_timestamp(1003, False, {}) == (3, 1003, 0)
+    assert offset_for_timestamp(log, 1003, False, {}) == (3, 1003, 0)
 
 
 def test_a_real_file_tells_what_is_cached(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_dirty_log_is_cleaned_and_keeps_its_latest_values() -> None:
     world.wait()
     assert values_of(log) == values
     assert log.size_bytes < size / 2
-    assert world.checkpoint() == {ORDERS: log.active_segment.base_offset}
+    assert world.checkpoint() == {ORDERS: log.segments.active.base_offset}
 
 
 def test_old_files_are_gone_after_the_delay() -> None:
@@ -145,8 +145,8 @@ def test_a_truncation_calls_the_cleaning_off_and_takes_the_checkpoint_back(caplo
 
     def truncate() -> None:
         if not seen:
-            log.truncate_to(clean_to - 4)
-            seen.append((values_of(log), log.size_bytes, world.manager.cleaner.checkpoints.get(log), log.active_segment.base_offset))
+            log.truncations.truncate_to(clean_to - 4)
+            seen.append((values_of(log), log.size_bytes, world.manager.cleaner.checkpoints.get(log), log.segments.active.base_offset))
 
     world.cleaners[0].before_read = truncate
     with caplog.at_level(logging.INFO):
@@ -314,7 +314,7 @@ def test_a_checkpoint_beyond_the_log_makes_the_cleaner_begin_again(caplog: pytes
     with caplog.at_level(logging.WARNING):
         world.wait()
     assert "99, is beyond its end" in caplog.text
-    assert world.checkpoint()[ORDERS] == world.log().active_segment.base_offset
+    assert world.checkpoint()[ORDERS] == world.log().segments.active.base_offset
 
 
 def test_a_checkpoint_says_nothing_of_a_log_that_was_not_there_at_the_start() -> None:
@@ -324,7 +324,7 @@ def test_a_checkpoint_says_nothing_of_a_log_that_was_not_there_at_the_start() ->
     world.start()
     world.fill(USERS)
     world.wait()
-    assert world.checkpoint() == {USERS: world.log(USERS).active_segment.base_offset}
+    assert world.checkpoint() == {USERS: world.log(USERS).segments.active.base_offset}
     assert world.manager.cleaner.checkpoints.get(world.log(ORDERS)) is None
 
 

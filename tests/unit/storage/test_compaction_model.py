@@ -99,7 +99,7 @@ class Model:
         before = records_of(log)
         seen_before = committed_of(log)
         last_batches = _last_batches(log)
-        uncleanable = min(log.last_stable_offset, log.active_segment.base_offset)
+        uncleanable = min(log.last_stable_offset, log.segments.active.base_offset)
         first_uncleanable_base = log.segments.floor(uncleanable)
         assert first_uncleanable_base is not None
         untouched = _bytes_from(log, first_uncleanable_base.base_offset)

@@ -105,7 +105,7 @@ def test_an_append_to_a_segment_whose_first_header_is_damaged_is_refused_as_dama
     log.flush()
     log.close()
     filesystem = log.context.filesystem
-    filesystem.open(log.segments.active.path).pwrite(b"\xff" * 4, 8)
+    filesystem.open([*log.segments][-1].path).pwrite(b"\xff" * 4, 8)
     again = a_log(a_context(filesystem), **config)
     assert again.log_end_offset == 10
     with pytest.raises(CorruptRecord):

@@ -52,7 +52,7 @@ def test_the_loop_renames_nothing() -> None:
     assert started.names(".log") == [3, 4]
     assert started.names(".log.deleted") == started.names(".index.deleted") == started.names(".timeindex.deleted") == [0, 1, 2]
     assert started.names(".snapshot.deleted") == [1, 2]
-    assert started.log.discards == []
+    assert started.log.discards.in_progress == []
     started.disks.background.advance(60_000)
     assert not [name for name in started.filesystem.list_directory(started.log.directory) if name.endswith(".deleted")]
 
@@ -102,7 +102,7 @@ def test_a_log_start_offset_that_was_written_down_stays_so_until_the_files_are_o
 def test_a_log_that_begins_anew_at_the_offset_of_a_segment_that_went_keeps_its_file() -> None:
     started = Started()
     started.manager.check_retention()
-    started.log.truncate_fully_and_start_at(1)
+    started.log.truncations.truncate_fully_and_start_at(1)
     append(started.log, a_batch(1))
     started.disks.background.advance(60_000)
     assert started.names(".log") == [1]
@@ -112,7 +112,7 @@ def test_a_log_that_begins_anew_at_the_offset_of_a_segment_that_went_keeps_its_f
 def test_a_log_that_is_cut_keeps_what_is_left() -> None:
     started = Started()
     started.manager.check_retention()
-    started.log.truncate_in_thread(4, lambda error: None)
+    started.log.truncations.truncate_in_thread(4, lambda error: None)
     started.disks.background.work.reverse()  # threads do not wait for each other
     started.disks.background.advance(60_000)
     assert started.names(".log") == [3, 4]
@@ -128,7 +128,7 @@ def test_a_log_that_is_deleted_meanwhile_takes_them_along() -> None:
     started.disks.background.advance(120_000)
     assert [name for name in started.filesystem.list_directory("/data") if name.startswith("orders")] == ["orders-0"]
     assert new.segments.bases == [0]
-    assert started.filesystem.exists(new.active_segment.path)
+    assert started.filesystem.exists(new.segments.active.path)
     assert started.manager.offline_log_dirs == []
 
 

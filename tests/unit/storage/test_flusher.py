@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.log.flush import SEGMENTS_AT_ONCE
+from ottla.storage.log.flushes import SEGMENTS_AT_ONCE
 from ottla.storage.upkeep import flusher, producer_expirations
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -60,7 +60,7 @@ def test_of_many_segments_that_are_complete_a_flush_takes_some_and_the_next_ones
     log = manager.get_or_create(T0, is_new=True)
     for _ in range(3 * SEGMENTS_AT_ONCE):
         append(log, a_batch(2))
-    log.finish_rolls()
+    log.rolls.finish()
     manager.flusher.flush(log)
     (plan,) = log.flushes.plans
     assert plan.recovery_point == 2 * SEGMENTS_AT_ONCE
@@ -73,11 +73,11 @@ def test_a_flush_of_complete_segments_waits_for_no_roll() -> None:
     log = disks.start().get_or_create(T0, is_new=True)
     for _ in range(5):
         append(log, a_batch(2))
-    assert len(log.unfinished_rolls) == 4
-    log.complete_roll()
-    assert len(log.unfinished_rolls) == 3
+    assert len(log.rolls.unfinished) == 4
+    log.rolls.complete()
+    assert len(log.rolls.unfinished) == 3
     disks.settle()
-    assert (log.recovery_point, log.unfinished_rolls) == (8, [])
+    assert (log.recovery_point, log.rolls.unfinished) == (8, [])
 
 
 def test_flush_ms_counts_from_the_last_flush() -> None:
@@ -130,7 +130,7 @@ def test_a_truncation_during_a_flush_keeps_the_recovery_point_within_the_log() -
     log = disks.start().get_or_create(T0, is_new=True)
     append(log, a_batch(1))
     append(log, a_batch(2))
-    log.truncate_to(1)
+    log.truncations.truncate_to(1)
     disks.settle()
     assert (log.recovery_point, log.log_end_offset) == (1, 1)
 
@@ -142,7 +142,7 @@ def test_after_a_truncation_no_append_waits_for_a_flush_that_is_not_due() -> Non
         append(log)
     disks.settle()
     assert (log.recovery_point, log.flushes.due_offset) == (3, 3)
-    log.truncate_to(1)
+    log.truncations.truncate_to(1)
     append(log)
     assert (log.recovery_point, log.flushes.due_offset) == (1, 1)
 

@@ -50,8 +50,8 @@ def test_producers_are_known_as_at_the_leader_after_a_cut_and_another_history() 
     for sequence in range(4):
         append(leader, a_batch(1, producer_id=7, producer_epoch=0, base_sequence=sequence))
     follow(follower, read_all(leader), 0)
-    leader.truncate_to(2)
-    follower.truncate_to(2)
+    leader.truncations.truncate_to(2)
+    follower.truncations.truncate_to(2)
     assert follower.active_producers()[0].last_sequence == 1
     append(leader, a_batch(1, producer_id=7, producer_epoch=1, base_sequence=0), epoch=1)
     follow(follower, read_all(leader, 2), 1)
@@ -64,7 +64,7 @@ def test_a_log_that_begins_anew_takes_the_leaders_offsets_from_there() -> None:
     log = a_log()
     follow(log, a_batch(3, producer_id=7, producer_epoch=0, base_sequence=0), 0)
     log.update_high_watermark(3)
-    log.truncate_fully_and_start_at(100)
+    log.truncations.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (100, 100, 100)
     assert log.active_producers() == []
     follow(log, a_batch(2, base_offset=100, leader_epoch=5), 5)

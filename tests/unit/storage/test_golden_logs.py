@@ -17,6 +17,7 @@ from ottla.storage.log.context import DAY_MS
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
+from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.validation.run import BatchRun
 from tests.support.clocks import ManualClock
 from tests.support.golden_logs import LOGS
@@ -240,14 +241,14 @@ def test_a_search_by_timestamp_finds_the_first_record_that_is_not_older(opened: 
     batches = [batch for file in manifest["files"].values() for batch in file.get("batches", ())]
     records = [(record["timestamp"], record["offset"]) for batch in batches for record in batch["records"]]
     for asked in sorted({timestamp + delta for timestamp, _ in records for delta in (-1, 0, 1)}):
-        found = log.offset_for_timestamp(asked)
+        found = offset_for_timestamp(log, asked)
         expected = next(((timestamp, offset) for timestamp, offset in records if timestamp >= asked), None)
         if expected is None:
             assert found is None
         else:
             assert found is not None
             assert (found.timestamp, found.offset) == expected
-    latest = log.offset_of_max_timestamp()
+    latest = offset_of_max_timestamp(log)
     if records:
         assert latest is not None
         assert latest.timestamp == max(timestamp for timestamp, _ in records)

@@ -15,7 +15,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.log.flush import SEGMENTS_AT_ONCE
+from ottla.storage.log.flushes import SEGMENTS_AT_ONCE
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.upkeep.idle_files import IdleFiles
 from tests.support.background import ManualBackground
@@ -138,8 +138,8 @@ def test_a_flush_keeps_only_the_files_open_that_it_needs(tmp_path: Path) -> None
     log = manager.get_or_create(T0, is_new=True)
     for _ in range(160):
         append(log, a_batch(3, value_bytes=50))
-    log.finish_rolls()
-    plan = log.prepare_flush(log.complete_up_to())
+    log.rolls.finish()
+    plan = log.flushes.prepare(log.flushes.complete_up_to())
     assert plan is not None
     assert 0 < len(plan.segments) < len(log.segments) - 1
     idle = IdleFiles(RealFileSystem(), background, manager.all_logs)
@@ -147,7 +147,7 @@ def test_a_flush_keeps_only_the_files_open_that_it_needs(tmp_path: Path) -> None
     idle.close_some()
     assert open_files(tmp_path) == [segment.path.rpartition("/")[2] for segment in plan.segments]
     plan.run()
-    log.finish_flush(plan)
+    log.flushes.finish(plan)
     idle.close_some()
     log.flush()
     assert len(open_files(tmp_path)) <= SEGMENTS_AT_ONCE + 1

@@ -90,7 +90,7 @@ def test_a_replacement_that_dies_at_any_call_leaves_the_old_segments_or_the_new_
         filesystem = _before_cleaning()
         faulty = FaultyFileSystem(filesystem)
         log = a_log(a_context(faulty), **CONFIG)
-        segment = Segment.create(log.context.filesystem, DIRECTORY, 0, log.settings, now_ms=0, suffix=CLEANED_SUFFIX)
+        segment = Segment.create(log.context.filesystem, DIRECTORY, 0, log.segments.settings, now_ms=0, suffix=CLEANED_SUFFIX)
         segment.append(a_batch(1, base_offset=7), len(a_batch(1)), 7, 1000, 7)
         segment.become_inactive()
         faulty.fail_at = faulty.calls + failing

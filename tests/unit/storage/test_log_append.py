@@ -149,24 +149,24 @@ def test_index_entries_stand_an_interval_apart_and_name_the_last_offset_of_a_bat
     size = len(a_batch(2, value_bytes=20))
     for n in range(6):
         append(log, a_batch(2, value_bytes=20, timestamps=[1000 + n, 1001 + n]))
-    entries = log.active_segment.offset_index.all_entries()
+    entries = log.segments.active.offset_index.all_entries()
     assert size * 2 > 150
     assert entries == [(5, size * 2), (9, size * 4)]
-    assert log.active_segment.time_index.all_entries() == [(1003, 5), (1005, 9)]
+    assert log.segments.active.time_index.all_entries() == [(1003, 5), (1005, 9)]
 
 
 def test_a_preallocated_segment_is_as_long_as_it_may_become_until_it_is_closed() -> None:
     context = a_context()
     log = a_log(context, preallocate="true", segment_bytes=1000)
     append(log)
-    path = log.active_segment.path
+    path = log.segments.active.path
     assert context.filesystem.size(path) == 1000
     assert log.size_bytes == len(a_batch())
     log.roll()
     assert context.filesystem.size(path) == len(a_batch())
     append(log)
     log.close()
-    assert context.filesystem.size(log.segments.active.path) == len(a_batch())
+    assert context.filesystem.size([*log.segments][-1].path) == len(a_batch())
 
 
 def test_an_append_larger_than_a_segment_is_refused_and_changes_nothing() -> None:
@@ -245,7 +245,7 @@ def test_a_follower_writes_all_aborted_transactions_of_a_run_at_once() -> None:
     filesystem.fails_if = note
     follow(follower, read_all(leader), 0)
     assert len(written) == 1
-    follower.active_segment.release()
+    follower.segments.active.release()
     assert follower.aborted_transactions(0, 12) == leader.aborted_transactions(0, 12)
     assert len(leader.aborted_transactions(0, 12)) == 4
 
@@ -376,7 +376,7 @@ def test_a_torn_write_is_cut_before_anybody_hears_of_it() -> None:
     assert caught.value.log_dir == LOG_DIR
     assert caught.value.path.endswith("topic-0/" + file_name(0, ".log"))
     assert "No space left" in caught.value.reason
-    assert faulty.size(log.active_segment.path) == size == log.size_bytes
+    assert faulty.size(log.segments.active.path) == size == log.size_bytes
     assert log.log_end_offset == 3
     assert append(log, a_batch(1)).first_offset == 3
 
@@ -387,11 +387,11 @@ def test_torn_bytes_that_cannot_be_cut_are_overwritten_by_the_next_append() -> N
     faulty.fail_at = faulty.calls + 1
     with pytest.raises(LogDirFailure):
         append(log, a_batch(50))
-    assert faulty.size(log.active_segment.path) > log.size_bytes
+    assert faulty.size(log.segments.active.path) > log.size_bytes
     faulty.fail_at = None
     append(log, a_batch(1))
     log.close()
-    assert faulty.size(log.segments.active.path) == log.size_bytes
+    assert faulty.size([*log.segments][-1].path) == log.size_bytes
     assert a_log(log.context).log_end_offset == 4
 
 

@@ -38,9 +38,9 @@ def test_a_log_that_is_damaged_does_not_keep_others_from_being_closed() -> None:
     for log in (damaged, *others):
         for _ in range(3):
             append(log, a_batch(2))
-    damaged.active_segment.file.pwrite(b"\xff" * 70, len(a_batch(2)))
+    damaged.segments.active.file.pwrite(b"\xff" * 70, len(a_batch(2)))
     with pytest.raises(RecordFormatError):
-        damaged.truncate_to(3)
+        damaged.truncations.truncate_to(3)
     manager.shutdown()
     assert [log.is_closed for log in others] == [True, True]
     manager = disks.start()

@@ -297,7 +297,7 @@ def test_a_topics_new_configuration_reaches_its_log() -> None:
     log = manager.get_or_create(T0, is_new=True)
     disks.topics["topic"] = dict(topic(segment_bytes=2000))
     manager.update_config(log, disks.topic_config("topic"))
-    assert log.settings.segment_bytes == 2000
+    assert log.segments.settings.segment_bytes == 2000
 
 
 # ---- what is in the directories

@@ -104,7 +104,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         # Leaders and followers agree on where epochs begin, which is where a batch begins.
         offset = data.draw(st.sampled_from([max(0, self.start - 3), self.end, self.end + 2, *(batch[0] for batch in self.batches)]))
-        self.log.truncate_to(offset)
+        self.log.truncations.truncate_to(offset)
         if offset < self.end:
             self._forget_from(offset)
             if offset < self.log.segments.first.base_offset:
@@ -116,7 +116,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(gap=st.integers(0, 20))
     def start_again(self, gap: int) -> None:
-        self.log.truncate_fully_and_start_at(self.end + gap)
+        self.log.truncations.truncate_fully_and_start_at(self.end + gap)
         self.batches = []
         self.start = self.end = self.flushed = self.end + gap
 
@@ -152,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _restart(self, *, clean: bool) -> None:
         # A log that was cut behind a gap in its offsets ends where its last batch or its last segment says.
-        active = self.log.segments.active.base_offset
+        active = self.log.segments.bases[-1]
         self._open(clean=clean)
         self.end = max([active, self.start, *(batch[1] + 1 for batch in self.batches)])
         self.flushed = min(self.flushed, self.end)

@@ -162,7 +162,7 @@ def test_a_truncation_follows_the_log() -> None:
     future = begin_move(manager, log)
     disks.background.advance(300_000)
     assert 0 < future.log_end_offset < 3
-    log.truncate_to(1)
+    log.truncations.truncate_to(1)
     assert future.log_end_offset == 1
     append(log, a_batch(3), epoch=5)
     expected = read_all(log)
@@ -223,10 +223,10 @@ def test_what_happens_while_a_log_begins_lower_counts(what: str) -> None:
     log = a_log_in_a(manager, 3)
     log.increment_log_start_offset(3, "test")
     future = begin_move(manager, log)
-    while not (future.truncation is not None and future.log_end_offset == 2):
+    while not (future.truncations.current is not None and future.log_end_offset == 2):
         step(disks)
     if what == "the log is cut":
-        log.truncate_to(4)
+        log.truncations.truncate_to(4)
     else:
         manager.moves.stop(T0)
     disks.background.advance(2000)
@@ -464,14 +464,14 @@ def test_any_history_of_a_move_ends_with_the_same_log(seed: int) -> None:
         match rng.randrange(8):
             case 0:
                 epoch += 1
-                current.truncate_to(rng.choice([segment.base_offset for segment in current.segments]))
+                current.truncations.truncate_to(rng.choice([segment.base_offset for segment in current.segments]))
                 current.on_new_leader_epoch(epoch)
                 manager.moves.start(T0)
             case 1:
                 current.update_high_watermark(current.log_end_offset)
                 current.increment_log_start_offset(rng.randint(current.log_start_offset, current.high_watermark), "test")
             case 2:
-                current.roll() if current.active_segment.size else None
+                current.roll() if current.segments.active.size else None
             case 3 | 4:
                 disks.background.advance(rng.choice([0, 10, 1000]))
             case _:

@@ -12,6 +12,7 @@ from ottla.storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_HINTS, FetchSlice
+from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.limits import PACKET_BYTES, PAGE_BYTES
 from tests.support.batches import a_batch
@@ -118,7 +119,7 @@ def test_a_sequential_reader_finds_its_place_without_touching_the_disk() -> None
     append(log)
     position = log.read(0, 1 << 20, 1, True).next_offset
     reads: list[str] = []
-    log.active_segment.file.pread = lambda length, at: reads.append("read") or b""
+    log.segments.active.file.pread = lambda length, at: reads.append("read") or b""
     for _ in range(20):
         append(log)
         log.update_high_watermark(log.log_end_offset)
@@ -139,7 +140,7 @@ def test_no_more_places_are_remembered_than_is_worth() -> None:
 def test_places_are_forgotten_when_the_log_is_cut() -> None:
     log = _log()
     read_all(log)
-    log.truncate_to(6)
+    log.truncations.truncate_to(6)
     append(log, a_batch(5, value_bytes=7))
     append(log, a_batch(1, value_bytes=7))
     assert [_offsets(log.read(offset, 1, 12, True)) for offset in (5, 6, 8, 10, 11)] == [[4], [6], [6], [6], [11]]
@@ -150,7 +151,7 @@ def test_a_slice_stays_readable_after_its_segment_is_deleted() -> None:
     log = a_log(context)
     append(log)
     region = log.read(0, 100, 1, True).region
-    log.truncate_fully_and_start_at(10)
+    log.truncations.truncate_fully_and_start_at(10)
     assert isinstance(context.scheduler, ManualScheduler)
     context.scheduler.run_all()
     assert region is not None
@@ -160,7 +161,7 @@ def test_a_slice_stays_readable_after_its_segment_is_deleted() -> None:
 
 def test_bytes_that_are_no_batch_any_more_are_an_error_of_the_record_not_of_the_disk() -> None:
     log = _log(3)
-    log.active_segment.file.pwrite(b"\x63", SIZE + 16)
+    log.segments.active.file.pwrite(b"\x63", SIZE + 16)
     with pytest.raises(CorruptRecord, match="at offset 2"):
         log.read(2, 100, 6, True)
     assert append(log).first_offset == 6
@@ -168,11 +169,11 @@ def test_bytes_that_are_no_batch_any_more_are_an_error_of_the_record_not_of_the_
 
 def test_a_disk_that_cannot_be_read_takes_its_log_directory_down() -> None:
     log = _log(3)
-    log.active_segment.file.pread = _refuse
+    log.segments.active.file.pread = _refuse
     with pytest.raises(LogDirFailure, match="Input/output error"):
         log.read(2, 100, 6, True)
     with pytest.raises(LogDirFailure):
-        log.offset_for_timestamp(1003)
+        offset_for_timestamp(log, 1003)
 
 
 def _refuse(length: int, at: int) -> bytes:
@@ -187,17 +188,17 @@ def test_a_search_by_timestamp_looks_into_the_batch(codec: str) -> None:
     log = a_log()
     append(log, a_batch(3, codec, timestamps=[100, 300, 200]))
     append(log, a_batch(2, codec, timestamps=[250, 400]))
-    assert log.offset_for_timestamp(0) == (0, 100, 0)
-    assert log.offset_for_timestamp(101) == (1, 300, 0)
-    assert log.offset_for_timestamp(301) == (4, 400, 0)
-    assert log.offset_for_timestamp(401) is None
-    assert log.offset_of_max_timestamp() == (4, 400, 0)
+    assert offset_for_timestamp(log, 0) == (0, 100, 0)
+    assert offset_for_timestamp(log, 101) == (1, 300, 0)
+    assert offset_for_timestamp(log, 301) == (4, 400, 0)
+    assert offset_for_timestamp(log, 401) is None
+    assert offset_of_max_timestamp(log) == (4, 400, 0)
 
 
 def test_a_search_by_timestamp_does_not_look_below_the_log_start() -> None:
     log = _log()
     log.increment_log_start_offset(5, "test")
-    found = log.offset_for_timestamp(0)
+    found = offset_for_timestamp(log, 0)
     assert found is not None
     assert (found.offset, found.timestamp) == (5, 1005)
 
@@ -206,10 +207,10 @@ def test_the_record_with_the_largest_timestamp_may_stand_anywhere() -> None:
     log = a_log(segment_bytes=150)
     for timestamp in (5, 9, 7, 9, 3):
         append(log, a_batch(timestamps=[timestamp]))
-    found = log.offset_of_max_timestamp()
+    found = offset_of_max_timestamp(log)
     assert found is not None
     assert (found.offset, found.timestamp) == (1, 9)
-    assert a_log().offset_of_max_timestamp() is None
+    assert offset_of_max_timestamp(a_log()) is None
 
 
 # ---- regions on a real disk
@@ -231,7 +232,7 @@ def _varied_log(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -
     log = a_log(index_interval_bytes=index_interval_bytes)
     for _ in range(60):
         append(log, a_batch(chosen.randrange(1, 5), value_bytes=chosen.randrange(1, 900)))
-    index = log.active_segment.offset_index
+    index = log.segments.active.offset_index
     if is_spoiled:
         entries = [index.entry(slot) for slot in range(index.entries)]
         index.reset()
@@ -248,7 +249,7 @@ def _varied_log(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -
 @pytest.mark.parametrize("index_interval_bytes", [1, 3000])
 def test_any_offset_and_any_size_give_the_batches_that_are_there(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -> None:
     log = _varied_log(index_interval_bytes, is_written, is_spoiled)
-    content = log.active_segment.file.pread(log.size_bytes, 0)
+    content = log.segments.active.file.pread(log.size_bytes, 0)
     batches = list(iter_batches(content))
     end_offset = log.log_end_offset
     for offset in range(end_offset):
@@ -282,9 +283,9 @@ def test_any_offset_and_any_size_give_the_batches_that_are_there(index_interval_
 def test_a_small_read_is_one_read_of_the_file() -> None:
     log = _varied_log(3000, True, False)
     reads: list[int] = []
-    file = log.active_segment.file
+    file = log.segments.active.file
     pread = file.pread
-    log.active_segment.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
+    log.segments.active.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
     for offset in range(0, log.log_end_offset - 40, 7):
         for max_bytes in (4000, 8000, 16 * 1024):
             log.reader.hints.clear()
@@ -301,8 +302,8 @@ def test_a_large_read_looks_at_both_ends() -> None:
     for _ in range(300):
         append(log, a_batch(1, value_bytes=1000))
     reads: list[int] = []
-    pread = log.active_segment.file.pread
-    log.active_segment.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
+    pread = log.segments.active.file.pread
+    log.segments.active.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
     for offset in range(0, 150, 7):
         log.reader.hints.clear()
         reads.clear()
@@ -323,4 +324,4 @@ def test_of_a_region_of_one_packet_the_bytes_before_its_first_page_are_read_once
         region = log.read(offset, PACKET_BYTES, log.log_end_offset, True).region
         assert region is not None
         before_page = -region.position % PAGE_BYTES
-        assert bytes(region.begun or b"") == log.active_segment.file.pread(before_page, region.position)
+        assert bytes(region.begun or b"") == log.segments.active.file.pread(before_page, region.position)

@@ -41,20 +41,20 @@ def _run_scheduled(log: PartitionLog) -> None:
 
 def test_truncation_within_a_segment_cuts_batches_indexes_and_epochs() -> None:
     log = _log(segment_bytes=10_000, index_interval_bytes=1)
-    assert log.truncate_to(6)
+    assert log.truncations.truncate_to(6)
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (6, 6, 0)
     assert log.leader_epochs.entries == [(0, 0), (1, 4)]
     assert log.latest_epoch == 1
-    assert [offset for offset, _ in log.active_segment.offset_index.all_entries()] == [3, 5]
-    assert log.active_segment.max_timestamp == (1002, 5)
+    assert [offset for offset, _ in log.segments.active.offset_index.all_entries()] == [3, 5]
+    assert log.segments.active.max_timestamp == (1002, 5)
     assert append(log, epoch=7).first_offset == 6
 
 
 def test_truncation_deletes_the_segments_behind_it() -> None:
     log = _log()
-    assert log.truncate_to(2)
+    assert log.truncations.truncate_to(2)
     assert log.segments.bases == [0]
-    assert log.active_segment is log.segments.first
+    assert log.segments.active is log.segments.first
     assert sorted(name for name in _names(log) if ".log" in name) == [f"{0:020d}.log", f"{4:020d}.log.deleted", f"{8:020d}.log.deleted"]
     _run_scheduled(log)
     assert not any("deleted" in name for name in _names(log))
@@ -64,20 +64,20 @@ def test_truncation_at_or_beyond_the_end_only_removes_epochs_that_never_wrote() 
     log = _log(2)
     log.on_new_leader_epoch(9)
     assert log.leader_epochs.entries == [(0, 0), (9, 4)]
-    assert not log.truncate_to(4)
+    assert not log.truncations.truncate_to(4)
     assert log.leader_epochs.entries == [(0, 0)]
     assert log.latest_epoch == 0
-    assert not log.truncate_to(99)
+    assert not log.truncations.truncate_to(99)
     assert log.log_end_offset == 4
     with pytest.raises(ValueError, match="-1"):
-        log.truncate_to(-1)
+        log.truncations.truncate_to(-1)
 
 
 def test_truncation_below_the_first_segment_empties_the_log() -> None:
     log = _log()
     log.delete_old_segments(lambda segment, _: segment.base_offset < 8, "test")
     assert log.log_start_offset == 8
-    assert log.truncate_to(3)
+    assert log.truncations.truncate_to(3)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 3, 3)
     assert log.segments.bases == [3]
 
@@ -85,7 +85,7 @@ def test_truncation_below_the_first_segment_empties_the_log() -> None:
 def test_a_log_that_starts_anew_has_one_empty_segment_and_knows_nobody() -> None:
     log = _log()
     append(log, a_batch(producer_id=7))
-    log.truncate_fully_and_start_at(100)
+    log.truncations.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.size_bytes) == (100, 100, 100, 0)
     assert log.leader_epochs.entries == []
     assert log.latest_epoch is None
@@ -97,7 +97,7 @@ def test_a_log_that_starts_anew_has_one_empty_segment_and_knows_nobody() -> None
 
 def test_a_log_may_start_anew_where_its_active_segment_begins() -> None:
     log = _log()
-    log.truncate_fully_and_start_at(8)
+    log.truncations.truncate_fully_and_start_at(8)
     assert log.segments.bases == [8]
     assert read_all(log) == b""
     assert append(log).first_offset == 8
@@ -110,7 +110,7 @@ def test_truncation_takes_producers_back() -> None:
     append(log, a_batch(2, producer_id=5))
     append(log, a_batch(2, producer_id=5, base_sequence=2))
     append(log, a_batch(1, producer_id=6, transactional=True))
-    log.truncate_to(2)
+    log.truncations.truncate_to(2)
     assert {entry.producer_id: entry.last_sequence for entry in log.active_producers()} == {5: 1}
     assert log.last_stable_offset == log.high_watermark
     assert append(log, a_batch(2, producer_id=5, base_sequence=2)).first_offset == 2
@@ -124,9 +124,9 @@ def test_truncation_forgets_aborted_transactions_behind_it() -> None:
         batch = build_end_transaction_marker(marker, timestamp=FIRST_TIMESTAMP, producer_id=5, producer_epoch=0)
         append(log, batch, origin=AppendOrigin.COORDINATOR)
     assert len(log.aborted_transactions(0, 4)) == 2
-    log.truncate_to(3)
+    log.truncations.truncate_to(3)
     assert [each.last_offset for each in log.aborted_transactions(0, 4)] == [1]
-    log.truncate_to(1)
+    log.truncations.truncate_to(1)
     assert log.aborted_transactions(0, 4) == []
 
 
@@ -135,7 +135,7 @@ def test_truncation_forgets_aborted_transactions_behind_it() -> None:
 
 def test_the_log_start_offset_moves_forward_up_to_the_high_watermark() -> None:
     log = _log()
-    log.truncate_to(12)
+    log.truncations.truncate_to(12)
     assert log.increment_log_start_offset(5, "DeleteRecords")
     assert not log.increment_log_start_offset(5, "DeleteRecords")
     assert not log.increment_log_start_offset(3, "DeleteRecords")
@@ -219,7 +219,7 @@ def test_a_log_goes_on_in_a_renamed_directory() -> None:
 def test_cleaned_segments_take_the_place_of_old_ones() -> None:
     log = _log(8)
     old = list(log.segments)[:2]
-    new = Segment.create(log.context.filesystem, log.directory, 0, log.settings, now_ms=0, suffix=".cleaned")
+    new = Segment.create(log.context.filesystem, log.directory, 0, log.segments.settings, now_ms=0, suffix=".cleaned")
     new.append(a_batch(1, base_offset=3), len(a_batch(1)), 3, 1000, 3)
     new.become_inactive()
     new.sync()
@@ -247,22 +247,22 @@ def test_a_flush_makes_everything_durable_and_moves_the_recovery_point() -> None
 
 def test_a_flush_covers_what_was_there_when_it_was_prepared() -> None:
     log = _log(6)
-    plan = log.prepare_flush()
+    plan = log.flushes.prepare(log.log_end_offset)
     assert plan is not None
     append(log)
     plan.run()
-    log.finish_flush(plan)
+    log.flushes.finish(plan)
     assert log.recovery_point == 12
-    assert log.prepare_flush(12) is None
+    assert log.flushes.prepare(12) is None
 
 
 def test_a_flush_up_to_the_active_segment_leaves_that_one_alone() -> None:
     filesystem = MemoryFileSystem()
     log = _log(6, a_context(filesystem))
-    plan = log.prepare_flush(log.active_segment.base_offset)
+    plan = log.flushes.prepare(log.segments.active.base_offset)
     assert plan is not None
     plan.run()
-    log.finish_flush(plan)
+    log.flushes.finish(plan)
     assert log.recovery_point == 8
     assert filesystem.nodes[f"{log.directory}/{8:020d}.log"].durable == b""
     assert filesystem.nodes[f"{log.directory}/{4:020d}.log"].durable
@@ -270,24 +270,24 @@ def test_a_flush_up_to_the_active_segment_leaves_that_one_alone() -> None:
 
 def test_a_flush_that_a_truncation_overtook_moves_the_recovery_point_no_further() -> None:
     log = _log(6)
-    plan = log.prepare_flush()
+    plan = log.flushes.prepare(log.log_end_offset)
     assert plan is not None
-    log.truncate_to(4)
+    log.truncations.truncate_to(4)
     for _ in range(6):
         append(log, a_batch(2), epoch=5)
     plan.run()
-    log.finish_flush(plan)
+    log.flushes.finish(plan)
     assert log.recovery_point == 4
 
 
 def test_a_segment_that_goes_while_it_is_flushed_does_not_matter() -> None:
     log = _log(6)
-    plan = log.prepare_flush()
+    plan = log.flushes.prepare(log.log_end_offset)
     assert plan is not None
     log.delete_old_segments(lambda segment, _: segment.base_offset < 8, "test")
     _run_scheduled(log)
     plan.run()
-    log.finish_flush(plan)
+    log.flushes.finish(plan)
     assert log.recovery_point == 12
 
 
@@ -324,7 +324,7 @@ def test_closing_twice_is_harmless_and_closing_completes_the_time_index() -> Non
     log.close()
     entry = log.context.filesystem.read_file(f"{log.directory}/{0:020d}.timeindex")
     assert entry == struct.pack(">qi", 1000, 1)
-    assert log.prepare_flush() is None
+    assert log.flushes.prepare(log.log_end_offset) is None
 
 
 def test_a_closed_log_takes_no_append_and_blames_no_disk() -> None:
@@ -378,5 +378,5 @@ def test_producers_are_what_is_left_of_them_after_a_cut_to_where_the_log_once_en
     log.close()
     log = a_log(a_context(filesystem))
     append(log, a_batch(2, producer_id=5, base_sequence=2))
-    log.truncate_to(2)
+    log.truncations.truncate_to(2)
     assert [entry.last_sequence for entry in log.active_producers()] == [1]

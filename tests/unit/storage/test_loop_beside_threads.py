@@ -158,7 +158,7 @@ def test_a_log_that_was_deleted_can_be_read_until_its_files_are() -> None:
     begin_rename(disks, manager, T0)
     disks.settle()
     found = log.read(1, 1 << 20, 4, True)
-    assert (found.next_offset, log.active_segment.base_offset) == (4, 4)
+    assert (found.next_offset, log.segments.active.base_offset) == (4, 4)
     with pytest.raises(LogClosed):
         append(log)
 

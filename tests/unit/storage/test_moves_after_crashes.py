@@ -26,7 +26,7 @@ def test_a_copy_of_what_a_crash_took_from_the_log_is_gone_before_anything_is_app
     disks.settle()
     manager.checkpoint_recovery_points()
     disks.settle()
-    path = log.active_segment.path
+    path = log.segments.active.path
     disks.crash(manager)
     with_tail = memory.open(path)
     with_tail.truncate(with_tail.size() - 1)

@@ -98,7 +98,7 @@ def two_moves_of_small_logs() -> tuple[Disks, LogManager, PartitionLog]:
 
 def test_a_damaged_log_takes_no_room_from_the_next_move() -> None:
     disks, manager, log = two_moves_of_small_logs()
-    damaged = log.active_segment.file
+    damaged = log.segments.active.file
     byte = damaged.pread(1, HEADER_SIZE)
     damaged.pwrite(bytes([byte[0] ^ 1]), HEADER_SIZE)
     for topic_partition in (FROM_BAD, FROM_GOOD):
@@ -113,8 +113,8 @@ def test_a_damaged_log_takes_no_room_from_the_next_move() -> None:
 
 def test_a_log_that_damage_keeps_from_being_truncated_takes_no_room_from_the_next_move() -> None:
     disks, manager, log = two_moves_of_small_logs()
-    log.active_segment.file.pwrite(b"\xff" * 70, len(a_batch(2)))
-    log.truncate_in_thread(3, lambda error: None)
+    log.segments.active.file.pwrite(b"\xff" * 70, len(a_batch(2)))
+    log.truncations.truncate_in_thread(3, lambda error: None)
     for topic_partition in (FROM_BAD, FROM_GOOD):
         manager.moves.start(topic_partition)
     disks.background.advance(100)

@@ -12,6 +12,7 @@ from ottla.storage.errors import InvalidTimestamp, RecordTooLarge, UnsupportedFo
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
+from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.log_settings import rules_for
 from ottla.storage.validation.batch import complete_validation
 from ottla.storage.validation.record_errors import UnreadableRecords
@@ -126,19 +127,19 @@ def test_many_single_messages_are_found_and_indexed(magic: int, config: dict[str
         produce_messages(log, messages(magic, sent))
     assert log.log_end_offset == 600
     assert [old.offset for old in read(read_all(log))] == list(range(600))
-    log.active_segment.check_indexes()
+    log.segments.active.check_indexes()
     for offset in range(0, 600, 23):
         assert read(read_all(log, offset))[0].offset == offset
     if magic:
         for wanted in (0, 150, 298, 299):
-            found = log.offset_for_timestamp(FIRST_TIMESTAMP + wanted)
+            found = offset_for_timestamp(log, FIRST_TIMESTAMP + wanted)
             assert found is not None
             assert found.offset == next(old.offset for old in sent if old.timestamp >= FIRST_TIMESTAMP + wanted)
-        latest = log.offset_of_max_timestamp()
+        latest = offset_of_max_timestamp(log)
         assert latest is not None
         assert (latest.offset, latest.timestamp) == (257, FIRST_TIMESTAMP + 299)
     else:
-        assert log.active_segment.max_timestamp.timestamp == -1
+        assert log.segments.active.max_timestamp.timestamp == -1
 
 
 def test_a_leader_looks_at_many_single_messages_piece_by_piece() -> None:

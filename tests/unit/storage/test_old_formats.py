@@ -11,6 +11,7 @@ from ottla.protocol.records.batch import CURRENT_MAGIC, iter_batches
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.storage.errors import CorruptRecord, OffsetsOutOfOrder
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
@@ -79,7 +80,7 @@ def test_a_torn_message_at_the_end_is_cut_and_indexes_are_rebuilt(cut: int) -> N
     again = a_log(a_context(filesystem), clean=False, index_interval_bytes=1)
     assert (again.size_bytes, again.log_end_offset) == (whole, log.log_end_offset)
     assert everything(again)[:-1] == records
-    assert again.active_segment.offset_index.entries > 0
+    assert again.segments.active.offset_index.entries > 0
 
 
 def test_damage_in_a_message_is_cut_with_everything_behind_it() -> None:
@@ -120,7 +121,7 @@ def test_records_of_format_1_are_found_by_time() -> None:
     log, records = filled()
     for old in records:
         if old.timestamp >= 0:
-            found = log.offset_for_timestamp(old.timestamp)
+            found = offset_for_timestamp(log, old.timestamp)
             assert found is not None
             assert (found.offset, found.timestamp) == (old.offset, old.timestamp)
 
@@ -128,8 +129,8 @@ def test_records_of_format_1_are_found_by_time() -> None:
 def test_a_log_of_format_0_has_no_times() -> None:
     log = a_log(a_context())
     follow(log, a_set(0, 0, CompressionCodec.GZIP), 0)
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert offset_of_max_timestamp(log) is None
 
 
 def test_cleaning_converts_messages_to_batches_and_keeps_the_latest_of_each_key() -> None:
@@ -178,7 +179,7 @@ def test_a_message_far_behind_the_one_before_is_in_reach_of_its_segment(codec: C
     for clean in (True, False):
         again = a_log(a_context(log.context.filesystem), clean=clean)
         assert everything(again) == expected
-        found = again.offset_for_timestamp(1000 + far)
+        found = offset_for_timestamp(again, 1000 + far)
         assert found is not None
         assert found.offset == far
 
@@ -197,7 +198,7 @@ def test_a_damaged_offset_in_a_flushed_message_makes_up_no_producer_snapshots() 
     filesystem.unlink(first.replace(".log", ".index"))
     again = a_log(a_context(filesystem), segment_bytes=300)
     assert (again.log_end_offset, again.producer_state.snapshot_offsets) == (last, [last])
-    again.truncate_to(last - 1)
+    again.truncations.truncate_to(last - 1)
     assert append(again, a_batch(1)).first_offset == last - 1
 
 

@@ -45,7 +45,7 @@ def take(log: PartitionLog, model: Transactions, step: Step) -> None:
     elif what == "plain":
         append(log, a_batch())
     elif what == "roll":
-        if log.active_segment.size:
+        if log.segments.active.size:
             log.roll()
     else:
         append(log, a_marker_batch(producer_id, commit=what == "commit"), origin=AppendOrigin.COORDINATOR)
@@ -94,7 +94,7 @@ def test_a_log_that_was_cut_across_transactions_goes_on_as_if_the_rest_had_never
 ) -> None:
     log, model = written(history)
     cut = min(cut, log.log_end_offset)
-    log.truncate_to(cut)
+    log.truncations.truncate_to(cut)
     model.cut(cut)
     model.check(log)
     for step in further:

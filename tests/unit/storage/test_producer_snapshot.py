@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptSnapshot
-from ottla.storage.log.flush import SEGMENTS_AT_ONCE
+from ottla.storage.log.flushes import SEGMENTS_AT_ONCE
 from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producers.state import ProducerStateEntry
 from ottla.storage.producers.state_manager import ProducerStateManager, snapshot_offsets
@@ -248,8 +248,8 @@ def test_a_flush_syncs_the_snapshot_with_which_a_recovery_would_begin() -> None:
     log = a_log(a_context(filesystem), segment_bytes=len(a_batch(1, producer_id=7)))
     for sequence in range(SEGMENTS_AT_ONCE + 5):
         append(log, a_batch(1, producer_id=7, base_sequence=sequence))
-    up_to = log.complete_up_to()
-    plan = log.prepare_flush(up_to)
+    up_to = log.flushes.complete_up_to()
+    plan = log.flushes.prepare(up_to)
     assert plan is not None
     plan.run()
     node = filesystem.nodes[log.producer_state.snapshot_path(up_to)]

@@ -16,6 +16,7 @@ from ottla.storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirF
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
+from ottla.storage.log.time_lookups import offset_for_timestamp
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -38,7 +39,7 @@ def _written(batches: int = 4, **config: int) -> MemoryFileSystem:
     log = _on(filesystem, **config)
     for n in range(batches):
         append(log, a_batch(2, value_bytes=20, timestamps=[1000 + n, 1000 + n]))
-    log.prepare_flush()  # brings index entries out of memory, as much as a process can have done before it was killed
+    log.flushes.prepare(log.log_end_offset)  # brings index entries out of memory, as much as a process can have done before it was killed
     return filesystem
 
 
@@ -176,7 +177,7 @@ def test_index_files_that_are_missing_or_wrong_are_made_anew(suffix: str, clean:
     assert log.log_end_offset == 12
     assert read_all(log, max_bytes=110) == data
     for n in range(6):
-        found = log.offset_for_timestamp(1000 + n)
+        found = offset_for_timestamp(log, 1000 + n)
         assert found is not None
         assert found.offset == 2 * n
         region = log.read(2 * n + 1, 1, 12, True).region
@@ -197,7 +198,7 @@ def test_a_power_cut_after_a_clean_stop_makes_no_segment_old() -> None:
     log.close()
     for seed in range(20):
         log = _on(filesystem.after_power_cut(seed))
-        assert (log.log_end_offset, log.active_segment.largest_timestamp) == (2, 1000)
+        assert (log.log_end_offset, log.segments.active.largest_timestamp) == (2, 1000)
 
 
 def test_the_index_of_another_segment_is_found_out() -> None:

@@ -33,7 +33,7 @@ def test_a_cut_that_failed_for_another_reason_than_the_disk_is_repeated(
     assert manager.offline_log_dirs == []
 
     disks.background.advance(5000)
-    assert log.truncation is None
+    assert log.truncations.current is None
     assert len(ended) == 1
     assert (log.log_start_offset, log.log_end_offset) == (reference.log_start_offset, reference.log_end_offset)
     assert read_all(log) == read_all(reference)
@@ -61,7 +61,7 @@ def test_a_log_that_is_closed_before_its_cut_is_repeated_stays_as_it_is(monkeypa
         disks.settle()
     manager.delete(T0)
     disks.background.advance(5000)
-    assert log.truncation is None
+    assert log.truncations.current is None
     assert not disks.background.work
 
 

@@ -69,7 +69,7 @@ def test_a_segment_that_hardly_grows_gets_nothing(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 3)
     assert not disk.threads
-    assert log.active_segment.reserved_bytes == 0
+    assert log.segments.active.reserved_bytes == 0
 
 
 @pytest.mark.slow
@@ -81,14 +81,14 @@ def test_one_that_grows_gets_more_and_more_ahead_of_it(disk: Disk) -> None:
     assert max(sizes) == MOST_BYTES
     ends = [at + length for at, length in disk.asked]
     assert all(at <= end for (at, _), end in zip(disk.asked[1:], ends, strict=False))  # asked before what was there is used up
-    assert ends[-1] > log.active_segment.size
+    assert ends[-1] > log.segments.active.size
 
 
 def test_nothing_is_asked_twice_while_a_thread_is_at_it(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 20)
     assert len(disk.threads) == 1
-    assert log.active_segment.reserve_at == NEVER
+    assert log.segments.active.reserve_at == NEVER
 
 
 def test_a_refusal_is_final_and_harmless(disk: Disk) -> None:
@@ -96,7 +96,7 @@ def test_a_refusal_is_final_and_harmless(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 20, disk)
     assert len(disk.asked) == 1
-    assert log.active_segment.reserved_bytes == 0
+    assert log.segments.active.reserved_bytes == 0
 
 
 def test_an_error_is_as_a_refusal(disk: Disk) -> None:
@@ -104,7 +104,7 @@ def test_an_error_is_as_a_refusal(disk: Disk) -> None:
     grow(log, 5)
     ((_, then),) = disk.threads
     then(OSError(28, "no space"))
-    assert (log.active_segment.reserved_bytes, log.active_segment.reserve_at) == (0, NEVER)
+    assert (log.segments.active.reserved_bytes, log.segments.active.reserve_at) == (0, NEVER)
     grow(log, 5)
 
 
@@ -120,19 +120,19 @@ def test_a_disk_with_little_left_is_left_alone(disk: Disk) -> None:
     logs = [a_growing_log(disk, f"t{n}", reservations) for n in range(3)]
     for log in logs:
         grow(log, 5, disk)
-    assert [log.active_segment.reserved_bytes > 0 for log in logs] == [True, True, False]
-    logs[0].active_segment.give_back()
+    assert [log.segments.active.reserved_bytes > 0 for log in logs] == [True, True, False]
+    logs[0].segments.active.give_back()
     grow(logs[0], 5)
     disk.run()
-    assert logs[0].active_segment.reserved_bytes > 0
+    assert logs[0].segments.active.reserved_bytes > 0
 
 
 def test_what_was_not_used_goes_back_when_the_segment_ends(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 10, disk)
-    ended = log.active_segment
+    ended = log.segments.active
     log.roll()
-    log.finish_rolls()
+    log.rolls.finish()
     assert disk.given_back == 1
     assert ended.reserved_bytes == 0
 
@@ -140,9 +140,9 @@ def test_what_was_not_used_goes_back_when_the_segment_ends(disk: Disk) -> None:
 def test_a_thread_that_comes_too_late_gives_back_what_it_got(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 5)
-    ended = log.active_segment
+    ended = log.segments.active
     log.roll()
-    log.finish_rolls()
+    log.rolls.finish()
     before = disk.given_back
     disk.run()
     assert disk.given_back == before + 1
@@ -172,7 +172,7 @@ def test_a_close_gives_back(disk: Disk) -> None:
 def test_after_it_was_given_back_it_has_to_grow_again(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 10, disk)
-    segment = log.active_segment
+    segment = log.segments.active
     segment.give_back()
     asked = len(disk.asked)
     grow(log, 3, disk)
@@ -184,7 +184,7 @@ def test_after_it_was_given_back_it_has_to_grow_again(disk: Disk) -> None:
 def test_a_log_that_nobody_reserves_for_asks_once(disk: Disk) -> None:
     log = a_log(a_context(disk.filesystem), segment_bytes=1 << 30)
     grow(log, 5)
-    assert log.active_segment.reserve_at == NEVER
+    assert log.segments.active.reserve_at == NEVER
 
 
 # The real disk
@@ -230,10 +230,10 @@ def test_a_log_on_the_real_disk_holds_what_was_appended_and_no_more_once_closed(
     (tmp_path / "topic-0").mkdir()
     log = a_log(context, log_dir=str(tmp_path), segment_bytes=1 << 30)
     grow(log, 12)
-    path = Path(log.active_segment.path)
+    path = Path(log.segments.active.path)
     if is_reserved(tmp_path) and filesystem.total_and_free_bytes(str(tmp_path))[1] > 8 * MOST_BYTES:
         assert allocated(path) > 14 * MIB
-    assert path.stat().st_size == log.active_segment.size
+    assert path.stat().st_size == log.segments.active.size
     assert len(read_all(log)) == log.size_bytes
     log.close()
     assert allocated(path) < 14 * MIB
@@ -246,7 +246,7 @@ def test_what_a_killed_broker_had_goes_back_at_the_next_start(tmp_path: Path) ->
     (tmp_path / "topic-0").mkdir()
     log = a_log(context, log_dir=str(tmp_path), segment_bytes=1 << 30)
     grow(log, 12)
-    size, path = log.size_bytes, Path(log.active_segment.path)
+    size, path = log.size_bytes, Path(log.segments.active.path)
     log.close_without_writing()
     opened = a_log(a_context(filesystem), clean=False, log_dir=str(tmp_path), segment_bytes=1 << 30)
     assert (opened.size_bytes, path.stat().st_size) == (size, size)

@@ -9,7 +9,8 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.roll import MOST_UNFINISHED
+from ottla.storage.log.rolls import MOST_UNFINISHED, Rolls
+from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.producers.snapshot import decode_snapshot
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
@@ -49,7 +50,7 @@ def test_an_append_that_rolls_changes_nothing_but_the_log_file_that_it_goes_to()
     calls = disks.watch(*CHANGES)
     disks.clock.move(1_000_000)
     append(log, a_batch(timestamps=[disks.clock.now_ms()]))
-    assert log.active_segment.base_offset == 6
+    assert log.segments.active.base_offset == 6
     assert set(calls) == {f"{log.directory}/00000000000000000006.log"}
 
 
@@ -59,10 +60,10 @@ def test_a_log_that_rolls_with_every_append_holds_no_more_files_than_it_may() ->
     for _ in range(3 * MOST_UNFINISHED):
         append(log)
     assert len(log.segments) == len(settled) + 3 * MOST_UNFINISHED
-    assert len(log.unfinished_rolls) == MOST_UNFINISHED
+    assert len(log.rolls.unfinished) == MOST_UNFINISHED
     data = read_all(log)
     disks.settle()
-    assert not log.unfinished_rolls
+    assert not log.rolls.unfinished
     assert {segment.offset_index.length for segment in list(log.segments)[:-1]} <= {0, CLOSED_INDEX_BYTES}
     assert read_all(log) == data
 
@@ -77,7 +78,7 @@ def test_of_many_logs_that_roll_in_one_turn_one_is_completed_in_each_turn_that_f
         calls.clear()
         disks.background.turn()
         assert {path.rpartition("/")[0] for path in calls} == {log.directory}
-        assert not log.unfinished_rolls
+        assert not log.rolls.unfinished
         disks.background.run_work()
     disks.settle()
     assert {log.recovery_point for log in logs} == {6}
@@ -129,14 +130,19 @@ def test_the_files_are_those_of_a_roll_that_is_completed_at_once() -> None:
         random, answers = Random(7), []
         disks, manager, (log,) = started(segment_bytes=4000, index_interval_bytes=100)
         if is_at_once:
-            manager.context.complete_roll_later = PartitionLog.complete_roll
+            manager.context.complete_roll_later = Rolls.complete
         for step in range(200):
             times = [FIRST_TIMESTAMP + random.randint(1, 10**6) for _ in range(random.randint(1, 9))]
             append(log, a_batch(len(times), timestamps=times), epoch=step)
             log.update_high_watermark(log.log_end_offset)
             if random.random() < 0.1:
                 disks.settle()
-            answers.append((log.offset_for_timestamp(FIRST_TIMESTAMP + random.randint(1, 10**6)), log.offset_of_max_timestamp()))
+            answers.append(
+                (
+                    offset_for_timestamp(log, FIRST_TIMESTAMP + random.randint(1, 10**6)),
+                    offset_of_max_timestamp(log),
+                )
+            )
         disks.settle()
         names = disks.filesystem.list_directory(log.directory)
         found.append((answers, {name: disks.filesystem.read_file(f"{log.directory}/{name}") for name in names}))
@@ -191,13 +197,13 @@ def test_who_needs_the_files_completes_them(what: str) -> None:
         log.flush()
         assert log.recovery_point == 7
     elif what == "truncate_to":
-        log.truncate_to(4)
+        log.truncations.truncate_to(4)
         assert log.log_end_offset == 4
     elif what == "delete_old_segments":
         assert log.delete_old_segments(lambda *_: True, "test") == 2
     else:
         manager.shutdown()
-    assert not log.unfinished_rolls
+    assert not log.rolls.unfinished
     disks.settle()
     if what != "shutdown":
         manager.shutdown()
@@ -239,7 +245,7 @@ def test_what_a_disk_refused_of_a_roll_is_done_by_who_needs_it(nth: int) -> None
             log.roll()
     disk.fail_at = None
     append(log, a_batch(2, producer_id=6, base_sequence=0))
-    log.truncate_to(2)
+    log.truncations.truncate_to(2)
     assert set(log.producer_state.state.producers) == {5}
     append(log, a_batch(2, producer_id=7, base_sequence=0))
     begins = [segment.base_offset for segment in log.segments]

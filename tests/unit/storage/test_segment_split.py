@@ -160,7 +160,7 @@ def test_a_cleaner_that_meets_such_offsets_names_the_segment_and_leaves_it() -> 
     file.truncate(0)
     log = reopened_when_flushed(filesystem, clean=True)
     file.pwrite(whole, 0)  # by whom, if not by a broken disk?
-    log.active_segment.size = len(whole)
+    log.segments.active.size = len(whole)
     log.log_end_offset = NEXT
     log.roll()
     log.update_high_watermark(NEXT)

@@ -115,7 +115,7 @@ def test_what_is_written_when_the_directory_is_removed_is_dropped(call: str, suf
     log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
     manager.delete(T0)
     Interruption(disks, call, suffix if call == "sync" else "-delete", log.delete)
-    log.small_files.replace("partition.metadata", b"late")
+    log.files.small_files.replace("partition.metadata", b"late")
     assert manager.offline_log_dirs == []
     assert not [name for name in disks.filesystem.list_directory("/data") if name.startswith("topic")]
 
@@ -170,11 +170,11 @@ def test_a_directory_is_synced_under_the_name_that_it_has_when_that_is_tried(wha
     log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
     append(log)
     disks.settle()
-    plan = log.prepare_flush()
+    plan = log.flushes.prepare(log.log_end_offset)
     assert plan is not None
     sync = {
-        "small files": log.small_files.sync_directory,
-        "movable directory": partial(MovableDirectory(disks.filesystem, log.small_files).sync_directory, log.directory),
+        "small files": log.files.small_files.sync_directory,
+        "movable directory": partial(MovableDirectory(disks.filesystem, log.files.small_files).sync_directory, log.directory),
         "flush": plan.run,
     }[what]
     synced: list[str] = []
@@ -183,7 +183,7 @@ def test_a_directory_is_synced_under_the_name_that_it_has_when_that_is_tried(wha
         if name == "sync_directory":
             synced.append(path)
             if len(synced) == 1:
-                log.small_files.move_to("/data/moved")
+                log.files.small_files.move_to("/data/moved")
         return False
 
     assert isinstance(disks.filesystem, FaultyFileSystem)

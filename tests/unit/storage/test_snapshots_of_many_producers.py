@@ -125,7 +125,7 @@ def test_the_log_is_flushed_when_it_is_complete() -> None:
     write(log, 0, 2)
     flushed = log.recovery_point
     log.roll()
-    assert log.prepare_flush() is None
+    assert log.flushes.prepare(log.log_end_offset) is None
     assert log.recovery_point == flushed
     disks.settle()
     assert log.recovery_point == log.log_end_offset
@@ -198,7 +198,7 @@ def test_a_segment_without_a_snapshot_does_not_become_the_first_before_the_next_
     for n in range(2):
         write(log, 3, 2 + n)
         log.roll()
-    log.finish_rolls()
+    log.rolls.finish()
     log.update_high_watermark(log.log_end_offset)
     for _ in steps(disks):
         if log.recovery_point < log.log_end_offset:
@@ -215,7 +215,7 @@ def test_what_was_left_out_holds_up_no_deletion_after_a_truncation() -> None:
         write(log, 3, 2 + n)
         log.roll()
     disks.settle()
-    log.truncate_to(2 * MANY)
+    log.truncations.truncate_to(2 * MANY)
     log.flush()
     log.update_high_watermark(log.log_end_offset)
     assert log.delete_old_segments(lambda segment, _: segment.base_offset < MANY, "test") == 1
@@ -245,11 +245,11 @@ def test_a_truncation_in_the_middle_keeps_what_is_left_of_the_producers(offset: 
     write(log, 4, 2)
     if in_thread:
         ended: list[Exception | None] = []
-        log.truncate_in_thread(offset, ended.append)
+        log.truncations.truncate_in_thread(offset, ended.append)
         disks.settle()
         assert ended == [None]
     else:
-        log.truncate_to(offset)
+        log.truncations.truncate_to(offset)
         disks.settle()
     expected = dict.fromkeys(range(MANY), 1)
     if offset > 2 * MANY:
@@ -264,7 +264,7 @@ def test_a_log_that_is_emptied_in_the_middle_forgets_everybody() -> None:
     disks, _, log = a_broker()
     log.roll()
     ended: list[Exception | None] = []
-    log.truncate_fully_in_thread(100, ended.append)
+    log.truncations.truncate_fully_in_thread(100, ended.append)
     disks.settle()
     assert ended == [None]
     assert sequences(log) == {}

@@ -31,7 +31,7 @@ def test_a_roll_names_files_that_are_there() -> None:
     roll(log)
     names = ["00000000000000000001" + suffix for suffix in SUFFIXES]
     assert calls == [f"{log.directory}/{names[0]}"]
-    log.finish_rolls()
+    log.rolls.finish()
     assert calls == [f"{log.directory}/{name}" for name in names]
     assert set(names) < set(disks.filesystem.list_directory(log.directory))
     append(log, a_batch())
@@ -41,7 +41,7 @@ def test_a_roll_names_files_that_are_there() -> None:
 def test_a_thread_makes_others_for_those_that_were_taken() -> None:
     disks, log = a_broker()
     roll(log)
-    log.finish_rolls()
+    log.rolls.finish()
     calls = disks.watch("open_unnamed")
     disks.settle()
     assert calls == ["/data"] * len(SUFFIXES)
@@ -62,7 +62,7 @@ def test_a_roll_goes_on_when_a_file_cannot_be_named() -> None:
     disks.filesystem.fails_if = lambda name, path: name == "link"
     roll(log)
     append(log, a_batch())
-    assert log.active_segment.base_offset == 1
+    assert log.segments.active.base_offset == 1
 
 
 def test_a_file_system_without_such_files_is_asked_once_per_roll() -> None:

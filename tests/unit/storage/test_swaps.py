@@ -7,8 +7,8 @@ import pytest
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.segment.discards import DISCARD_SEGMENTS
-from ottla.storage.segment.swaps import Swap
+from ottla.storage.segment.discard import DISCARD_SEGMENTS
+from ottla.storage.segment.swap import Swap
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.cleaners import InlineCleaner
 from tests.support.compacted_logs import Writer, committed_of, latest_of
@@ -56,7 +56,7 @@ class Swapping:
         self.background.submit = self.manager.context.submit = hold  # type: ignore[method-assign]  # to hold one thing back
         self.background.advance(20_000)
         assert len(self.held) == 1
-        (swap,) = self.log.discards
+        (swap,) = self.log.discards.in_progress
         assert isinstance(swap, Swap)
         self.swap = swap
 
@@ -152,7 +152,8 @@ def test_the_old_segments_aborted_transactions_are_not_those_of_the_cleaned_one(
     world = Swapping()
     for name in [name for name in world.names() if name.endswith(".txnindex.cleaned")]:
         world.filesystem.unlink(f"{world.log.directory}/{name}")
-    swap = Swap(world.log, 0, [], [])
+    log = world.log
+    swap = Swap(world.filesystem, log.files.small_files, 0, [], log.segments.settings, now_ms=0)
     assert f"{0:020d}.txnindex" in world.names()
     assert not swap.cleaned.transaction_index.exists()
     assert swap.cleaned.transaction_index.entries() == []
@@ -185,9 +186,9 @@ def test_what_is_clean_is_written_down_only_when_the_files_are_in_place() -> Non
     world.background.advance(60_000)
     assert world.clean_up_to() == world.clean
     world.release()
-    assert world.clean_up_to() == world.log.active_segment.base_offset != world.clean
+    assert world.clean_up_to() == world.log.segments.active.base_offset != world.clean
     assert values(world.log) == world.values
-    assert world.log.discards == []
+    assert world.log.discards.in_progress == []
     world.background.advance(120_000)
     world.release()
     assert not [name for name in world.names() if name.endswith((".cleaned", ".swap", ".deleted"))]
@@ -222,7 +223,7 @@ def test_a_clean_stop_meanwhile_leaves_the_cleaned_segment() -> None:
 
 def test_a_cut_meanwhile_keeps_what_is_below_it() -> None:
     world = Swapping()
-    world.log.truncate_in_thread(world.log.segments.bases[-2], lambda error: None)
+    world.log.truncations.truncate_in_thread(world.log.segments.bases[-2], lambda error: None)
     world.background.advance(100)
     world.release()
     assert world.manager.offline_log_dirs == []
@@ -234,7 +235,7 @@ def test_a_cut_meanwhile_keeps_what_is_below_it() -> None:
 
 def test_a_log_that_begins_anew_meanwhile_is_empty() -> None:
     world = Swapping()
-    world.log.truncate_fully_in_thread(0, lambda error: None)
+    world.log.truncations.truncate_fully_in_thread(0, lambda error: None)
     world.background.advance(100)
     world.release()
     assert world.manager.offline_log_dirs == []
@@ -293,7 +294,7 @@ def test_a_disk_that_refuses_a_rename_is_offline_and_the_cleaner_goes_on_elsewhe
 def test_a_follower_that_begins_anew_above_its_end_takes_nothing_offline() -> None:
     world = Swapping()
     offset = world.log.log_end_offset + 100
-    world.log.truncate_fully_in_thread(offset, lambda error: None)
+    world.log.truncations.truncate_fully_in_thread(offset, lambda error: None)
     world.background.advance(100)
     world.release()
     assert world.manager.offline_log_dirs == []

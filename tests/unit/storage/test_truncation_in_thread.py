@@ -17,6 +17,7 @@ from ottla.storage.log import producer_replay
 from ottla.storage.log import truncation as log_truncation
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.segment.batch_scan import whole_batches
 from tests.support.background import carry_out
@@ -52,14 +53,14 @@ def a_broker(filesystem: MemoryFileSystem | FaultyFileSystem | None = None, **co
 def cut(log: PartitionLog, offset: int) -> list[Exception | None]:
     """Begins; the list has what went wrong, or None, once it has ended."""
     ended: list[Exception | None] = []
-    log.truncate_in_thread(offset, ended.append)
+    log.truncations.truncate_in_thread(offset, ended.append)
     return ended
 
 
 def empty(log: PartitionLog, offset: int) -> list[Exception | None]:
     """The same for emptying it."""
     ended: list[Exception | None] = []
-    log.truncate_fully_in_thread(offset, ended.append)
+    log.truncations.truncate_fully_in_thread(offset, ended.append)
     return ended
 
 
@@ -124,11 +125,11 @@ def test_who_appends_or_reads_what_is_cut_is_told_to_come_again() -> None:
     with pytest.raises(LogBeingTruncated):
         log.read(8, 1000, 9, True)
     with pytest.raises(LogBeingTruncated):
-        log.offset_for_timestamp(1004)
+        offset_for_timestamp(log, 1004)
     with pytest.raises(LogBeingTruncated):
-        log.offset_of_max_timestamp()
+        offset_of_max_timestamp(log)
     with pytest.raises(LogBeingTruncated):
-        log.truncate_to(3)
+        log.truncations.truncate_to(3)
     # What lies in earlier segments stays readable.
     region = log.read(0, 1 << 20, 9, True).region
     assert region is not None
@@ -179,7 +180,7 @@ def test_periodic_work_leaves_a_log_alone_that_is_cut() -> None:
     manager.flush_dirty_logs()
     manager.remove_expired_producers()
     manager.checkpoint_recovery_points()
-    assert log.prepare_flush() is None
+    assert log.flushes.prepare(log.log_end_offset) is None
     assert log.segments.bases == [0, 4, 8]
     assert not ended
 
@@ -272,7 +273,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(how: str) -> None:
                 assert content in before
             if is_over:
                 assert after.log_end_offset == target or power
-            after.truncate_to(target)
+            after.truncations.truncate_to(target)
             assert after.log_end_offset <= target
             append(after, a_batch(2), epoch=50)
         if is_over:
@@ -425,7 +426,7 @@ def test_a_crash_leaves_no_damage_in_what_is_appended_after_a_cut(how: str, powe
         for _ in range(12):
             append(log, a_batch(2), epoch=9)
     appended_to = log.log_end_offset
-    is_cut = log.truncation is None
+    is_cut = log.truncations.current is None
     memory.release_locks()
     again = Disks(memory.after_power_cut(seed) if power else memory)
     again.topics = disks.topics

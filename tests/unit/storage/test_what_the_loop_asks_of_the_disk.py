@@ -142,14 +142,14 @@ def a_creation() -> Watched:
 def a_truncation() -> Watched:
     watched = Watched()
     watched.fill()
-    watched.log.truncate_in_thread(2, lambda error: None)
+    watched.log.truncations.truncate_in_thread(2, lambda error: None)
     return watched
 
 
 def a_log_that_begins_anew() -> Watched:
     watched = Watched()
     watched.fill()
-    watched.log.truncate_fully_in_thread(100, lambda error: None)
+    watched.log.truncations.truncate_fully_in_thread(100, lambda error: None)
     return watched
 
 

@@ -1,6 +1,6 @@
 """Replaces segments by the cleaned segment made from them, in a thread, because each rename may wait for the file system's journal.
 
-`PartitionLog.replace_segments` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the current
+`Discards.swap` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the current
 names of its files (`CleanedFiles`). A `Swap` is a `Discard`: truncating, restarting and closing the log, and deleting segments of it, wait
 for the swap in the same way.
 
@@ -9,16 +9,15 @@ crash at any point leaves either the old segments, or the new one as `.swap` fil
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ottla.storage.disk.file_names import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, SWAP_SUFFIX, file_name
 from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.small_files import SmallFiles
 from ottla.storage.disk.translated_paths import TranslatedPaths
-from ottla.storage.segment.discards import Discard
+from ottla.storage.segment.discard import Discard
+from ottla.storage.segment.log_settings import LogSettings
 from ottla.storage.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from ottla.storage.log.partition_log import PartitionLog
 
 T = TypeVar("T")
 
@@ -84,12 +83,22 @@ class Swap(Discard):
 
     __slots__ = ("_files", "_small_files", "cleaned")
 
-    def __init__(self, log: "PartitionLog", base_offset: int, segments: Sequence[Segment], snapshots: Sequence[str]) -> None:
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        small_files: SmallFiles,
+        base_offset: int,
+        segments: Sequence[Segment],
+        settings: LogSettings,
+        *,
+        now_ms: int,
+    ) -> None:
         """May raise OSError."""
-        self._small_files = log.small_files
-        self._files = CleanedFiles(log.context.filesystem, log.directory, base_offset)
-        self.cleaned = Segment(self._files, log.directory, base_offset, log.settings, now_ms=log.context.clock.now_ms())
-        super().__init__(log, segments, snapshots)
+        directory = small_files.directory
+        self._small_files = small_files
+        self._files = CleanedFiles(filesystem, directory, base_offset)
+        self.cleaned = Segment(self._files, directory, base_offset, settings, now_ms=now_ms)
+        super().__init__(filesystem, small_files, segments, [])
 
     def give_back(self, filesystem: FileSystem, directory: str) -> None:
         super().give_back(filesystem, directory)

@@ -1,6 +1,6 @@
 """Renames the files of removed segments to `.deleted`, in a thread.
 
-A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `ottla.storage.log.deletion`
+A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `Discards`
 creates a `Discard`. By then the segments are no longer in the log, and readers have their files open. If the broker crashes before the
 renames, the next start finds the segments in the log again, and the next check of its retention removes them.
 
@@ -11,15 +11,12 @@ the discarded offsets. Truncating, restarting and closing the log call `run` fir
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ottla.storage.disk.file_names import DELETED_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.movable_directory import MovableDirectory
+from ottla.storage.disk.small_files import SmallFiles
 from ottla.storage.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from ottla.storage.log.partition_log import PartitionLog
 
 DISCARD_SEGMENTS = "discard-segments"
 """Name of this work, followed by the log directory: each directory may be a disk of its own."""
@@ -30,9 +27,9 @@ class Discard:
 
     __slots__ = ("_directory", "_filesystem", "_has_run", "_lock", "error", "segments", "snapshots")
 
-    def __init__(self, log: "PartitionLog", segments: Sequence[Segment], snapshots: Sequence[str]) -> None:
-        self._directory = log.directory
-        self._filesystem = MovableDirectory(log.context.filesystem, log.small_files)
+    def __init__(self, filesystem: FileSystem, small_files: SmallFiles, segments: Sequence[Segment], snapshots: Sequence[str]) -> None:
+        self._filesystem = MovableDirectory(filesystem, small_files)
+        self._directory = self._filesystem.home
         self._lock = threading.Lock()
         self._has_run = False
         self.segments = segments
