@@ -90,3 +90,10 @@ def key_of(name: str) -> Key[Any] | None:
         if key is not None:
             return key
     return None
+
+
+def like(name: str) -> str | None:
+    """The key whose name is so like this one that probably it is meant; None if no name is."""
+    from difflib import get_close_matches  # most starts have no need of it
+
+    return next(iter(get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.85)), None)

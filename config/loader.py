@@ -5,14 +5,15 @@ The command line overrides the environment, which overrides the file. Called by 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ottla.config.broker import BrokerConfig
+from ottla.config.broker_keys import key_of, like
 from ottla.config.errors import ConfigError
 from ottla.config.keys.network import ADVERTISED_LISTENERS, LISTENERS
 from ottla.config.properties_format import decode, parse_properties
-from ottla.config.providers import unresolved
+from ottla.config.providers import is_about_providers, unresolved
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 NOT_CONFIGURATION = frozenset(
@@ -54,12 +55,25 @@ def load_properties(
 
 def remarks(config: BrokerConfig) -> list[str]:
     """One line for each unknown property, one with all properties without effect, and one with those that keep variables."""
-    lines = [f"Unknown configuration {name}: no key of a broker has this name; it is kept but has no effect" for name in config.unknown]
+    lines = [f"{unknown(name)}; it is kept but has no effect" for name in config.unknown]
     if config.without_effect:
         lines.append(f"Without effect in this server: {', '.join(config.without_effect)}")
     if names := unresolved(config.static):
         lines.append(f"Variables that no configuration provider knows are kept as text: {', '.join(names)}")
     return lines
+
+
+def unknown(name: str) -> str:
+    """Says that no key has this name, and which may be meant."""
+    meant = like(name)
+    return f"Unknown configuration {name}: no key of a broker has this name{f' (did you mean {meant}?)' if meant else ''}"
+
+
+def check_known(names: Iterable[str]) -> None:
+    """Refuse a misspelt name among settings that were all written for this broker. Raises ConfigError."""
+    for name in names:
+        if key_of(name) is None and not is_about_providers(name):
+            raise ConfigError(unknown(name))
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

@@ -48,8 +48,8 @@ class Broker:
 
     async def __aenter__(self) -> Broker:
         """Starts the broker. Raises BrokerError."""
-        self._inner = InProcessBroker(self._settings)
         try:
+            self._inner = InProcessBroker(self._settings)
             self.bootstrap_servers = await self._inner.start()
         except Refused as error:
             raise BrokerError(f"the broker did not start: {error}") from None

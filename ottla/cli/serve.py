@@ -22,7 +22,7 @@ from ottla.broker.logs.setup import apply_configuration, apply_environment, one_
 from ottla.broker.process import ending_signals, fill_standard_streams, keep_freed_memory, raise_file_limit, say
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
-from ottla.config.loader import load_properties, remarks
+from ottla.config.loader import check_known, load_properties, parse_assignment, remarks
 
 if TYPE_CHECKING:
     from ottla.broker.configuration.secure_start import SecureStart
@@ -65,6 +65,7 @@ def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | No
         if ephemeral:
             from ottla.ephemeral.settings import Ephemeral
 
+            check_known(name for name, _ in map(parse_assignment, overrides))
             test_broker = Ephemeral(given)
         config = BrokerConfig(given if test_broker is None else test_broker.properties)
         sink = apply_configuration(config)

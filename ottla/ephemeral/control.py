@@ -5,24 +5,7 @@ A command is a line of JSON on standard input, an answer a line of JSON on stand
     {"id": 1, "do": "fail", "api": "PRODUCE", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
     {"id": 1, "result": null}
 
-| `do` | arguments | result |
-|---|---|---|
-| `fail` | `api`; `error`, null closes the connection; `times` | |
-| `delay` | `ms` before every request is handled | |
-| `cut` | `brokers`, the ids whose requests get no answer here | |
-| `disk` | `full`, `slow_ms` | |
-| `clock` | `shift_ms`, by which the time of day is ahead | |
-| `advance` | `ms` that pass at once: timeouts, retention and tokens end as if they had passed | |
-| `roll` | `topic`: each partition begins a segment | |
-| `compact` | `topic`: its logs are rolled and cleaned | |
-| `expire` | `group`, `member`, whose session ends | |
-| `heal` | ends all faults | |
-| `brokers` | | ids of the brokers that this one knows to be alive |
-| `create_topic` | `topic`, `partitions`, `replication_factor`, `config` | |
-| `delete` | `prefix` of topics and groups | |
-| `produce` | `topic`, `records`: lists of key, value and partition; bytes in base64 | offsets, in the order of the records |
-| `consume` | `topic`, `count`, `timeout` in seconds | records: lists of partition, offset, key, value |
-| `lag` | `group`, `topic` | records between the committed offsets and the ends |
+The README of pytest-ottla has a table of the commands.
 
 The answer to a command that fails has `error`, one line. The answer to `compact` comes when the logs are clean. Commands of a client
 (`ottla.ephemeral.client_commands`) run in threads, several at a time. The broker does not wait for them when it ends.

@@ -15,6 +15,7 @@ from typing import Any
 from ottla.broker.server import Broker, CannotStart
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
+from ottla.config.loader import check_known
 from ottla.ephemeral.control import ERRORS, commands_on_loop, one_line
 from ottla.ephemeral.faults import Faults, FaultyEnvironment
 from ottla.ephemeral.settings import Ephemeral
@@ -32,6 +33,11 @@ class InProcessBroker:
     """See the module."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
+        """Chooses the directory. Raises Refused for a name that no key has."""
+        try:
+            check_known(settings)
+        except ConfigError as error:
+            raise Refused(str(error)) from None
         self._ephemeral = Ephemeral(settings)
         self._faults = Faults()
         self._broker: Broker | None = None

@@ -1,5 +1,4 @@
 import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
@@ -16,16 +15,28 @@ public class EphemeralBroker implements AutoCloseable {
     private static final Pattern BOOTSTRAP = Pattern.compile("\"bootstrap_servers\": \"([^\"]+)\"");
 
     private final Process process;
+    private final BufferedReader answers;
     final String bootstrapServers;
 
     EphemeralBroker(String command) throws Exception {
         process = new ProcessBuilder(command, "serve", "--ephemeral", "--json").redirectError(ProcessBuilder.Redirect.DISCARD).start();
-        String line = new BufferedReader(new InputStreamReader(process.getInputStream())).readLine();
+        answers = process.inputReader();
+        String line = answers.readLine();
         Matcher found = BOOTSTRAP.matcher(String.valueOf(line));
         if (!found.find()) {
             throw new IllegalStateException("the broker did not start: " + line);
         }
         bootstrapServers = found.group(1);
+    }
+
+    /** Sends a command, for example {@code {"do": "advance", "ms": 25200000}}, and waits until it is carried out. */
+    String order(String command) throws Exception {
+        process.outputWriter().append(command).append('\n').flush();
+        String answer = answers.readLine();
+        if (answer == null || answer.contains("\"error\":")) {
+            throw new IllegalStateException("the broker refused " + command + ": " + answer);
+        }
+        return answer;
     }
 
     @Override
@@ -40,9 +51,11 @@ public class EphemeralBroker implements AutoCloseable {
             settings.put("bootstrap.servers", broker.bootstrapServers);
             settings.put("group.id", "readers");
             settings.put("auto.offset.reset", "earliest");
+            broker.order("{\"do\": \"fail\", \"api\": \"PRODUCE\", \"error\": \"NOT_LEADER_OR_FOLLOWER\", \"times\": 2}"); // it is retried
             try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
                 producer.send(new ProducerRecord<>("orders", "key", "value")).get();
             }
+            broker.order("{\"do\": \"advance\", \"ms\": 25200000}"); // seven hours
             try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
                 consumer.subscribe(List.of("orders"));
                 for (long end = System.currentTimeMillis() + 30_000; System.currentTimeMillis() < end; ) {

@@ -11,6 +11,7 @@ from pytest_ottla.broker import Broker, OttlaError
 _COMPLETE_SECONDS = 60.0
 """Time for all brokers to learn of each other."""
 _POLL_SECONDS = 0.02
+__tracebackhide__ = True  # a failure shows the line of the test
 
 
 class Cluster:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pytest_ottla.process import OttlaError
 
 _POLL_SECONDS = 0.02
+__tracebackhide__ = True  # a failure shows the line of the test
 
 
 class Record(NamedTuple):

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_ottla.helpers import Helpers, Record
+from pytest_ottla.broker import Broker
+from pytest_ottla.orders import Orders
+
+__tracebackhide__ = True  # a failure shows the line of the test
 
 
-class Kafka:
-    """Topics and groups of one test. Names get the prefix; `topic` and `group` return the whole ones, for clients."""
+class Kafka(Orders):
+    """Topics and groups of one test, and the broker's orders, whose faults end with the test.
 
-    def __init__(self, broker: Helpers, prefix: str) -> None:
+    `topic` and `group` return whole names, with the prefix, for clients. The other methods take whole names.
+    """
+
+    def __init__(self, broker: Orders, prefix: str) -> None:
         self.broker = broker
         self.prefix = prefix
+        self.bootstrap_servers = broker.bootstrap_servers
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """host:port, for clients."""
-        return self.broker.bootstrap_servers
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Names the fixture that has the method."""
+            if hasattr(Broker, name):
+                raise AttributeError(f"the fixture kafka has no {name}: use the fixture ottla, which is the broker: ottla.{name}")
+            raise AttributeError(f"the fixture kafka has no {name}")
 
     def topic(self, name: str = "topic", partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Create a topic, and return its name."""
         whole = f"{self.prefix}{name}"
-        self.broker.create_topic(whole, partitions, config=config)
+        self.create_topic(whole, partitions, config=config)
         return whole
 
     def group(self, name: str = "group") -> str:
         """The name of a group that no other test has."""
         return f"{self.prefix}{name}"
 
-    def produce(self, topic: str, values: Iterable[bytes | tuple[bytes | None, bytes | None]], partition: int | None = None) -> list[int]:
-        """See Helpers. `topic` is a whole name."""
-        return self.broker.produce(topic, values, partition)
+    def ask(self, do: str, seconds: float = 0.0, **arguments: Any) -> Any:
+        """See Helpers."""
+        return self.broker.ask(do, seconds, **arguments)
 
-    def consume(self, topic: str, count: int, timeout: float = 10.0) -> list[Record]:
-        """See Helpers. `topic` is a whole name."""
-        return self.broker.consume(topic, count, timeout)
-
-    def wait_for_lag_zero(self, group: str, topic: str, timeout: float = 30.0) -> None:
-        """See Helpers. Both are whole names."""
-        self.broker.wait_for_lag_zero(group, topic, timeout)
+    def heal(self) -> None:
+        """See Helpers."""
+        self.broker.heal()
 
     def remove(self) -> None:
         """End all faults of the broker, and delete the topics and groups."""
-        self.broker.heal()
-        self.broker.delete(self.prefix)
+        self.heal()
+        self.delete(self.prefix)

@@ -23,6 +23,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 """Time for the answer to a command beyond the command's own timeout, seconds."""
+__tracebackhide__ = True  # a failure shows the line of the test
 
 
 class OttlaError(Exception):

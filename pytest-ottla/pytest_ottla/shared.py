@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_ottla.broker import Broker
-from pytest_ottla.helpers import Helpers
+from pytest_ottla.orders import Orders
 from pytest_ottla.process import ANSWER_SECONDS, START_SECONDS, OttlaError
 
 _HOST = "127.0.0.1"
 _BORROW = "borrow"
 """The command with which a worker begins; the others are those of the broker."""
+_OF_ALL = frozenset({"fail", "delay", "disk", "clock", "advance", "cut"})
+"""Commands that would change the broker for the tests of other workers, too."""
+__tracebackhide__ = True  # a failure shows the line of the test
 
 
 class Lender:
@@ -82,8 +85,8 @@ class Lender:
             return self._broker.bootstrap_servers
 
 
-class SharedBroker(Helpers):
-    """The broker of a lender, in a worker. It has the helpers of a broker, and none of its faults."""
+class SharedBroker(Orders):
+    """The broker of a lender, in a worker. It refuses whatever would affect the tests of other workers."""
 
     def __init__(self, terms: Mapping[str, Any], directory: Path, config: Mapping[str, str]) -> None:
         """Borrows the broker; the first worker has it started, with its data in `directory`. Raises OttlaError."""
@@ -106,6 +109,8 @@ class SharedBroker(Helpers):
 
     def ask(self, do: str, seconds: float = 0.0, **arguments: Any) -> Any:
         """See Helpers."""
+        if do in _OF_ALL:
+            self._refuse()
         order = {"key": self._key, "do": do, "seconds": seconds, **arguments}
         with self._asking:
             self._socket.settimeout(2 * ANSWER_SECONDS + seconds)  # the lender gives up first, and says why
@@ -134,4 +139,4 @@ class SharedBroker(Helpers):
         """Raises OttlaError."""
         raise OttlaError("this broker is shared by all workers, so it takes no faults: use ottla_cluster(1), or unset ottla_shared")
 
-    kill = stop = restart = pause = resume = fail_next = delay = full_disk = slow_disk = shift_clock = _refuse
+    kill = stop = restart = pause = resume = _refuse

@@ -70,6 +70,15 @@ class TestFaults:
         assert error.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
         assert errors_of_a_produce(kafka, topic) == [None]
 
+    def test_the_topics_of_a_test_take_faults_too(self, kafka: Kafka) -> None:
+        topic = kafka.topic()
+        kafka.fail_next("PRODUCE", "TOPIC_AUTHORIZATION_FAILED")
+        (error,) = errors_of_a_produce(kafka, topic)
+        assert error is not None
+        kafka.roll(topic)
+        with pytest.raises(AttributeError, match=r"kafka has no kill: use the fixture ottla, which is the broker: ottla\.kill"):
+            kafka.kill()
+
     def test_retried_errors_are_not_seen(self, kafka: Kafka, ottla: Broker) -> None:
         topic = kafka.topic()
         ottla.fail_next("METADATA", "LEADER_NOT_AVAILABLE", times=2)
@@ -214,6 +223,8 @@ def test_workers_share_a_broker_and_cannot_want_different_settings(tmp_path: Pat
             SharedBroker(lender.terms, tmp_path, {})
         with pytest.raises(OttlaError, match="is shared by all workers, so it takes no faults: use ottla_cluster"):
             one.kill()
+        with pytest.raises(OttlaError, match="is shared by all workers"):
+            one.fail_next("PRODUCE", None)
     assert not (tmp_path / "broker").exists()
 
 
@@ -224,6 +235,10 @@ class TestStarts:
         with pytest.raises(OttlaError, match=r"the broker did not start: Invalid value -5 for .*num.partitions: .*; its log is") as caught:
             Broker(tmp_path, num_partitions=-5)
         assert "Traceback" not in str(caught.value)
+
+    def test_a_setting_that_does_not_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(OttlaError, match=r"no key of a broker has this name \(did you mean num\.partitions\?\); its log is"):
+            Broker(tmp_path, num_partition=5)
 
     def test_without_the_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", os.devnull)

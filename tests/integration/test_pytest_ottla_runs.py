@@ -3,6 +3,7 @@
 Each test runs pytest in another process, so only `make soak` has them. test_pytest_ottla.py uses the fixtures themselves.
 """
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -127,6 +128,27 @@ def test_a_broker_ends_with_a_test_run_that_is_killed(project: pytest.Pytester) 
 def test_the_example_passes(project: pytest.Pytester, library: str) -> None:
     source = (PLUGIN / "examples" / f"test_{library}.py").read_text()
     run(project, source, passed=2)
+
+
+@pytest.mark.parametrize(("program", "arguments"), [("node", ("ephemeral_broker.mjs",)), ("go", ("run", "ephemeral_broker.go"))])
+def test_the_example_passes_in(program: str, arguments: tuple[str, ...]) -> None:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"needs {program}")
+    command = [found, *arguments, str(Path(sys.executable).with_name("ottla"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=PLUGIN / "examples")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "new\n"
+
+
+def test_a_failure_shows_the_line_of_the_test(project: pytest.Pytester) -> None:
+    source = """
+        def test_it(kafka):
+            kafka.consume(kafka.topic(), 1, timeout=0.1)
+        """
+    done = run(project, source, failed=1)
+    assert "helpers.py" not in done.stdout.str()
+    done.stdout.fnmatch_lines(["*kafka.consume(kafka.topic(), 1, timeout=0.1)", "E *has 0 records, not 1, after 0.1 s*"])
 
 
 @pytest.mark.java

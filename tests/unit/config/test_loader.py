@@ -200,7 +200,8 @@ def test_remarks_name_each_unknown_key_and_all_keys_without_effect() -> None:
         {"num.partition": "3", "ssl.secure.random.implementation": "x", "zookeeper.clientCnxnSocket": "x", "num.partitions": "3"}
     )
     assert remarks(config) == [
-        "Unknown configuration num.partition: no key of a broker has this name; it is kept but has no effect",
+        "Unknown configuration num.partition: no key of a broker has this name (did you mean num.partitions?); "
+        "it is kept but has no effect",
         "Without effect in this server: ssl.secure.random.implementation, zookeeper.clientCnxnSocket",
     ]
     assert remarks(BrokerConfig()) == []
