@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
-from ottla.broker.shares.acknowledgements import are_valid
+from ottla.broker.shares.acknowledgements import are_valid, join_to
 from ottla.broker.shares.record_states import Acknowledgement
 from ottla.broker.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.acls import Operation, ResourceType
@@ -53,11 +53,8 @@ def acknowledged_in(topics: Iterable[Any]) -> dict[Place, list[Acknowledgement]]
     found: dict[Place, list[Acknowledgement]] = {}
     for topic in topics:
         for each in topic.partitions:
-            batches = [
-                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in each.acknowledgement_batches
-            ]
-            if batches:
-                found.setdefault((topic.topic_id, each.partition_index), []).extend(batches)
+            if each.acknowledgement_batches:
+                join_to(found.setdefault((topic.topic_id, each.partition_index), []), each.acknowledgement_batches)
     return found
 
 
