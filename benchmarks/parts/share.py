@@ -90,11 +90,11 @@ class _Measuring:
             bench.attempt(MEMORY, self._hold)
 
     def _stock(self) -> Topic:
-        """A topic of one partition with the records of a window."""
+        """A topic of one partition with the records of a window, and with more than can be in flight: a fetch that finds none waits."""
 
         def fill() -> Topic:
             topic = self._stage.keep("shared", 1)
-            self._stage.fill(topic, [0], _batch(RECORDS_PER_BATCH), self._records // RECORDS_PER_BATCH)
+            self._stage.fill(topic, [0], _batch(RECORDS_PER_BATCH), (self._records + 2 * IN_FLIGHT) // RECORDS_PER_BATCH)
             return topic
 
         return self._stage.once("shared", fill)

@@ -231,7 +231,7 @@ class LedPartitions:
     def on_timer(self, subject: LedPartition, key: object) -> list[Effect]:
         """Locks may end."""
         effects = _machine(subject).on_timer(self._clock.now_ms())
-        subject.waiters.notify()
+        self._wake(subject)
         return effects
 
     def carry_out(self, subject: LedPartition, effect: Store) -> None:
@@ -247,7 +247,18 @@ class LedPartitions:
         if error in FENCED:
             self._drop(led, _for_members(error))
         else:
-            led.waiters.notify()
+            self._wake(led)
+
+    def _wake(self, led: LedPartition) -> None:
+        """Let fetches that wait try again while there is something to acquire: with a hundred members, few of them find something."""
+        if led.waiters.waiting:
+            led.waiters.notify_while(partial(self._has_records, led))
+
+    def _has_records(self, led: LedPartition) -> bool:
+        if led.is_dead:
+            return True  # they look it up again
+        offset = self.next_fetch_offset(led)
+        return offset is not None and offset < led.partition.log.high_watermark
 
 
 def _machine(led: LedPartition) -> SharePartition:

@@ -4,3 +4,4 @@ cdef class Waiters:
 
     cpdef void add(self, object waiter) except *
     cpdef void notify(self) except *
+    cpdef void notify_while(self, object goes_on) except *

@@ -7,6 +7,7 @@ next notification, so completing it elsewhere (a timeout) costs nothing here.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final, Protocol
 
 logger = logging.getLogger(__name__)
@@ -55,18 +56,25 @@ class Waiters:
 
     def notify(self) -> None:
         """Let every waiter check again. A waiter may add waiters while it completes."""
+        if self.waiting:
+            self.notify_while(None)
+
+    def notify_while(self, goes_on: Callable[[], bool] | None) -> None:
+        """Let waiters check again, one after the other, as long as `goes_on` is true before each. The others keep their order."""
         waiting = self.waiting
-        if not waiting:
-            return
         self.waiting = {}
         still: dict[Waiter, None] = {}
         left = iter(waiting)
         while True:
             try:
                 for waiter in left:
-                    if waiter.completed or waiter.try_complete():
+                    if waiter.completed:
                         continue
-                    still[waiter] = None
+                    if goes_on is not None and not goes_on():
+                        still[waiter] = None
+                        still.update(dict.fromkeys(left))
+                    elif not waiter.try_complete():
+                        still[waiter] = None
                 break
             except Exception:  # a fault of this broker: the others would wait until their timeouts
                 logger.exception("a waiting request failed; the others go on")

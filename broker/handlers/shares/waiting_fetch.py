@@ -179,7 +179,7 @@ class WaitingFetch(DelayedOperation):
 
     def _on_closed(self) -> None:
         """The member's connection is closed. Records that were acquired for it go back with its session."""
-        self._finish()
+        self.cancel()
         self._shares.sessions.end_lost()
 
     # -- acquiring -------------------------------------------------------------------------------------------------------------
@@ -220,6 +220,8 @@ class WaitingFetch(DelayedOperation):
             log = led.partition.log
             is_committed = self._shares.settings.reads_committed(self._session.key.group_id)
             end_offset = log.last_stable_offset if is_committed else log.high_watermark
+            if offset >= end_offset:
+                return 0
             found = log.read(offset, min(left, MOST_BYTES), end_offset, min_one_batch, False)
             region = found.region
             if region is None:

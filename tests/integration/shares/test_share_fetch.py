@@ -126,6 +126,17 @@ def test_a_fetch_waits_for_records_that_another_member_releases(broker: InProces
     assert found == [[(1, 1, 2)]]
 
 
+def test_a_fetch_ends_with_its_connection(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
+    def delayed() -> int:
+        return int(broker.run(lambda: broker.services.data.shares.purgatory.delayed))
+
+    with a_wire_client(broker.port, seconds=0.5) as second, pytest.raises(TimeoutError):
+        ShareMember(second, member.topic_id, OTHER).acquire(0, max_wait_ms=60_000)
+    eventually(lambda: delayed() == 0)
+    produce(client, "t", 2)
+    assert member.acquire() == [(0, 1, 1)], "nothing was acquired for the closed connection"
+
+
 def test_a_fetch_waits_for_the_end_of_a_lock(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
     produce(client, "t", 3)
     member.acquire()

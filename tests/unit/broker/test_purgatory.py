@@ -83,6 +83,21 @@ def test_after_an_error_of_one_operation_the_others_are_notified_and_it_expires(
     assert faulty.events == waiting.events == ["expired", "completed"]
 
 
+def test_waiters_are_notified_in_turn_as_long_as_there_is_something_for_them() -> None:
+    _, purgatory = a_purgatory()
+    operations = [Wait() for _ in range(5)]
+    waiters = Waiters()
+    for each in operations:
+        purgatory.watch(each, waiters, 1000)
+    operations[0].cancel()
+    operations[2].ready = operations[4].ready = True
+    left = [True, True, False]
+    waiters.notify_while(lambda: left.pop(0))
+    assert [each.completed for each in operations] == [True, False, True, False, False]
+    assert list(waiters.waiting) == [operations[1], operations[3], operations[4]]
+    assert left == []
+
+
 def test_a_notification_completes_it_and_its_timer_is_gone() -> None:
     time, purgatory = a_purgatory()
     operation, waiters = Wait(), Waiters()
