@@ -9,8 +9,8 @@ the connection, because the producer cannot learn of it otherwise.
 Requests of any number of partitions use the same functions: `Produce` reads the request in the receive buffer, appends each batch from
 there, and writes the answer meanwhile. It can pause after any partition: a request that takes longer than a slice is copied, and continues
 in turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
-batch that opens a transaction is copied, and appended when the transaction coordinator has verified it, or has added the partition to the
-transaction (KIP-890, `produce_verification`).
+batch for a log that begins segment after segment is copied, and appended in a later turn. A batch that opens a transaction is copied, and
+appended when the transaction coordinator has verified it, or has added the partition to the transaction (KIP-890, `produce_verification`).
 
 Versions 0 to 2 may have messages of format 0 or 1, which a worker thread converts to a batch. If the topic keeps such a format
 (`message.format.version`), a worker converts all batches to it.
@@ -102,7 +102,7 @@ def handle_produce_frame(
 
 
 class LeftBatch:
-    """The copied batch of one partition that a worker must process, or a transaction coordinator verify, before it can be appended."""
+    """The copied batch of one partition that waits for a turn, for a worker or for a transaction coordinator before it can be appended."""
 
     __slots__ = ("index", "partition", "place", "run", "topic")
 
@@ -275,13 +275,16 @@ class Produce:
                 return
             if partition is None:
                 partition = self._services.data.replica_manager.partition_or_raise(self._topic, index)
+            if partition.log.rolls.unfinished and is_over():
+                self._leave(index, partition)  # the log rolls often, and a roll takes a millisecond
+                return
             partition.append(run, self._acks, self._now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             size = 0 if reader.start == NO_RECORDS else reader.end - reader.start
             self._put_refusal(index, self._refusal(self._topic, index, partition, error, size))
             return
         if run.needs_worker:
-            self._leave_to_worker(index, partition)
+            self._leave(index, partition)
             return
         self._accepted += 1
         place = self._answer.put(index, NONE, run.first_offset, run.log_append_time_ms, run.log_start_offset)
@@ -376,26 +379,30 @@ class Produce:
         key = PRODUCE_ERRORS | code & 0xFFFF
         counts[key] = counts.get(key, 0) + times
 
-    # -- workers ---------------------------------------------------------------------------------------------------------
+    # -- later -----------------------------------------------------------------------------------------------------------
 
-    def _leave_to_worker(self, index: int, partition: Partition) -> None:
+    def _leave(self, index: int, partition: Partition) -> None:
         if self._in_work is None:
             self._in_work = []
         place = self._answer.put_later(index)
         self._in_work.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     async def _end(self, pending: Pending) -> Answer:
-        """Validate and recompress in worker threads what is left to them, append it on the loop, answer."""
+        """Append what was left, in turns; worker threads validate and recompress it first where that is necessary. Answer."""
         for left in self._in_work or ():
             await self._complete(left)
         return self._answer_or_wait(pending)
 
     async def _complete(self, left: LeftBatch) -> None:
-        """Process one batch in a worker, then append or refuse it."""
+        """Append or refuse one batch."""
         services = self._services
-        partition = left.partition
+        partition, run = left.partition, left.run
         try:
-            run = await append_in_worker(left.run, partition, self._acks, services)
+            if not run.needs_worker:
+                await pause()
+                partition.append(run, self._acks, services.clock.now_ms(), CLIENT)
+            if run.needs_worker:
+                run = await append_in_worker(run, partition, self._acks, services)
             if run.conversion is not None:
                 services.data.replica_manager.topic_stats.on_produce_conversion(left.topic, *run.conversion)
         except (StorageError, ReplicationError) as error:
