@@ -67,10 +67,13 @@ class Access:
             self._audit.log_any(client, operation, resource_type, allowed)
         return allowed
 
-    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """The bit field of allowed operations that Metadata, DescribeCluster and DescribeGroups return when asked (KIP-430)."""
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME, also: tuple[Operation, ...] = ()) -> int:
+        """The bit field of allowed operations that Metadata, DescribeCluster and DescribeGroups return when asked (KIP-430).
+
+        `also`: operations besides those that 3.9 reports.
+        """
         bits = 0
-        for operation in SUPPORTED_OPERATIONS[resource_type]:
+        for operation in SUPPORTED_OPERATIONS[resource_type] + also:
             allowed = self._decision(operation, resource_type, name)
             if allowed:
                 bits |= 1 << operation

@@ -46,6 +46,9 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
 }
 """The operations that Kafka reports in authorized-operations fields, by resource type."""
 
+GROUP_CONFIG_OPERATIONS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+"""Operations on a group that are reported as well where groups have configurations."""
+
 
 class Authorizer(Protocol):
     """Decides which operations a principal may perform, and from which host. Must not block: the event loop calls it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
 from ottla.protocol import features
@@ -27,6 +28,7 @@ from tests.support.wire_client import a_wire_client
 needs_re2 = pytest.mark.skipif(find_spec("re2") is None, reason="the package google-re2 is not installed")
 SECONDS = 90.0
 PARTITIONS = 4
+PROTOCOLS = ("consumer", "classic")
 CONFIG: dict[str, Any] = {
     "num_partitions": PARTITIONS,
     "offsets_topic_num_partitions": 3,
@@ -246,3 +248,17 @@ def test_without_the_feature_clients_get_an_error_instead_of_silence(tmp_path: P
         assert message is not None
         assert "API version not supported" in str(message.error())
         consumer.close()
+
+
+def test_operations_on_a_group_include_those_on_its_configuration(broker: BrokerProcess) -> None:
+    create_topic(broker, "operations", PARTITIONS)
+    readers = {
+        f"operations-{protocol}": Reader(broker, f"operations-{protocol}", "operations", protocol=protocol) for protocol in PROTOCOLS
+    }
+    poll_until(list(readers.values()), lambda: all(reader.partitions() for reader in readers.values()))
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    for described in admin.describe_consumer_groups(list(readers), include_authorized_operations=True).values():
+        operations = {each.name for each in described.result(SECONDS).authorized_operations}
+        assert operations == {"READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"}
+    for reader in readers.values():
+        reader.close()

@@ -22,7 +22,7 @@ from ottla.broker.groups.consumer.records import CurrentAssignment, MemberMetada
 from ottla.broker.groups.consumer.removal import may_convert, remove
 from ottla.broker.groups.consumer.settings import Context
 from ottla.broker.groups.consumer.subscriptions import Sender, change_subscription
-from ottla.broker.groups.consumer.targets import next_goal
+from ottla.broker.groups.consumer.targets import may_compute, next_goal
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.joining import Join
@@ -50,6 +50,10 @@ def on_classic_join(group: ConsumerGroup, join: Join, context: Context) -> Decis
     """A classic member joins, or takes the next step towards its target. `join.uuid` is an id for a new member."""
     member_id = join.member_id or join.uuid
     try:
+        if context.settings.is_migration_disabled:
+            reason = "group.consumer.migration.policy is disabled"
+            logger.info("group %s: member %s cannot join by the classic protocol: %s", group.group_id, member_id, reason)
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if _is_full(group, join, context):
             raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not _shares_a_protocol(group, join):
@@ -152,7 +156,7 @@ def on_classic_sync(group: ConsumerGroup, sync: Sync, names: Mapping[bytes, str]
     except Refused as refused:
         return [Reply(sync.waiter, SyncResult(refused.error))]
     # A member that has to give up partitions joined for this epoch already: its assignment lacks them, and its next step follows.
-    if member.epoch < group.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if member.epoch < group.target_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         return [*_demand_join(group, member), Reply(sync.waiter, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))]
     assigned = assignment_bytes(member.assigned, version_of(metadata), names)
     return [
@@ -163,9 +167,12 @@ def on_classic_sync(group: ConsumerGroup, sync: Sync, names: Mapping[bytes, str]
 
 
 def on_classic_heartbeat(
-    group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int
+    group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int, context: Context
 ) -> tuple[ErrorCode, list[ConsumerEffect]]:
-    """Heartbeat of a classic member. REBALANCE_IN_PROGRESS makes it join again, to take the next step."""
+    """Heartbeat of a classic member. REBALANCE_IN_PROGRESS makes it join again, to take the next step.
+
+    While the next target is not due yet there is no step to take, and the member would join again and again.
+    """
     try:
         member, classic = _classic_member(group, member_id, group_instance_id)
     except Refused as refused:
@@ -173,7 +180,7 @@ def on_classic_heartbeat(
     if generation_id != member.epoch:
         return ErrorCode.ILLEGAL_GENERATION, []
     effects: list[ConsumerEffect] = [Arm(MemberTimer(TimerKind.SESSION, member_id), classic.session_timeout_ms)]
-    if member.epoch < group.epoch or _can_step(group, member):
+    if member.epoch < group.target_epoch or may_compute(group, group.epoch, context) or _can_step(group, member):
         return ErrorCode.REBALANCE_IN_PROGRESS, effects + _demand_join(group, member)
     return ErrorCode.NONE, effects
 

@@ -187,7 +187,7 @@ class ConsumerGroups:
 
     def classic_heartbeat(self, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat."""
-        error, effects = on_classic_heartbeat(group, member_id, group_instance_id, generation_id)
+        error, effects = on_classic_heartbeat(group, member_id, group_instance_id, generation_id, self.machine.context_of(group))
         self._runner.run(group, effects)
         return error
 

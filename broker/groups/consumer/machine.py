@@ -102,7 +102,7 @@ class ConsumerMachine:
                 event.refuse(ErrorCode.NOT_COORDINATOR)
                 continue
             try:
-                decision = event.decide(self._context(group))
+                decision = event.decide(self.context_of(group))
             except Exception:
                 self._failed(group, event)
                 continue
@@ -160,7 +160,8 @@ class ConsumerMachine:
         logger.exception("group %s: an event could not be decided", group.group_id)
         event.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _context(self, group: AssignedGroup) -> Context:
+    def context_of(self, group: AssignedGroup) -> Context:
+        """The facts that decisions about a group depend on now."""
         return Context(self._clock.now_ms(), self._cluster.topics, self.settings, self.settings.times_of(group.group_id))
 
     # -- effects -----------------------------------------------------------------------------------------------------------

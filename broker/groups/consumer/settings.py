@@ -31,6 +31,11 @@ class ConsumerSettings(NamedTuple):
     may_downgrade: bool = True
     """Whether a group may become a classic one when its last member of the new protocol leaves."""
 
+    @property
+    def is_migration_disabled(self) -> bool:
+        """Whether no group may have members of both protocols."""
+        return not (self.may_upgrade or self.may_downgrade)
+
 
 class Context(NamedTuple):
     """The facts that a decision depends on, besides the group and the event."""

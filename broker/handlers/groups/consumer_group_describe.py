@@ -13,6 +13,7 @@ from ottla.broker.groups.consumer.members import Member as GroupMember
 from ottla.broker.groups.consumer.members import indexes_of
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
+from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -75,7 +76,7 @@ async def _describe(group_id: str, request: ConsumerGroupDescribeRequest, contex
                 return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=message, group_id=group_id)
         await pause()
     if request.include_authorized_operations:
-        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
+        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id, GROUP_CONFIG_OPERATIONS)
     return described
 
 

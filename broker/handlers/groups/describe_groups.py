@@ -10,6 +10,7 @@ from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
+from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -49,7 +50,8 @@ async def _describe(group_id: str, request: DescribeGroupsRequest, context: Requ
     else:
         described = await _described(group)
     if request.include_authorized_operations:
-        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
+        also = GROUP_CONFIG_OPERATIONS if context.broker.listed.is_beyond_3_9 else ()
+        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id, also)
     return described
 
 

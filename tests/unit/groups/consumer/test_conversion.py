@@ -246,6 +246,37 @@ def test_requests_of_classic_members_are_checked_in_a_converted_group() -> None:
     run(scenario, **UPGRADES)
 
 
+@pytest.mark.parametrize(("policy", "error"), [("disabled", ErrorCode.INCONSISTENT_GROUP_PROTOCOL), ("upgrade", ErrorCode.NONE)])
+def test_classic_members_join_a_group_of_the_new_protocol_unless_the_policy_forbids_it(policy: str, error: ErrorCode) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        await bench.answered(bench.beat("new"))
+        joined = await bench.answered(bench.join(protocols=protocols()))
+        assert joined.error == error
+
+    run(scenario, group_consumer_migration_policy=policy)
+
+
+def test_a_classic_member_gets_its_empty_assignment_while_the_next_target_is_not_due() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        await bench.answered(bench.beat("new"))
+        joined = await bench.answered(bench.join(protocols=protocols()))
+        group = group_of(bench)
+        assert (joined.error, joined.generation_id, group.epoch) == (ErrorCode.NONE, group.target_epoch, group.target_epoch + 1)
+        member_id, generation = joined.member_id, joined.generation_id
+        synced = await bench.answered(bench.sync(member_id, generation, {}))
+        assert (synced.error, read(synced.assignment, bench)) == (ErrorCode.NONE, [])
+        assert beat(bench, member_id, generation) == ErrorCode.NONE
+        bench.pass_time(1_000)
+        assert beat(bench, member_id, generation) == ErrorCode.REBALANCE_IN_PROGRESS, "the target is due"
+        assert (await step(bench, member_id))[0] == group.epoch == group.target_epoch
+
+    run(scenario, **UPGRADES)
+
+
 def test_a_classic_member_that_does_not_join_again_is_removed() -> None:
     async def scenario(bench: GroupBench) -> None:
         one, two = await classic_members(bench)
