@@ -7,6 +7,7 @@ from typing import Final
 
 HOT: Final = (
     "ottla.pauses",
+    "ottla.large_table",
     "ottla.protocol.cursors.request_reader",
     "ottla.protocol.cursors.response_writer",
     "ottla.protocol.cursors.produce",
@@ -66,7 +67,6 @@ HOT: Final = (
     "ottla.broker.serving.route",
     "ottla.broker.serving.message_requests",
     "ottla.broker.serving.dispatch",
-    "ottla.broker.coordination.large_table",
     "ottla.broker.coordination.owned",
     "ottla.broker.coordination.record_encoding",
     "ottla.broker.coordination.runner",

@@ -16,9 +16,9 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.load_times import LoadTimes
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates, State
+from ottla.large_table import LargeTable
 from ottla.pauses import pause
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock

@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from ottla.broker.coordination.large_table cimport Parts
+from ottla.large_table cimport Parts
 
 cdef class OwnedPartition:
     cdef public int64_t index, leader_epoch, loaded_end_offset

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.controller.znodes.java_order import java_hash
+from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.ports.cluster import MetadataCache, TopicImage

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import GroupLoader
 from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.large_table import LargeTable
 
 WEIGHT_OF_A_GROUP = 50
 """Of a group without offsets, in units of one offset."""

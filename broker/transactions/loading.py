@@ -9,10 +9,10 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import Final
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.transactions.log_records import read_key, read_value
 from ottla.broker.transactions.metadata import TransactionMetadata
+from ottla.large_table import LargeTable
 from ottla.protocol.conversion.old_logs import readable
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.errors import RecordFormatError

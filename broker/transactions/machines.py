@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.owned import OwnedStates
 from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import EffectRunner
@@ -21,6 +20,7 @@ from ottla.broker.transactions.markers import TransactionMarkers
 from ottla.broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
 from ottla.broker.transactions.state import on_loaded, on_markers_written, on_stored
 from ottla.broker.transactions.stats import TransactionStats
+from ottla.large_table import LargeTable
 from ottla.pauses import begin
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.shares.state.loading import ShareStateLoader
 from ottla.broker.shares.state.stored_state import StoredState
+from ottla.large_table import LargeTable
 
 
 class ShareStateKind:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import Final
 
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.shares.state.stored_state import SNAPSHOT, StoredState, read_key, read_snapshot, read_update
+from ottla.large_table import LargeTable
 from ottla.protocol.conversion.old_logs import readable
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.errors import RecordFormatError

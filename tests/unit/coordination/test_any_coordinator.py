@@ -13,13 +13,13 @@ import pytest
 from ottla.broker.coordination import elections
 from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
 from ottla.broker.coordination.elections import Elections
-from ottla.broker.coordination.large_table import LargeTable
 from ottla.broker.coordination.owned import OwnedStates
 from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import LARGE, EffectRunner
 from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.compression import CompressionCodec

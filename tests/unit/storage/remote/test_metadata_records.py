@@ -10,8 +10,9 @@ from ottla.protocol.messages.remote_log_records import RemoteLogSegmentMetadataR
 from ottla.protocol.schema.wire import ProtocolError
 from ottla.protocol.uuid import from_text
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
-from ottla.storage.remote.metadata_partitions import metadata_partition
-from ottla.storage.remote.metadata_records import (
+from ottla.storage.remote.metadata.packed_entries import changed, unpack
+from ottla.storage.remote.metadata.partitions import metadata_partition
+from ottla.storage.remote.metadata.records import (
     DELETION,
     SEGMENT,
     UPDATE,
@@ -21,7 +22,6 @@ from ottla.storage.remote.metadata_records import (
     place_of,
     read_record,
 )
-from ottla.storage.remote.packed_entries import changed, unpack
 from tests.support.remote_metadata import A_PARTITION, GOLDEN, an_entry, golden_values
 
 LINES = [line.split() for line in (GOLDEN / "serde-and-partitions.txt").read_text().splitlines()]

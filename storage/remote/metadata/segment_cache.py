@@ -13,8 +13,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
+from ottla.large_table import LargeTable
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
-from ottla.storage.remote.packed_entries import STATE_AT, changed, end_in, epochs_of, offset_in, start_of, unpack
+from ottla.storage.remote.metadata.packed_entries import STATE_AT, changed, end_in, epochs_of, offset_in, start_of, unpack
 
 _STARTED: Final = int(SegmentState.COPY_SEGMENT_STARTED)
 _FINISHED: Final = int(SegmentState.COPY_SEGMENT_FINISHED)
@@ -84,7 +85,7 @@ class SegmentCache:
 
     def __init__(self, partition: TopicIdPartition) -> None:
         self.partition = partition
-        self.packed: dict[int, bytes] = {}
+        self.packed: LargeTable[int, bytes] = LargeTable()
         self.epochs: dict[int, EpochSegments] = {}
 
     def __len__(self) -> int:
@@ -102,7 +103,8 @@ class SegmentCache:
             raise RecordRefused(f"a segment in state {SegmentState(known[STATE_AT]).name} is added again")
         self.packed[key] = packed
         for epoch, _ in epochs_of(packed):
-            self._epoch(epoch).unreferenced.add(key)
+            segments = self.epochs.get(epoch) or self._epoch(epoch)
+            segments.unreferenced.add(key)
 
     def change(self, key: int, state: int, broker_id: int, event_timestamp_ms: int, custom: bytes | None) -> None:
         """Takes in the new state of a copy. Raises RecordRefused."""
@@ -126,7 +128,7 @@ class SegmentCache:
     def _finish(self, key: int, packed: bytes) -> None:
         epochs = epochs_of(packed)
         for epoch, offset in epochs:
-            segments = self._epoch(epoch)
+            segments = self.epochs.get(epoch) or self._epoch(epoch)
             end = end_in(packed, epochs, epoch)
             keys, highest = segments.keys, segments.highest_offset
             while keys and highest is not None and highest <= end and self._offset(keys[-1], epoch) >= offset:
@@ -202,5 +204,5 @@ class SegmentCache:
         return SegmentEntries(self.partition, found)
 
     def all_entries(self) -> SegmentEntries:
-        """Returns all entries, in the order of their first records."""
-        return SegmentEntries(self.partition, list(self.packed.items()))
+        """Returns all entries, in no order."""
+        return SegmentEntries(self.partition, list(self.packed.keys_and_values()))

@@ -1,7 +1,8 @@
 """Maps keys to values in several dicts, so that no single operation on a million entries takes long.
 
 A dict that grows copies all of its entries at once, and a dict that is deleted frees them at once. A small table is one dict, in the order
-of insertion. A large table has PARTS dicts, and iterates over one after the other. Owned by the coordinators and their loaders.
+of insertion. A large table has PARTS dicts, and iterates over one after the other. Its owners are the coordinators, their loaders, and the
+caches of remote segments.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A packed entry is `HEAD`, and for the few entries that need it a tail: further e
 at the start offset. The partition and the segment's uuid are not in it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -104,9 +104,13 @@ def custom_of(packed: bytes) -> bytes | None:
 
 def offset_in(packed: bytes, epoch: int) -> int:
     """Returns the first offset of an epoch that the segment has."""
+    if len(packed) == HEAD.size:
+        return start_of(packed)
     return next(offset for each, offset in epochs_of(packed) if each == epoch)
 
 
-def end_in(packed: bytes, epochs: Iterable[tuple[int, int]], epoch: int) -> int:
+def end_in(packed: bytes, epochs: Sequence[tuple[int, int]], epoch: int) -> int:
     """Returns the last offset of an epoch in the segment, whose `epochs` these are."""
+    if len(epochs) == 1:
+        return end_of(packed)
     return next((offset - 1 for each, offset in epochs if each > epoch), end_of(packed))

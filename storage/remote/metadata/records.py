@@ -18,7 +18,7 @@ from ottla.protocol.messages.remote_log_records import (
 )
 from ottla.protocol.schema.wire import ProtocolError, read_uvarint
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
-from ottla.storage.remote.packed_entries import HEAD, pack_tail
+from ottla.storage.remote.metadata.packed_entries import HEAD, pack_tail
 
 SEGMENT: Final = 0
 UPDATE: Final = 1

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate
-from ottla.storage.remote.metadata_records import SEGMENT, encode_entry, encode_update, read_record
-from ottla.storage.remote.segment_cache import RecordRefused, SegmentCache
+from ottla.storage.remote.metadata.records import SEGMENT, encode_entry, encode_update, read_record
+from ottla.storage.remote.metadata.segment_cache import RecordRefused, SegmentCache
 from tests.support.remote_metadata import A_PARTITION, an_entry, an_update, golden_values
 
 STARTED, FINISHED, DELETING, DELETED = SegmentState

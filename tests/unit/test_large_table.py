@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordination.large_table import PARTS, SPLIT_AT, LargeTable
+from ottla.large_table import PARTS, SPLIT_AT, LargeTable
 
 SIZES = (0, 1, SPLIT_AT, SPLIT_AT + 1, 3 * SPLIT_AT)
 

@@ -1,0 +1,251 @@
+"""Applies the records of one partition of `__remote_log_metadata` to the caches of the user partitions that are followed here.
+
+The reader fetches from `position` on and gives the bytes to `take`. A user partition that is newly followed makes it rewind: the others
+then skip the records that they have. All lookups of a user partition are refused until the position has reached the end that the metadata
+partition had when it was followed (`target`), since an entry that is overlooked is a segment that is copied twice or lost to readers.
+
+Records that cannot be read, and those that do not fit, are left out with a log line. Other brokers do the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.pauses import is_over, pause
+from ottla.protocol.records.batch import BatchHeader, crc_is_valid, next_batch_size, parse_header
+from ottla.protocol.records.errors import CorruptRecord, RecordFormatError
+from ottla.protocol.records.reader import iter_keys_and_values, record_data
+from ottla.protocol.schema.wire import ProtocolError
+from ottla.storage.remote.entries import TopicIdPartition
+from ottla.storage.remote.metadata.lone_records import lone_record
+from ottla.storage.remote.metadata.records import DELETION, PARTITION_FINISHED, SEGMENT, place_of, read_record
+from ottla.storage.remote.metadata.segment_cache import RecordRefused, SegmentCache
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC: Final = "__remote_log_metadata"
+NAMED: Final = 10
+"""Records of a partition that get a log line each when they are left out."""
+BATCHES_AT_ONCE: Final = 16
+"""Batches between two looks at the time, 0.1 ms. Apache Kafka and this broker write one record into each."""
+NO_EPOCH: Final = -1
+
+
+class Followed:
+    """A user partition with its cache. Records before `from_offset` are in the cache already.
+
+    A hidden one came from a snapshot, and no one has asked for it yet.
+    """
+
+    __slots__ = ("cache", "from_offset", "is_hidden", "is_ready")
+
+    def __init__(self, cache: SegmentCache, from_offset: int = 0, *, is_hidden: bool = False) -> None:
+        self.cache = cache
+        self.from_offset = from_offset
+        self.is_hidden = is_hidden
+        self.is_ready = False
+
+
+class MetadataLog:
+    """See the module. `applied` counts records of followed partitions, `skipped` those that were left out."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.position = 0
+        """The offset of the next record to read."""
+        self.last_epoch = NO_EPOCH
+        """The leader epoch of the record before `position`."""
+        self.target: int | None = None
+        """The end of the partition when a user partition was last followed; None if it has to be asked for."""
+        self.generation = 0
+        """Changes whenever the position moves back: bytes that were fetched before are of no use then."""
+        self.followed: dict[bytes, Followed] = {}
+        self.applied = 0
+        self.skipped = 0
+        self._waiting: list[tuple[int, Future[None]]] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the partition, for the log."""
+        return f"{METADATA_TOPIC}-{self.index}"
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a user partition waits for records that were written before it was followed."""
+        return self.target is None or self.position < self.target
+
+    # -- which partitions are followed -------------------------------------------------------------------------------------
+
+    def follow(self, partition: TopicIdPartition) -> None:
+        """Reads the entries of a user partition from now on."""
+        known = self.followed.get(place_of(partition))
+        if known is not None:
+            known.is_hidden = False
+            return
+        for each in self.followed.values():
+            each.from_offset = max(each.from_offset, self.position)
+        self.followed[place_of(partition)] = Followed(SegmentCache(partition))
+        self._move(0)
+
+    def unfollow(self, partition: TopicIdPartition) -> None:
+        """Forgets a user partition."""
+        self.followed.pop(place_of(partition), None)
+
+    def drop_hidden(self) -> None:
+        """Forgets the user partitions of the snapshot that have no replica here any more."""
+        self.followed = {place: each for place, each in self.followed.items() if not each.is_hidden}
+
+    def restore(self, position: int, last_epoch: int, caches: Iterable[SegmentCache]) -> None:
+        """Begins with the state of a snapshot, which has all records before `position`. Nothing has been read before."""
+        assert self.position == 0
+        for cache in caches:
+            place = place_of(cache.partition)
+            is_hidden = place not in self.followed
+            self.followed[place] = Followed(cache, position, is_hidden=is_hidden)
+        self._move(min(each.from_offset for each in self.followed.values()) if self.followed else position)
+        if self.position == position:
+            self.last_epoch = last_epoch
+
+    def _move(self, position: int) -> None:
+        if position != self.position:
+            self.last_epoch = NO_EPOCH
+        self.position = position
+        self.target = None
+        self.generation += 1
+
+    def begin_anew(self, start: int, *, keeps_entries: bool) -> None:
+        """Reads everything from `start` on again, since the log is not the one that was read.
+
+        The entries stay known if the topic was deleted, which is no reason to forget what lies in the remote store.
+        """
+        for each in self.followed.values():
+            each.from_offset = 0
+            if not keeps_entries:
+                each.cache = SegmentCache(each.cache.partition)
+                each.is_ready = False
+        self._move(start)
+
+    def skip_to(self, start: int) -> None:
+        """Goes on at the log's start offset, which is behind the position."""
+        self.position = start
+        self.last_epoch = NO_EPOCH
+        self._notify()
+
+    # -- what is known -----------------------------------------------------------------------------------------------------
+
+    def cache_of(self, partition: TopicIdPartition) -> SegmentCache | None:
+        """Returns the entries of a user partition; None while they are incomplete."""
+        found = self.followed.get(place_of(partition))
+        return found.cache if found is not None and found.is_ready else None
+
+    def on_end_offset(self, end: int) -> None:
+        """Takes in the end that the partition has now, after the last user partition was followed."""
+        self.target = end
+        self._notify()
+
+    def has_applied(self, offset: int) -> bool:
+        """Whether the record at this offset is in the caches."""
+        return offset < self.position
+
+    def when_applied(self, offset: int, future: Future[None]) -> None:
+        """Completes the future as soon as the record at this offset is in the caches."""
+        if self.has_applied(offset):
+            future.set_result(None)
+        else:
+            self._waiting.append((offset, future))
+
+    def _notify(self) -> None:
+        if not self.is_behind:
+            for each in self.followed.values():
+                each.is_ready = True
+        if self._waiting:
+            still = []
+            for offset, future in self._waiting:
+                if future.done():
+                    continue
+                if self.has_applied(offset):
+                    future.set_result(None)
+                else:
+                    still.append((offset, future))
+            self._waiting = still
+
+    # -- records -----------------------------------------------------------------------------------------------------------
+
+    async def take(self, data: bytes) -> None:
+        """Applies whole batches that were fetched from the position on. Raises CorruptRecord for a wrong checksum."""
+        generation = self.generation
+        view = memoryview(data)
+        at = number = 0
+        try:
+            while (after := self._take_batch(data, view, at)) is not None:
+                at = after
+                number += 1
+                if number % BATCHES_AT_ONCE == 0 and is_over():
+                    self._notify()
+                    await pause()
+                    if generation != self.generation:
+                        return
+        finally:
+            if generation == self.generation:
+                self._notify()
+
+    def _take_batch(self, data: bytes, view: memoryview, at: int) -> int | None:
+        """Applies the batch there, and returns where the next one is; None if it is not whole."""
+        lone = lone_record(data, view, at)
+        if lone is not None:
+            offset, leader_epoch, value, after = lone
+            if offset >= self.position:
+                self._take_value(value, offset)
+                self.position = offset + 1
+                self.last_epoch = leader_epoch
+            return after
+        size = next_batch_size(data, at, len(data))
+        if size is None:
+            return None
+        header = parse_header(data, at)
+        if header.next_offset > self.position:
+            self._take_records(data, at, header)
+            self.position = header.next_offset
+            self.last_epoch = header.partition_leader_epoch
+        return at + size
+
+    def _take_records(self, data: bytes, at: int, header: BatchHeader) -> None:
+        offset = header.base_offset
+        if not crc_is_valid(data, at):
+            raise CorruptRecord(f"{self.name}: the checksum of the batch at offset {offset} is wrong")
+        if header.is_control:
+            return
+        try:
+            for _, value in iter_keys_and_values(record_data(data, at, header), header):
+                self._take_value(value, offset)
+                offset += 1
+        except RecordFormatError as error:
+            self._skip(offset, error)
+
+    def _take_value(self, value: bytes | None, offset: int) -> None:
+        try:
+            if value is None:
+                raise ProtocolError("it has no value")
+            record = read_record(value)
+            followed = self.followed.get(record.place)
+            if followed is None or offset < followed.from_offset:
+                return
+            self.applied += 1
+            if record.kind == SEGMENT:
+                followed.cache.add(record.key, record.packed)
+            elif record.kind != DELETION:
+                followed.cache.change(record.key, record.state, record.broker_id, record.event_timestamp_ms, record.custom)
+            elif record.state == PARTITION_FINISHED:
+                followed.cache = SegmentCache(followed.cache.partition)
+        except (ProtocolError, RecordRefused) as error:
+            self._skip(offset, error)
+
+    def _skip(self, offset: int, why: Exception) -> None:
+        self.skipped += 1
+        if self.skipped <= NAMED:
+            logger.error("%s: the record at offset %d is left out: %s", self.name, offset, why)
+        elif self.skipped == NAMED + 1:
+            logger.error("%s: more records are left out; ottla_remote_log_metadata_skipped_records counts them", self.name)
