@@ -57,7 +57,7 @@ def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(("any", "match", "literal", "prefixed")),
             default="any",
             show_default=True,
-            help="match: all ACLs that apply to the named resources, also by a prefix or by *.",
+            help="With match: all ACLs that apply to the named resources, also by a prefix or by *.",
         ),
     ):
         command = option(command)

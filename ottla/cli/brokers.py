@@ -66,7 +66,7 @@ def list_brokers(cluster: Cluster, as_json: bool) -> None:
 @throttle_option
 @at_once_option
 @racks_option
-@click.option("--plan", "only_plan", is_flag=True, help="Show what would be moved, and move nothing.")
+@click.option("--dry-run", "only_plan", is_flag=True, help="Show what would be moved, and move nothing.")
 @json_option
 @cluster_command
 def drain(

@@ -94,7 +94,7 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
 @click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Reset to the default; may be repeated.")
 @click.option("--append", "appends", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
 @click.option("--subtract", "subtracts", multiple=True, metavar="KEY=VALUE", help="Remove from a list.")
-@click.option("--validate-only", is_flag=True, help="Only check whether it can be changed.")
+@click.option("--dry-run", "--validate-only", "validate_only", is_flag=True, help="Only check whether it can be changed.")
 @json_option
 @cluster_command
 def alter(

@@ -46,7 +46,9 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of one command: `NAME`, or `NAME/command` for one of several modules. The console is a package of its own."""
         if cmd_name not in COMMANDS:
-            return None
+            if ctx.resilient_parsing or cmd_name.startswith("-"):
+                return None
+            raise click.NoSuchCommand(cmd_name, possibilities=COMMANDS, ctx=ctx)
         name = cmd_name.replace("-", "_")
         module = import_module("ottla.console" if name == "console" else f"ottla.cli.{name}")
         if hasattr(module, "__path__"):

@@ -42,13 +42,15 @@ _RECORDS_PER_POLL = 64
 @click.option("-J", "--json", "as_json", is_flag=True, help="Read lines of JSON (key, value, headers, ...), print the summary as JSON.")
 @click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values are base64.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of all records.")
-@click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
+@click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True, help="Codec of the batches.")
 @click.option("--compression-level", type=int, help="Compression level; by default that of the codec.")
-@click.option("-a", "--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
+@click.option("-a", "--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True, help="Replicas that must have a batch.")
 @click.option("--linger", type=Amount(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more records.")
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=262_144, show_default=True, help="Largest batch, before compression.")
 @click.option("--rate", type=Amount(min=0, min_open=True), metavar="N", help="At most this many records per second.")
-@click.option("--delivery-timeout", type=Amount(0.1), default=120.0, show_default=True, metavar="SECONDS")
+@click.option(
+    "--delivery-timeout", type=Amount(0.1), default=120.0, show_default=True, metavar="SECONDS", help="Time for a record, retries included."
+)
 @click.option("--create-topic", is_flag=True, help="Let the broker create the topic on demand, if it is so configured.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the partition and offset of each batch.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")

@@ -60,7 +60,7 @@ def describe(cluster: Cluster, strict: bool, as_json: bool, **names: Any) -> Non
 @quotas.command(name="set")
 @click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
 @entity_options
-@click.option("--validate-only", is_flag=True, help="Only check whether they can be set.")
+@click.option("--dry-run", "--validate-only", "validate_only", is_flag=True, help="Only check whether they can be set.")
 @json_option
 @cluster_command
 def set_(cluster: Cluster, values: tuple[str, ...], validate_only: bool, as_json: bool, **names: Any) -> None:
@@ -71,7 +71,7 @@ def set_(cluster: Cluster, values: tuple[str, ...], validate_only: bool, as_json
 @quotas.command()
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @entity_options
-@click.option("--validate-only", is_flag=True, help="Only check whether they can be removed.")
+@click.option("--dry-run", "--validate-only", "validate_only", is_flag=True, help="Only check whether they can be removed.")
 @json_option
 @cluster_command
 def remove(cluster: Cluster, keys: tuple[str, ...], validate_only: bool, as_json: bool, **names: Any) -> None:

@@ -135,7 +135,7 @@ def _changed_configs(cluster: Cluster, name: str, errors: list[str]) -> dict[str
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic configuration; may be repeated.")
 @click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="The replicas of each partition, instead of the two counts.")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is not an error.")
-@click.option("--validate-only", is_flag=True, help="Only check whether it can be created.")
+@click.option("--dry-run", "--validate-only", "validate_only", is_flag=True, help="Only check whether it can be created.")
 @json_option
 @cluster_command
 def create(

@@ -61,7 +61,7 @@ def test_a_drained_broker_holds_nothing_and_no_record_is_lost(cluster: Cluster, 
     producer = SteadyProducer(cluster.bootstrap, "orders")
     try:
         eventually(lambda: producer.acknowledged > 50)
-        planned = ottla("brokers", "drain", "3", "--plan", "--json").json
+        planned = ottla("brokers", "drain", "3", "--dry-run", "--json").json
         assert {each["topic"] for each in planned["partitions"]} >= {"orders"}
         assert all(3 not in each["replicas"] for each in planned["partitions"])
 
