@@ -35,7 +35,9 @@ class SteadyProducer:
         self.acknowledged = 0
         self.failed: list[str] = []
         self._stopping = threading.Event()
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        # One request at a time: tests.support.cluster_clients.Writer says why more may repeat batches of other partitions.
+        settings = {"enable.idempotence": True, "linger.ms": 5, "max.in.flight.requests.per.connection": 1}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **settings})
         self._thread = threading.Thread(target=self._run, args=(topic,))
         self._thread.start()
 
