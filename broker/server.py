@@ -613,7 +613,9 @@ class Broker:
 
     async def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
         self.services.administration.dynamic_config.forget({each.topic for each in partitions})
-        await self.services.coordinators.groups.on_partitions_deleted(partitions)
+        coordinators = self.services.coordinators
+        await coordinators.groups.on_partitions_deleted(partitions)
+        await coordinators.shares.on_partitions_deleted()
 
     async def _partitions_of(self, topic: str) -> Collection[int]:
         """The partitions that a topic has in the metadata store; none of a topic that does not exist."""

@@ -135,6 +135,7 @@ class ShareCoordinator:
             timing_wheel,
             clock,
             self.write_snapshot,
+            self._write_tombstone,
             prune_interval_ms=config[SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS],
             cold_interval_ms=config[SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS],
         )
@@ -160,6 +161,10 @@ class ShareCoordinator:
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader, or is no longer hosted here."""
         self._elections.on_leadership_change(partition)
+
+    async def on_partitions_deleted(self) -> None:
+        """The cluster has deleted partitions: their states are deleted, too, and those that an earlier coordinator left."""
+        await self._upkeep.forget_deleted(self._exists)
 
     @property
     def load_times(self) -> LoadTimes:
@@ -279,6 +284,9 @@ class ShareCoordinator:
         """Write the whole state again, so that its older records are no longer needed."""
         update = state.led(state.leader_epoch)
         self._append(state, state.snapshot_after(update, self._clock.now_ms()), lambda error: None)
+
+    def _write_tombstone(self, state: StoredState) -> None:
+        self._append(state, None, lambda error: None)
 
     def _change(self, state: StoredState, update: ShareUpdateValue, then: Callable[[ErrorCode], None]) -> None:
         """Store a change; as a snapshot, if there are as many updates as allowed since the last one."""

@@ -1,7 +1,7 @@
 """Deletes the records of `__share_group_state` that are no longer needed, by moving the log start: up to the oldest last snapshot.
 
 A share partition that is not written for a long time would keep all later records of the others. So it gets a new snapshot from time to
-time, as long as others of the same log are written.
+time, as long as others of the same log are written. The states of deleted topics get tombstones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
 from ottla.broker.coordination.periodic import PeriodicChecks
 from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.loop.timing_wheel import TimingWheel
-from ottla.broker.shares.state.stored_state import StoredState
+from ottla.broker.shares.state.stored_state import SharePartitionKey, StoredState
 from ottla.pauses import pause
 from ottla.replication.errors import ReplicationError
 from ottla.storage.disk.clock import Clock
@@ -32,6 +32,7 @@ class ShareStateUpkeep:
         timing_wheel: TimingWheel,
         clock: Clock,
         write_snapshot: Callable[[StoredState], None],
+        write_tombstone: Callable[[StoredState], None],
         *,
         prune_interval_ms: int,
         cold_interval_ms: int,
@@ -40,6 +41,7 @@ class ShareStateUpkeep:
         self._log = log
         self._clock = clock
         self._write_snapshot = write_snapshot
+        self._write_tombstone = write_tombstone
         self._cold_interval_ms = cold_interval_ms
         self._checks = PeriodicChecks(
             "share-state-upkeep", timing_wheel, (self.prune, prune_interval_ms), (self.snapshot_cold, cold_interval_ms)
@@ -85,6 +87,15 @@ class ShareStateUpkeep:
                 await pause()
                 if self._owned.partitions.get(owned.index) is owned and owned.states.get(str(state.key)) is state:
                     self._write_snapshot(state)
+
+    async def forget_deleted(self, exists: Callable[[SharePartitionKey], bool]) -> None:
+        """Delete the states of partitions that do not exist."""
+        for owned in list(self._owned.partitions.values()):
+            gone = [state async for state in self._states_of(owned) if not exists(state.key)]
+            for state in gone:
+                await pause()
+                if owned.states.get(str(state.key)) is state and not exists(state.key):
+                    self._write_tombstone(state)
 
     async def _states_of(self, owned: OwnedPartition) -> AsyncIterator[StoredState]:
         """The states of a partition, some in each turn of the event loop."""

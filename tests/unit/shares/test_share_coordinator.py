@@ -214,6 +214,28 @@ async def pass_rounds(bench: ShareBench, ms: int = 300_000) -> None:
     await bench.until(lambda: bench.shares._upkeep._checks.are_idle)
 
 
+def test_the_states_of_a_deleted_topic_are_deleted() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        other_id = bytes(range(16))
+        bench.announce_id("u", other_id, 1)
+        other = SharePartitionKey("g", other_id, 0)
+        bench.initialize(key=other)
+        bench.initialize()
+        bench.initialize(key=SharePartitionKey("h", TOPIC_ID, 2))
+        cluster = bench.replica_manager.cluster
+        cluster.forget([cluster.topics["t"]])
+        await bench.shares.on_partitions_deleted()
+        assert [state.key for state in bench.shares.states] == [other]
+        tombstones = [record.key for record in bench.state_records() if record.value is None]
+        assert tombstones == [snapshot_key(KEY), snapshot_key(SharePartitionKey("h", TOPIC_ID, 2))]
+        await bench.coordinate(epoch=1, leader=1)
+        await bench.coordinate(epoch=2)
+        assert [state.key for state in bench.shares.states] == [other]
+
+    run_shares(scenario)
+
+
 def test_a_log_without_states_keeps_no_records() -> None:
     async def scenario(bench: ShareBench) -> None:
         await bench.coordinate()
