@@ -4,13 +4,13 @@ The leader's tasks (`replication/remote`) call these functions on the event loop
 keep no state.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.pauses import pause
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
-from ottla.storage.remote.lineage import Epochs, is_in_lineage
+from ottla.storage.remote.lineage import LogBounds, is_in_lineage
 
 FOREIGN_COPY_LIMIT_MS = 60 * 60 * 1000
 """Age from which a copy that another broker began, and did not finish, is given up."""
@@ -28,15 +28,6 @@ class Retention(NamedTuple):
     retention_ms: int
     retention_bytes: int
     now_ms: int
-
-
-class LogBounds(NamedTuple):
-    """The log on this broker: where it starts and ends, its epochs `with_records`, and how many bytes are not in the store yet."""
-
-    log_start_offset: int
-    log_end_offset: int
-    epochs: Epochs
-    only_local_bytes: int
 
 
 class Expired(NamedTuple):
@@ -68,13 +59,13 @@ async def bytes_in_lineage(log: LogBounds, entries_of: EntriesOf) -> int:
     return size
 
 
-def choose_expired(
+async def choose_expired(
     log: LogBounds, retention: Retention, remote_bytes: int, entries_of: EntriesOf, being_copied: Container[SegmentId]
 ) -> Expired:
     """Chooses what retention and the log start offset remove, from the oldest on, until a segment of the lineage stays.
 
     Nothing behind a segment that this broker is copying is removed. Copies that are not finished do not count: their bytes may not be
-    there, and another copy has the same records. `choose_abandoned` removes them, and those whose deletion began.
+    there, and another copy has the same records.
     """
     chosen: dict[SegmentId, SegmentEntry] = {}
     new_start: int | None = None
@@ -82,6 +73,7 @@ def choose_expired(
     oldest_ms = retention.now_ms - retention.retention_ms if retention.retention_ms >= 0 else NEVER
     for epoch, _ in log.epochs:
         for entry in entries_of(epoch):
+            await pause()
             if entry.id in being_copied:
                 return Expired(list(chosen.values()), new_start)
             if entry.id in chosen:
@@ -99,23 +91,16 @@ def choose_expired(
     return Expired(list(chosen.values()), new_start)
 
 
-def choose_unreferenced(entries: Iterable[SegmentEntry], earliest_epoch: int, being_copied: Container[SegmentId]) -> list[SegmentEntry]:
-    """Chooses the segments whose epochs all precede those of the log: an unclean election made them unreadable. The log start stays."""
-    return [entry for entry in entries if entry.id not in being_copied and all(epoch < earliest_epoch for epoch in entry.leader_epochs)]
+def is_unreferenced(entry: SegmentEntry, earliest_epoch: int) -> bool:
+    """Tells if all epochs of the segment precede those of the log: an unclean election made it unreadable. The log start stays."""
+    return all(epoch < earliest_epoch for epoch in entry.leader_epochs)
 
 
-def choose_abandoned(
-    entries: Iterable[SegmentEntry], broker_id: int, now_ms: int, being_copied: Container[SegmentId]
-) -> list[SegmentEntry]:
-    """Chooses the copies without a broker to finish them, and the deletions that began and did not end.
+def is_abandoned(entry: SegmentEntry, broker_id: int, now_ms: int) -> bool:
+    """Tells if no broker will finish the copy, or its deletion began and did not end. For entries that this broker is not copying.
 
-    A copy of this broker is abandoned if it is not in `being_copied`. A copy of another broker is abandoned after FOREIGN_COPY_LIMIT_MS,
-    because a deposed leader may still be busy with it.
+    A copy of another broker is abandoned after FOREIGN_COPY_LIMIT_MS, because a deposed leader may still be busy with it.
     """
-    return [entry for entry in entries if _is_abandoned(entry, broker_id, now_ms) and entry.id not in being_copied]
-
-
-def _is_abandoned(entry: SegmentEntry, broker_id: int, now_ms: int) -> bool:
     if entry.state == SegmentState.COPY_SEGMENT_STARTED:
         return entry.broker_id == broker_id or now_ms - entry.event_timestamp_ms > FOREIGN_COPY_LIMIT_MS
     return entry.state == SegmentState.DELETE_SEGMENT_STARTED

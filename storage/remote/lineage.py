@@ -3,13 +3,15 @@
 Epochs are (epoch, start offset), both ascending, as `LeaderEpochCache.entries`. Nothing here waits or keeps state.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
 
 Epochs = Sequence[tuple[int, int]]
+Find = Callable[[int, int], SegmentEntry | None]
+"""Returns the finished copy that has an offset in a leader epoch."""
 NO_OFFSET = -1
 NO_EPOCH = -1
 
@@ -19,6 +21,28 @@ class OffsetAndEpoch(NamedTuple):
 
     offset: int
     epoch: int
+
+
+class LogBounds(NamedTuple):
+    """The log on this broker: where it starts and ends, its epochs `with_records`, and how many bytes are not in the store yet."""
+
+    log_start_offset: int
+    log_end_offset: int
+    epochs: Epochs
+    only_local_bytes: int = 0
+
+
+class KnownCopies(Protocol):
+    """The entries of one partition, as RemoteLogMetadata has them."""
+
+    def find(self, epoch: int, offset: int) -> SegmentEntry | None:
+        """See RemoteLogMetadata."""
+
+    def highest_offset(self, epoch: int) -> int | None:
+        """See RemoteLogMetadata."""
+
+    def entries(self, epoch: int) -> Sequence[SegmentEntry]:
+        """See RemoteLogMetadata."""
 
 
 NOTHING_COPIED = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
@@ -68,25 +92,54 @@ def is_in_lineage(entry: SegmentEntry, log_end_offset: int, epochs: Epochs) -> b
     return later >= len(epochs) or entry.end_offset < epochs[later][1]
 
 
-def highest_copied(epochs: Epochs, log_end_offset: int, highest_offset: Callable[[int], int | None]) -> OffsetAndEpoch:
-    """Finds the last offset that is in the remote store and in this lineage.
+def highest_copied(bounds: LogBounds, known: KnownCopies) -> OffsetAndEpoch:
+    """Finds the last offset that is in the remote store and in this lineage; NOTHING_COPIED without any.
 
-    `highest_offset` gives the largest end offset of finished copies in an epoch (`RemoteLogMetadata.highest_offset`). Copies of a
-    former leader count up to the end of its epoch in this log.
+    Unlike in Apache Kafka, a copy that reaches beyond the end of its epoch in this log does not count in part: it has records that this
+    log does not have, so that it is not read, and the records before them have to be copied anew.
     """
-    end_offset = log_end_offset
-    for epoch, start_offset in reversed(epochs):
-        highest = highest_offset(epoch)
+    end_offset = bounds.log_end_offset
+    for epoch, start_offset in reversed(bounds.epochs):
+        highest = known.highest_offset(epoch)
         if highest is not None:
-            return OffsetAndEpoch(min(highest, end_offset - 1), epoch)
+            at = min(highest, end_offset - 1)
+            entry = known.find(epoch, at)
+            if entry is not None and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
+                return OffsetAndEpoch(entry.end_offset, epoch)
+            if entry is None and start_offset <= at < bounds.log_start_offset:
+                return OffsetAndEpoch(at, epoch)  # it was copied, and removed with the records before the log start
+            for entry in reversed(known.entries(epoch)):
+                if _is_readable(entry, bounds.log_end_offset, bounds.epochs):
+                    return OffsetAndEpoch(entry.end_offset, epoch)
         end_offset = start_offset
     return NOTHING_COPIED
 
 
-def first_remote_offset(epochs: Epochs, log_end_offset: int, entries_of: Callable[[int], Sequence[SegmentEntry]]) -> int | None:
+def are_copied(first: int, last: int, log_end_offset: int, epochs: Epochs, find: Find) -> bool:
+    """Tells if finished copies in the lineage have all offsets from `first` to `last`."""
+    at = first
+    while at <= last:
+        epoch = _epoch_of(epochs, at)
+        entry = None if epoch is None else find(epoch, at)
+        if entry is None or not _is_readable(entry, log_end_offset, epochs):
+            return False
+        at = max(at, entry.end_offset) + 1
+    return True
+
+
+def first_remote_offset(bounds: LogBounds, entries_of: Callable[[int], Sequence[SegmentEntry]]) -> int | None:
     """Finds where the oldest readable remote segment of the lineage begins; None without any."""
-    for epoch, _ in epochs:
+    for epoch, _ in bounds.epochs:
         for entry in entries_of(epoch):
-            if entry.state == SegmentState.COPY_SEGMENT_FINISHED and is_in_lineage(entry, log_end_offset, epochs):
+            if _is_readable(entry, bounds.log_end_offset, bounds.epochs):
                 return entry.start_offset
     return None
+
+
+def _is_readable(entry: SegmentEntry, log_end_offset: int, epochs: Epochs) -> bool:
+    return entry.state == SegmentState.COPY_SEGMENT_FINISHED and is_in_lineage(entry, log_end_offset, epochs)
+
+
+def _epoch_of(epochs: Epochs, offset: int) -> int | None:
+    at = bisect_right(epochs, offset, key=lambda each: each[1])
+    return epochs[at - 1][0] if at else None

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from ottla.storage.remote.choice import (
     FOREIGN_COPY_LIMIT_MS,
     Expired,
-    LogBounds,
     Retention,
     bytes_in_lineage,
-    choose_abandoned,
     choose_expired,
-    choose_unreferenced,
+    is_abandoned,
+    is_unreferenced,
     segments_to_copy,
 )
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
+from ottla.storage.remote.lineage import LogBounds
 from tests.support.remote_segments import an_entry
 
 STARTED, FINISHED, DELETING, _ = SegmentState
@@ -37,8 +37,11 @@ def expired(
     def entries_of(epoch: int) -> list[SegmentEntry]:
         return sorted((entry for entry in entries if epoch in entry.leader_epochs), key=lambda entry: entry.start_offset)
 
-    remote_bytes = asyncio.run(bytes_in_lineage(log, entries_of))
-    return choose_expired(log, retention, remote_bytes, entries_of, being_copied)
+    async def choose() -> Expired:
+        remote_bytes = await bytes_in_lineage(log, entries_of)
+        return await choose_expired(log, retention, remote_bytes, entries_of, being_copied)
+
+    return asyncio.run(choose())
 
 
 def starts(entries: Iterable[SegmentEntry]) -> list[int]:
@@ -88,7 +91,7 @@ def test_segments_below_the_log_start_offset_are_removed_although_their_epochs_a
     chosen = expired(entries, log=LogBounds(20, 50, [(2, 20)], 0))
     assert starts(chosen.segments) == [10]  # the first is in no epoch of the log any more
     assert chosen.log_start_offset is None
-    assert starts(choose_unreferenced(entries, 2, ())) == [0]
+    assert [is_unreferenced(entry, 2) for entry in entries] == [True, False, False]
 
 
 def test_a_segment_that_the_log_start_offset_cuts_stays() -> None:
@@ -122,12 +125,12 @@ def test_each_segment_is_chosen_once_although_several_epochs_list_it() -> None:
 
 
 def test_copies_are_abandoned_when_their_broker_no_longer_makes_them() -> None:
-    mine, busy = an_entry(0, 9, uuid=1, state=STARTED), an_entry(10, 19, uuid=2, state=STARTED)
-    other = an_entry(20, 29, uuid=3, state=STARTED, broker_id=2)
-    deleting = an_entry(30, 39, uuid=4, state=DELETING, broker_id=2)
-    entries = [mine, busy, other, deleting, *FOUR]
-    assert choose_abandoned(entries, 1, FOREIGN_COPY_LIMIT_MS, {busy.id}) == [mine, deleting]
-    assert choose_abandoned(entries, 1, FOREIGN_COPY_LIMIT_MS + 1, {busy.id}) == [mine, other, deleting]
+    mine, other = an_entry(0, 9, state=STARTED), an_entry(20, 29, state=STARTED, broker_id=2)
+    assert is_abandoned(mine, 1, 0)
+    assert not is_abandoned(other, 1, FOREIGN_COPY_LIMIT_MS)
+    assert is_abandoned(other, 1, FOREIGN_COPY_LIMIT_MS + 1)
+    assert is_abandoned(an_entry(0, 9, state=DELETING, broker_id=2), 1, 0)
+    assert not is_abandoned(an_entry(0, 9, state=FINISHED), 1, 0)
 
 
 @given(st.lists(st.integers(0, 50), max_size=10), st.integers(-1, 600), st.integers(-1, 600), st.integers(0, 12_000))

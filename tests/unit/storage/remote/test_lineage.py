@@ -1,12 +1,17 @@
 """Which remote segments belong to a log: the cases of Apache Kafka's RemoteLogManagerTest, and histories with elections."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.lineage import (
     NOTHING_COPIED,
+    LogBounds,
     OffsetAndEpoch,
+    are_copied,
     epochs_between,
     first_remote_offset,
     highest_copied,
@@ -70,17 +75,58 @@ def test_the_epochs_of_a_range_begin_with_it() -> None:
     assert epochs_between(AFTER_RETENTION, 40, 50) == []
 
 
-def test_the_highest_copied_offset_is_cut_at_the_end_of_its_epoch() -> None:
-    assert highest_copied(LOG, 90, {5: 60, 2: 25}.get) == OffsetAndEpoch(60, 5)
-    assert highest_copied(LOG, 90, {5: 75, 6: 80}.get) == OffsetAndEpoch(69, 5)
-    assert highest_copied(LOG, 90, {7: 95}.get) == OffsetAndEpoch(89, 7)
-    assert highest_copied(LOG, 90, {8: 95}.get) == NOTHING_COPIED
+class Copies:
+    """The finished copies of a partition, which `removed` ones have been."""
+
+    def __init__(self, *entries: SegmentEntry, removed: Sequence[SegmentEntry] = ()) -> None:
+        self._entries = entries
+        self._ever = (*entries, *removed)
+
+    def entries(self, epoch: int) -> list[SegmentEntry]:
+        return sorted((each for each in self._entries if epoch in each.leader_epochs), key=lambda each: each.start_offset)
+
+    def find(self, epoch: int, offset: int) -> SegmentEntry | None:
+        found = [each for each in self.entries(epoch) if each.leader_epochs[epoch] <= offset <= self._end(each, epoch)]
+        return found[-1] if found else None
+
+    def highest_offset(self, epoch: int) -> int | None:
+        return max((self._end(each, epoch) for each in self._ever if epoch in each.leader_epochs), default=None)
+
+    def _end(self, entry: SegmentEntry, epoch: int) -> int:
+        return min((offset - 1 for later, offset in entry.leader_epochs.items() if later > epoch), default=entry.end_offset)
+
+
+def test_the_highest_copied_offset_is_that_of_the_newest_copy_in_the_lineage() -> None:
+    bounds = LogBounds(0, 90, LOG)
+    first, second = an_entry(15, 29, {1: 15, 2: 20}), an_entry(50, 60, {5: 50})
+    assert highest_copied(bounds, Copies(first, second)) == OffsetAndEpoch(60, 5)
+    foreign = an_entry(61, 75, {5: 61})  # of a former leader, whose last records the log does not have
+    assert highest_copied(bounds, Copies(first, second, foreign)) == OffsetAndEpoch(60, 5)
+    assert highest_copied(bounds, Copies(first, foreign)) == OffsetAndEpoch(29, 2)
+    assert highest_copied(bounds, Copies(an_entry(80, 89, {8: 80}))) == NOTHING_COPIED
+
+
+def test_removed_copies_below_the_log_start_count_as_copied() -> None:
+    removed = an_entry(50, 60, {5: 50})
+    assert highest_copied(LogBounds(61, 90, LOG), Copies(removed=[removed])) == OffsetAndEpoch(60, 5)
+    assert highest_copied(LogBounds(55, 90, LOG), Copies(removed=[removed])) == NOTHING_COPIED
+    assert highest_copied(LogBounds(55, 90, LOG), Copies(an_entry(50, 56, {5: 50}), removed=[removed])) == OffsetAndEpoch(56, 5)
+
+
+def test_offsets_are_copied_if_the_lineage_has_each_of_them() -> None:
+    copies = Copies(an_entry(15, 29, {1: 15, 2: 20}), an_entry(30, 45, {3: 30, 4: 40}), an_entry(50, 75, {5: 50}))
+    assert are_copied(15, 45, 90, LOG, copies.find)
+    assert are_copied(25, 41, 90, LOG, copies.find)
+    assert not are_copied(14, 45, 90, LOG, copies.find)
+    assert not are_copied(15, 46, 90, LOG, copies.find)
+    assert not are_copied(50, 60, 90, LOG, copies.find)  # the copy has records that the log does not have
+    assert not are_copied(0, 5, 90, AFTER_RETENTION, copies.find)
 
 
 def test_the_first_remote_offset_is_that_of_the_first_readable_segment_of_the_log() -> None:
-    of_epoch = {0: [an_entry(0, 12, {0: 0, 8: 9})], 1: [an_entry(13, 19, {1: 13})]}
-    assert first_remote_offset(LOG, 90, lambda epoch: of_epoch.get(epoch, [])) == 13
-    assert first_remote_offset(LOG, 90, lambda epoch: []) is None
+    copies = Copies(an_entry(0, 12, {0: 0, 8: 9}), an_entry(13, 19, {1: 13}))
+    assert first_remote_offset(LogBounds(0, 90, LOG), copies.entries) == 13
+    assert first_remote_offset(LogBounds(0, 90, LOG), Copies().entries) is None
 
 
 @st.composite

@@ -1,0 +1,51 @@
+"""Holds what a log knows of its part in the remote store (KIP-405).
+
+A `PartitionLog` with remote storage has a `Tier`. The tasks in `replication/remote` keep it up to date; retention and ListOffsets read it.
+"""
+
+from collections.abc import Callable
+
+from ottla.config.topic import TopicConfig
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, OffsetAndEpoch, are_copied, with_records
+from ottla.storage.remote.ports import MetadataNotReady
+
+NEVER_TIERED = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata", "__cluster_metadata")
+)
+"""Topics that brokers need to reach the remote store, or to begin to serve. Their configuration does not count."""
+
+
+class Tier:
+    """The part of one log that is in the remote store."""
+
+    __slots__ = ("copied", "find")
+
+    def __init__(self) -> None:
+        self.copied: OffsetAndEpoch = NOTHING_COPIED
+        """The last offset in the store, and its epoch. Kafka's highestOffsetInRemoteStorage."""
+        self.find: Callable[[int, int], SegmentEntry | None] = _nothing
+        """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`)."""
+
+    def on_truncated(self, end_offset: int) -> None:
+        """The log ends there now: what was copied of later records is another history."""
+        if self.copied.offset >= end_offset:
+            self.copied = OffsetAndEpoch(end_offset - 1, self.copied.epoch)
+
+    def has_all(self, first: int, last: int, log_end_offset: int, epochs: Epochs) -> bool:
+        """Tells if the store has all offsets from `first` to `last` of the log, readable. Then the log need not keep them."""
+        if last > self.copied.offset:
+            return False
+        try:
+            return are_copied(first, last, log_end_offset, with_records(epochs), self.find)
+        except MetadataNotReady:
+            return False
+
+
+def is_tiered(topic: str, config: TopicConfig) -> bool:
+    """Tells if closed segments of the topic go to the remote store."""
+    return config.has_remote_storage and topic not in NEVER_TIERED
+
+
+def _nothing(epoch: int, offset: int) -> SegmentEntry | None:
+    return None
