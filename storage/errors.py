@@ -58,6 +58,16 @@ class OffsetOutOfRange(StorageError):
         self.end = end
 
 
+class OffsetMovedToTieredStorage(StorageError):
+    """The log has the offset, but its segment is in the remote store only: the log on this broker begins at `local_start`."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, local_start: int) -> None:
+        super().__init__(f"offset {offset} of {topic_partition} is below {local_start}, and in the remote store only")
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.local_start = local_start
+
+
 class UnexpectedAppendOffset(StorageError):
     """A follower received batches that begin below its log end offset."""
 

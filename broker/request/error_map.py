@@ -14,6 +14,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     storage_errors.LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     storage_errors.LogBeingTruncated: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     storage_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    storage_errors.OffsetMovedToTieredStorage: ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
     storage_errors.CorruptRecord: ErrorCode.CORRUPT_MESSAGE,
     storage_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     storage_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,

@@ -15,7 +15,7 @@ cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, MAX_RELATIVE_OFFSET, NEVER, NO
 
 cdef class PartitionLog:
     cdef public ValidationRules rules
-    cdef public object config, context, latest_epoch, leader_epochs, log_dir, producer_state, topic_id, topic_partition
+    cdef public object config, context, latest_epoch, leader_epochs, log_dir, producer_state, tier, topic_id, topic_partition
     cdef readonly object discards, files, rolls, truncations
     cdef readonly LogSegments segments
     cdef readonly BatchReader reader

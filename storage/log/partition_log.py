@@ -24,6 +24,7 @@ from ottla.storage.errors import (
     CorruptRecord,
     LogBeingTruncated,
     LogDirFailure,
+    OffsetMovedToTieredStorage,
     OffsetOutOfRange,
     UnexpectedAppendOffset,
 )
@@ -42,6 +43,8 @@ from ottla.storage.producers.limits import SEQUENCES
 from ottla.storage.producers.state import ProducerStateEntry
 from ottla.storage.producers.state_manager import ProducerStateManager
 from ottla.storage.producers.verification import VerificationStateEntry, begin_verification
+from ottla.storage.remote.lineage import NO_OFFSET
+from ottla.storage.remote.tier import Tier, is_tiered
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, ColdRead, NotCached
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from ottla.storage.segment.log_segments import LogSegments
@@ -81,6 +84,7 @@ class PartitionLog:
         "rolls",
         "rules",
         "segments",
+        "tier",
         "topic_id",
         "topic_partition",
         "truncations",
@@ -115,6 +119,9 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
+        self.tier: Tier | None = None
+        """The part of the log that is in the remote store, of a topic with remote storage."""
+        self._maybe_begin_tier()
         self.discards = Discards(self.files, segments)
         self.rolls = Rolls(self.files, segments, producer_state, self.discards)
         self.flushes = Flushes(self.files, segments, producer_state, self.rolls, recovery_point)
@@ -140,6 +147,17 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes of batches in all segments."""
         return self.segments.size_bytes
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset on this broker: the log start offset, or a later one if older segments are in the remote store only."""
+        return max(self.log_start_offset, self.segments.first.base_offset)
+
+    @property
+    def only_local_bytes(self) -> int:
+        """Bytes of the segments that are not, or not as a whole, in the remote store."""
+        copied = NO_OFFSET if self.tier is None else self.tier.copied.offset
+        return sum(segment.size for segment in self.segments.between(copied + 1, NEVER))
 
     @property
     def last_stable_offset(self) -> int:
@@ -231,6 +249,12 @@ class PartitionLog:
         settings = LogSettings(config)
         self.segments.use_settings(settings)
         self.flushes.use_settings(settings)
+        self._maybe_begin_tier()
+
+    def _maybe_begin_tier(self) -> None:
+        """A tier stays when the topic loses its remote storage, because the records there are still read."""
+        if self.tier is None and is_tiered(self.topic_partition.topic, self.config):
+            self.tier = Tier()
 
     def on_flush_due(self) -> None:
         """Request a flush, because `flush.messages` records were appended since the last request."""
@@ -446,7 +470,8 @@ class PartitionLog:
         """Whole batches below `end_offset`, from the one that holds `offset` on, at most `max_bytes`.
 
         With `min_one_batch` the first one may be larger. The result may begin with records before `offset`. Raises OffsetOutOfRange,
-        CorruptRecord, LogDirFailure; and ColdRead when the search would wait for the disk, unless it `may_wait`.
+        OffsetMovedToTieredStorage, CorruptRecord, LogDirFailure; and ColdRead when the search would wait for the disk, unless it
+        `may_wait`.
         """
         self.check_offset(offset)
         log_end_offset = self.log_end_offset
@@ -454,9 +479,12 @@ class PartitionLog:
         if offset >= end_offset:
             return FetchSlice(None, offset)
         try:
-            return self.reader.find(self.segments.active, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
+            found = self.reader.find(self.segments.active, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
         except LOOKUP_ERRORS as error:
             raise self.failed_lookup(error, f"at offset {offset}: ") from error
+        if found.region is None and not self.is_closed and offset < self.segments.first.base_offset:
+            raise OffsetMovedToTieredStorage(self.topic_partition, offset, self.segments.first.base_offset)
+        return found
 
     def check_offset(self, offset: int) -> None:
         """Check that the log has the offset, or ends there. Raises OffsetOutOfRange."""
@@ -529,6 +557,8 @@ class PartitionLog:
         self.flushes.truncate(end_offset)
         high_watermark = end_offset if begun.is_full else min(self.high_watermark, end_offset)
         self.high_watermark = max(high_watermark, self.log_start_offset)
+        if self.tier is not None:
+            self.tier.on_truncated(end_offset)
         context.on_truncated(self)
 
     def reopen(self, segment: Segment, producers: ProducerStateManager) -> None:
@@ -541,12 +571,14 @@ class PartitionLog:
 
     # ---- removing segments
 
-    def delete_old_segments(self, should_delete: ShouldDelete, reason: str, at_most: int = NO_LIMIT) -> int:
+    def delete_old_segments(
+        self, should_delete: ShouldDelete, reason: str, at_most: int = NO_LIMIT, *, keeps_log_start: bool = False
+    ) -> int:
         """Delete segments from the oldest on, while `should_delete(segment, next)` and the high watermark is beyond the segment.
 
-        Deletes at most `at_most`. If the active segment is deleted, too, an empty one follows. Moves the log start offset. Deletes none
-        while a thread writes a snapshot of producers, which may soon be the only trace of them. Returns the number of deleted segments;
-        raises LogDirFailure.
+        Deletes at most `at_most`. If the active segment is deleted, too, an empty one follows. Moves the log start offset, unless
+        `keeps_log_start` because the remote store has the records. Deletes none while a thread writes a snapshot of producers, which may
+        soon be the only trace of them. Returns the number of deleted segments; raises LogDirFailure.
         """
         if self._waits_for_snapshot():
             return 0
@@ -572,7 +604,7 @@ class PartitionLog:
             bases = ", ".join(str(segment.base_offset) for segment in deletable)
             log.info("%s: segments %s are deleted: %s", self.topic_partition, bases, reason)
             left = self.segments.higher(deletable[-1].base_offset)
-            if left is not None:
+            if left is not None and not keeps_log_start:
                 self.increment_log_start_offset(left.base_offset, "segment deletion")
             self.discards.discard(deletable, self.producer_state)
         except OSError as error:

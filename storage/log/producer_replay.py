@@ -71,7 +71,7 @@ def rebuild_producer_state(
                     end = segment.size if found is None else found
                 found = segment.locate(start)
                 if found is not None:
-                    _replay(manager.state, segment, found, end, yield_to_loop)
+                    replay_batches(manager.state, segment, found, end, yield_to_loop)
             except RecordFormatError as error:
                 log.warning("%s: damaged in what was flushed; producers of later batches in it are unknown: %s", segment.path, error)
             segment.release()  # a log may have more segments than the process may open files
@@ -80,7 +80,8 @@ def rebuild_producer_state(
     manager.take_snapshot()
 
 
-def _replay(state: ProducerState, segment: Segment, position: int, end: int, yield_to_loop: Callable[[], None]) -> None:
+def replay_batches(state: ProducerState, segment: Segment, position: int, end: int, yield_to_loop: Callable[[], None]) -> None:
+    """Update the producer state with the batches between two positions of a segment. Raises OSError, RecordFormatError."""
     file = segment.file
     for number, (at, header) in enumerate(batches_from(file, position, end), 1):
         if number % _BATCHES_AT_ONCE == 0:

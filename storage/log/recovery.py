@@ -31,6 +31,7 @@ from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.producer_replay import rebuild_producer_state, replay_producer
 from ottla.storage.producers.state_manager import ProducerStateManager, snapshot_offsets
+from ottla.storage.remote.tier import is_tiered
 from ottla.storage.segment.batch_scan import header_at, whole_batches
 from ottla.storage.segment.leftovers import clean_up_leftovers
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
@@ -142,7 +143,8 @@ class _Loader:
             recovery_point = log_end_offset if self.clean else min(recovery_point, log_end_offset)
         self.segments.active.become_active()
         self.leader_epochs.truncate_from_end(log_end_offset)
-        log_start_offset = max(log_start_offset, self.segments.first.base_offset)
+        if not is_tiered(self.topic_partition.topic, self.config):
+            log_start_offset = max(log_start_offset, self.segments.first.base_offset)
         self.leader_epochs.truncate_from_start(log_start_offset)
         producer_state = self._recovered
         if producer_state is None or producer_state.map_end_offset != log_end_offset:

@@ -41,9 +41,12 @@ class Truncations:
         self._run(begun)
         return True
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything, so that the log is empty and begins at `offset`. Blocks."""
-        self._run(self._begin_anew(offset, ignore_result))
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Remove everything, so that the log is empty and begins at `offset`. Blocks.
+
+        With a `log_start_offset` the log begins there, and the records from there on are in the remote store only.
+        """
+        self._run(self._begin_anew(offset, ignore_result, log_start_offset))
 
     def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
         """As `truncate_to`, but without blocking. `then` is called on the loop, with the error or None, when the log is usable again.
@@ -52,9 +55,13 @@ class Truncations:
         """
         self._in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
 
-    def truncate_fully_in_thread(self, offset: int, then: OnTruncated) -> None:
+    def truncate_fully_in_thread(self, offset: int, then: OnTruncated, log_start_offset: int | None = None) -> None:
         """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`."""
-        self._in_thread(lambda: self._begin_anew(offset, then), lambda: self.truncate_fully_in_thread(offset, then), then)
+        self._in_thread(
+            lambda: self._begin_anew(offset, then, log_start_offset),
+            lambda: self.truncate_fully_in_thread(offset, then, log_start_offset),
+            then,
+        )
 
     def finish(self) -> None:
         """Wait until no truncation is in progress. Blocks; for the time after the loop has stopped."""
@@ -73,7 +80,8 @@ class Truncations:
             log.forget_unwritten_epoch()
             return None
         if offset < log.segments.first.base_offset:
-            return self._begin_anew(offset, then)
+            log_start_offset = None if log.tier is None else min(log.log_start_offset, offset)
+            return self._begin_anew(offset, then, log_start_offset)
         logger.info("%s: truncated to offset %d, was %d", log.topic_partition, offset, log.log_end_offset)
         gone = [segment for segment in log.segments if segment.base_offset > offset]
         segment = log.segments.floor(offset)
@@ -84,11 +92,11 @@ class Truncations:
         self._begin(begun, segment.base_offset, segment.size)
         return begun
 
-    def _begin_anew(self, offset: int, then: OnTruncated) -> Truncation:
+    def _begin_anew(self, offset: int, then: OnTruncated, log_start_offset: int | None = None) -> Truncation:
         log = self._log
         self._check_whole()
         logger.info("%s: truncated fully, begins at offset %d, ended at %d", log.topic_partition, offset, log.log_end_offset)
-        begun = Truncation(log, offset, offset, None, list(log.segments), then)
+        begun = Truncation(log, offset, offset if log_start_offset is None else log_start_offset, None, list(log.segments), then)
         try:
             log.leader_epochs.clear()
             log.leader_epochs.flush()

@@ -23,10 +23,18 @@ from ottla.config.schema.key import LONG_MAX
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.clock import Clock
-from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
+from ottla.storage.errors import (
+    LogClosed,
+    LogDirFailure,
+    OffsetMovedToTieredStorage,
+    OffsetOutOfRange,
+    StorageError,
+    UnexpectedAppendOffset,
+)
 from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.remote.lineage import epochs_between
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.validation.run import BatchRun
 
@@ -232,6 +240,10 @@ class LogMoves:
             future.truncations.truncate_fully_in_thread(current.log_start_offset, lambda error: self._on_cut(move, error))
             self._later(move, 0)
             return
+        except OffsetMovedToTieredStorage:
+            self._begin_behind_remote(move)
+            self._later(move, 0)
+            return
         region = found.region
         if region is None:
             self._retry(move)
@@ -303,6 +315,22 @@ class LogMoves:
                     log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, problem, move.future.log_dir)
 
         move.future.truncations.truncate_fully_in_thread(offset, then)
+
+    def _begin_behind_remote(self, move: Move) -> None:
+        """The older records are in the remote store only: the future log begins with the first local segment, and knows the earlier
+        epochs."""
+        move.cuts += 1
+        current, future = move.current, move.future
+        start = current.local_log_start_offset
+        epochs = epochs_between(current.leader_epochs.entries, current.log_start_offset, start)
+
+        def then(error: Exception | None) -> None:
+            if error is None:
+                for epoch, start_offset in epochs:
+                    future.assign_epoch(epoch, start_offset)
+            self._on_cut(move, error)
+
+        future.truncations.truncate_fully_in_thread(start, then, current.log_start_offset)
 
     # ---- completion
 

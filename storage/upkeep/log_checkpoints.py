@@ -160,9 +160,12 @@ class LogCheckpoints:
 
 
 def _log_start_offset(log: PartitionLog) -> int:
-    """-1 when the first segment begins there, and no segments before it are still to be removed."""
+    """-1 when the first segment begins there, and no segments before it are still to be removed. A log with remote storage always has an
+    entry, because its first segment says nothing about its start."""
     start = log.log_start_offset
-    return start if start and (log.discards.in_progress or start > log.segments.first.base_offset) else -1
+    if log.tier is not None or (start and (log.discards.in_progress or start > log.segments.first.base_offset)):
+        return start
+    return -1
 
 
 _OFFSET_OF: dict[str, Callable[[PartitionLog], int]] = {
