@@ -1,0 +1,207 @@
+"""Copies the closed segments of a partition to the remote store, one after the other, while this broker leads the partition.
+
+A copy is an entry in the metadata, the objects in the store, and the entry's next state. Until the state is COPY_SEGMENT_FINISHED no reader
+knows the objects. A failed attempt is repeated under the same uuid, so that it leaves neither an entry nor an object behind. `expiry`
+removes the rest that a former leader or a crash left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from ottla.replication.ports.thread_work import done
+from ottla.replication.remote.copy_quota import CopyQuota
+from ottla.replication.remote.counters import RemoteCounters
+from ottla.replication.remote.leadership import Leadership
+from ottla.replication.remote.positions import CopiesOf, refresh
+from ottla.replication.remote.settings import RemoteSettings
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.segment_copies import CopyPreparation, SegmentToCopy, describe_segment
+from ottla.storage.remote.choice import segments_to_copy
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.ports import MetadataWriteFailed, RemoteLogMetadata, RemoteStore, RemoteStoreError
+from ottla.storage.segment.cold_lookups import ColdRead
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_WORK = "remote-copy"
+GRACE_SECONDS = 60.0
+"""Time for which the parts of a cancelled copy may still be written. Its objects are not deleted before, lest some appear again."""
+
+
+class CustomMetadataTooLarge(Exception):
+    """The store answered more than `remote.log.metadata.custom.metadata.max.bytes`: the partition is copied no more in this epoch."""
+
+
+class CopyServices:
+    """The parts that the copiers of all partitions share. `being_copied` has the segments whose copies are in progress."""
+
+    __slots__ = ("background", "being_copied", "clock", "counters", "metadata", "quota", "random_bytes", "settings", "store")
+
+    def __init__(
+        self,
+        store: RemoteStore,
+        metadata: RemoteLogMetadata,
+        settings: RemoteSettings,
+        background: Background,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
+        quota: CopyQuota,
+        counters: RemoteCounters,
+    ) -> None:
+        self.store = store
+        self.metadata = metadata
+        self.settings = settings
+        self.background = background
+        self.clock = clock
+        self.random_bytes = random_bytes
+        self.quota = quota
+        self.counters = counters
+        self.being_copied: set[SegmentId] = set()
+
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
+        """Does blocking work in a thread, and returns its result."""
+        result: list[_T] = []
+        await done(partial(self.background.submit, _WORK, lambda: result.append(work())))
+        return result[0]
+
+
+class Copier:
+    """The copies of one partition in one leader epoch."""
+
+    __slots__ = ("_leadership", "_partition", "_pending", "_services")
+
+    def __init__(self, services: CopyServices, leadership: Leadership, partition: TopicIdPartition) -> None:
+        self._services = services
+        self._leadership = leadership
+        self._partition = partition
+        self._pending: SegmentEntry | None = None
+        """The copy that was begun, and is to be repeated after a failure."""
+
+    def stop(self) -> None:
+        """Ends the copies. A copy that was begun is abandoned a moment later, because a thread may still write a part of it."""
+        if self._pending is not None:
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, self._services.being_copied.discard, self._pending.id)
+            self._pending = None
+
+    async def copy_next(self) -> bool:
+        """Copies the oldest segment that is to be copied. Returns whether there was one.
+
+        Raises Deposed, CustomMetadataTooLarge, RemoteStoreError, MetadataNotReady, MetadataWriteFailed, StorageError, OSError.
+        """
+        log = self._leadership.check()
+        tier = log.tier
+        if tier is None or not log.config.has_remote_storage:
+            return False
+        self._count_lag(log)
+        first = max(tier.copied.offset + 1, log.log_start_offset)
+        for base_offset, end_offset in segments_to_copy(log.segments.bases, first, log.last_stable_offset):
+            try:
+                segment = describe_segment(log, base_offset, end_offset)
+            except ColdRead as cold:
+                await self._services.in_thread(cold.warm)
+                return True
+            if segment is None or not segment.size or not segment.leader_epochs:
+                continue  # the cleaner or a truncation left it without records
+            await self._copy(log, segment)
+            return True
+        return False
+
+    async def _copy(self, log: PartitionLog, segment: SegmentToCopy) -> None:
+        services, check = self._services, self._leadership.check
+        entry = self._entry(segment)
+        files = await services.in_thread(CopyPreparation(log, segment).run)
+        check()
+        await services.quota.reserve(entry.size)
+        check()
+        stats = services.counters.of(self._partition.topic)
+        stats.copy_requests += 1
+        try:
+            if services.metadata.get(self._partition, entry.id.uuid) is None:
+                await services.metadata.add(entry)
+                check()
+            custom = await services.store.copy(entry, files)
+        except (RemoteStoreError, MetadataWriteFailed):
+            stats.copy_errors += 1
+            services.quota.give_back(entry.size)
+            raise
+        check()
+        if custom is not None and len(custom) > services.settings.custom_max_bytes:
+            stats.copy_errors += 1
+            await services.store.delete(entry)
+            raise CustomMetadataTooLarge(
+                f"{log.topic_partition}: the store answered {len(custom)} bytes of metadata to a copy, more than "
+                f"remote.log.metadata.custom.metadata.max.bytes={services.settings.custom_max_bytes}; nothing more is copied in this epoch"
+            )
+        await self._finish(entry, custom)
+        stats.copy_bytes += entry.size
+
+    async def _finish(self, entry: SegmentEntry, custom: bytes | None) -> None:
+        """Publishes that the copy is complete. Only its applied state counts, because the answer of a write may be lost."""
+        services = self._services
+        now_ms = services.clock.now_ms()
+        try:
+            await services.metadata.update(
+                SegmentUpdate(entry.id, services.settings.broker_id, now_ms, SegmentState.COPY_SEGMENT_FINISHED, custom)
+            )
+        except MetadataWriteFailed:
+            if not self._is_finished(entry):
+                raise
+        log = self._leadership.check()
+        if not self._is_finished(entry):
+            self.stop()
+            logger.warning("%s: another broker removed the copy of the segment at offset %d", log.topic_partition, entry.start_offset)
+            return
+        services.being_copied.discard(entry.id)
+        self._pending = None
+        refresh(log, CopiesOf(services.metadata, self._partition))
+        logger.info(
+            "%s: offsets %d to %d are in the remote store, %d bytes", log.topic_partition, entry.start_offset, entry.end_offset, entry.size
+        )
+        self._count_lag(log)
+
+    def _is_finished(self, entry: SegmentEntry) -> bool:
+        known = self._services.metadata.get(self._partition, entry.id.uuid)
+        return known is not None and known.state == SegmentState.COPY_SEGMENT_FINISHED
+
+    def _entry(self, segment: SegmentToCopy) -> SegmentEntry:
+        """The entry of the copy: that of the failed attempt if there was one for the same records."""
+        now_ms = self._services.clock.now_ms()
+        entry = SegmentEntry(
+            SegmentId(self._partition, self._services.random_bytes(16)),
+            segment.base_offset,
+            segment.end_offset - 1,
+            self._services.settings.broker_id,
+            segment.max_timestamp_ms,
+            now_ms,
+            dict(segment.leader_epochs),
+            segment.size,
+            SegmentState.COPY_SEGMENT_STARTED,
+        )
+        pending = self._pending
+        if pending is not None and replace(pending, id=entry.id, event_timestamp_ms=now_ms) == entry and not self._is_lost(pending):
+            return pending
+        self.stop()
+        self._pending = entry
+        self._services.being_copied.add(entry.id)
+        return entry
+
+    def _is_lost(self, pending: SegmentEntry) -> bool:
+        """Whether another broker has begun to remove the copy."""
+        known = self._services.metadata.get(self._partition, pending.id.uuid)
+        return known is not None and known.state != SegmentState.COPY_SEGMENT_STARTED
+
+    def _count_lag(self, log: PartitionLog) -> None:
+        state = self._services.counters.partitions.get(log.topic_partition)
+        if state is not None and log.tier is not None:
+            waiting = log.segments.between(log.tier.copied.offset + 1, log.log_end_offset + 1)[:-1]
+            state.copy_lag_segments = len(waiting)
+            state.copy_lag_bytes = sum(segment.size for segment in waiting)

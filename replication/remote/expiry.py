@@ -1,0 +1,87 @@
+"""Removes segments of a partition from the remote store while this broker leads it: by retention, and because they are no longer read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.config.topic import RETENTION_BYTES, RETENTION_MS
+from ottla.pauses import pause
+from ottla.replication.remote.copies import CopyServices
+from ottla.replication.remote.counters import RemotePartitionState
+from ottla.replication.remote.leadership import Leadership
+from ottla.replication.remote.positions import CopiesOf, bounds_of
+from ottla.replication.remote.removals import Removals
+from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.remote.choice import Retention, bytes_in_lineage, choose_expired, is_abandoned, is_unreferenced
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, TopicIdPartition
+from ottla.storage.remote.ports import RemoteStoreError
+
+
+class Expiry:
+    """The removals of one partition in one leader epoch."""
+
+    __slots__ = ("_leadership", "_partition", "_removals", "_services")
+
+    def __init__(self, services: CopyServices, removals: Removals, leadership: Leadership, partition: TopicIdPartition) -> None:
+        self._services = services
+        self._removals = removals
+        self._leadership = leadership
+        self._partition = partition
+
+    async def run(self) -> None:
+        """Removes what is due now. Raises Deposed, RemoteStoreError, MetadataNotReady, MetadataWriteFailed, StorageError."""
+        services = self._services
+        log = self._leadership.check()
+        bounds = bounds_of(log)
+        if not bounds.epochs:
+            return
+        copies = CopiesOf(services.metadata, self._partition)
+        began = elapsed_ms(services.clock)
+        remote_bytes = await bytes_in_lineage(bounds, copies.entries)
+        log = self._leadership.check()
+        retention = Retention(log.config[RETENTION_MS], log.config[RETENTION_BYTES], services.clock.now_ms())
+        expired = await choose_expired(bounds, retention, remote_bytes, copies.entries, services.being_copied)
+        log = self._leadership.check()
+        state = services.counters.partitions.get(log.topic_partition) or RemotePartitionState()
+        state.log_size_bytes = remote_bytes
+        state.log_size_computation_ms = elapsed_ms(services.clock) - began
+        if expired.log_start_offset is not None:
+            # In memory, before the first deletion: for a reader below, the offset is out of range, and no segment is missing.
+            log.increment_log_start_offset(min(expired.log_start_offset, log.high_watermark), "remote segments expire")
+        await self._remove(expired.segments, state)
+        log = self._leadership.check()
+        earliest = log.leader_epochs.entries[0][0] if log.leader_epochs.entries else None
+        await self._remove(await self._useless(earliest, state), state)
+
+    async def _useless(self, earliest_epoch: int | None, state: RemotePartitionState) -> list[SegmentEntry]:
+        """The segments that an unclean election or the end of a broker has left behind."""
+        services = self._services
+        now_ms = services.clock.now_ms()
+        entries = services.metadata.all_entries(self._partition)
+        state.metadata_count = len(entries)
+        chosen: dict[SegmentId, SegmentEntry] = {}
+        for entry in entries:
+            await pause()
+            if entry.id in services.being_copied:
+                continue
+            unread = earliest_epoch is not None and is_unreferenced(entry, earliest_epoch)
+            if unread or is_abandoned(entry, services.settings.broker_id, now_ms):
+                chosen[entry.id] = entry
+        self._leadership.check()
+        return list(chosen.values())
+
+    async def _remove(self, entries: Iterable[SegmentEntry], state: RemotePartitionState) -> None:
+        left = list(entries)
+        stats = self._services.counters.of(self._partition.topic)
+        state.delete_lag_segments = len(left)
+        state.delete_lag_bytes = sum(entry.size for entry in left)
+        for entry in left:
+            stats.delete_requests += 1
+            try:
+                await self._removals.remove(entry, self._leadership.check)
+            except RemoteStoreError:
+                stats.delete_errors += 1
+                raise
+            self._leadership.check()
+            state.delete_lag_segments -= 1
+            state.delete_lag_bytes -= entry.size

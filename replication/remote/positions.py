@@ -1,0 +1,54 @@
+"""Brings what a log knows of its remote part up to date with the metadata, on leaders and followers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
+from ottla.storage.remote.lineage import LogBounds, first_remote_offset, highest_copied, with_records
+from ottla.storage.remote.ports import RemoteLogMetadata
+
+
+class CopiesOf:
+    """The entries of one partition."""
+
+    __slots__ = ("_metadata", "_partition", "find")
+
+    def __init__(self, metadata: RemoteLogMetadata, partition: TopicIdPartition) -> None:
+        self._metadata = metadata
+        self._partition = partition
+        self.find = partial(metadata.find, partition)
+
+    def highest_offset(self, epoch: int) -> int | None:
+        """See RemoteLogMetadata."""
+        return self._metadata.highest_offset(self._partition, epoch)
+
+    def entries(self, epoch: int) -> Sequence[SegmentEntry]:
+        """See RemoteLogMetadata."""
+        return self._metadata.entries(self._partition, epoch)
+
+
+def bounds_of(log: PartitionLog) -> LogBounds:
+    """The offsets and epochs of a log, with which its remote segments are compared."""
+    return LogBounds(log.log_start_offset, log.log_end_offset, with_records(log.leader_epochs.entries), log.only_local_bytes)
+
+
+def refresh(log: PartitionLog, copies: CopiesOf) -> None:
+    """Finds what has been copied of the log. Raises MetadataNotReady."""
+    tier = log.tier
+    if tier is not None:
+        tier.find = copies.find
+        tier.copied = highest_copied(bounds_of(log), copies)
+
+
+def find_log_start(log: PartitionLog, copies: CopiesOf) -> None:
+    """Moves the log start offset of a new leader to where its remote part begins. Raises MetadataNotReady, LogDirFailure.
+
+    The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible.
+    """
+    first = first_remote_offset(bounds_of(log), copies.entries)
+    start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
+    if start > log.log_start_offset:
+        log.increment_log_start_offset(min(start, log.high_watermark), "older records were removed from the remote store")

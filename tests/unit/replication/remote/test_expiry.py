@@ -1,0 +1,230 @@
+"""A leader removes from the remote store what retention, DeleteRecords, elections and crashes leave there, and nothing else."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+
+import pytest
+
+from ottla.replication.remote.copies import GRACE_SECONDS
+from ottla.replication.remote.counters import RemotePartitionState
+from ottla.replication.remote.leadership import Deposed
+from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
+from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError
+from tests.support.batches import a_batch
+from tests.support.remote_fakes import Record
+from tests.support.tiered_replicas import TIERED, TieredReplica
+
+STARTED, FINISHED, DELETING, DELETED = SegmentState
+SIZE = len(a_batch())
+HOUR_MS = 3_600_000
+
+
+def run(scenario: Coroutine[object, object, None]) -> None:
+    asyncio.run(scenario)
+
+
+async def copied(**config: str | int) -> TieredReplica:
+    """Four segments of a record each in the store, an hour apart, and a fifth that is active."""
+    replica = TieredReplica(**config)
+    replica.lead()
+    for _ in range(5):
+        replica.produce(1)
+        replica.clock.move(HOUR_MS)
+    await replica.copy_all()
+    return replica
+
+
+def states_of(replica: TieredReplica, offset: int) -> list[SegmentState]:
+    """The states of the segment from that offset that were published, in order."""
+    (uuid,) = {each.id.uuid for each in replica.metadata.records if isinstance(each, SegmentEntry) and each.start_offset == offset}
+    return [each.state for each in replica.metadata.records if each.id.uuid == uuid]
+
+
+@pytest.mark.parametrize(
+    ("config", "left", "log_start"),
+    [
+        ({}, [0, 1, 2, 3], 0),
+        ({"retention_ms": 4 * HOUR_MS}, [2, 3], 2),
+        ({"retention_bytes": 4 * SIZE}, [1, 2, 3], 1),
+        ({"retention_bytes": 2 * SIZE}, [3], 3),
+    ],
+)
+def test_retention_removes_the_oldest_segments_and_moves_the_log_start(config: dict[str, int], left: list[int], log_start: int) -> None:
+    async def scenario() -> None:
+        replica = await copied(**config)
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == left
+        assert len(replica.store.parts) == len(left)
+        assert replica.log.log_start_offset == log_start
+        for offset in range(log_start):
+            assert states_of(replica, offset) == [STARTED, FINISHED, DELETING, DELETED]
+
+    run(scenario())
+
+
+def test_deleted_records_are_removed_from_the_store() -> None:
+    async def scenario() -> None:
+        replica = await copied()
+        replica.log.increment_log_start_offset(3, "records were deleted by a client")
+        await replica.expiry.run()
+        assert replica.ranges() == [(3, 3)]
+        assert replica.log.log_start_offset == 3
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("step", ["delete", "answer to the deletion"])
+def test_an_interrupted_removal_is_done_again_by_the_next_leader(step: str) -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_ms=5 * HOUR_MS)
+
+        async def fail(call: str, entry: SegmentEntry) -> None:
+            if call == step:
+                raise RemoteStoreError("the store is down")
+
+        replica.store.before = fail
+        with pytest.raises(RemoteStoreError):
+            await replica.expiry.run()
+        assert replica.ranges(DELETING) == [(0, 0)]
+        assert replica.log.log_start_offset == 1
+        replica.store.before = TieredReplica().store.before
+        replica.topic_config["retention.ms"] = "-1"  # what retention says now does not matter
+        replica.log.update_config(replica.open().config)
+        replica.lead(1)
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [1, 2, 3]
+        assert len(replica.store.parts) == 3
+        assert not replica.ranges(DELETING)
+
+    run(scenario())
+
+
+def test_no_object_is_deleted_before_the_deletion_is_applied() -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_ms=5 * HOUR_MS)
+
+        async def fail(record: Record) -> None:
+            if record.state == DELETING:
+                raise MetadataWriteFailed("no answer")
+
+        replica.metadata.before = fail
+        with pytest.raises(MetadataWriteFailed):
+            await replica.expiry.run()
+        assert len(replica.store.parts) == 4
+        assert ("delete", 0) not in replica.store.calls
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("step", ["delete", "answer to the deletion"])
+def test_a_deposed_leader_ends_at_the_next_step(step: str) -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_ms=0)
+
+        async def depose(call: str, entry: SegmentEntry) -> None:
+            if call == step:
+                replica.partition.leader_epoch += 1
+
+        replica.store.before = depose
+        with pytest.raises(Deposed):
+            await replica.expiry.run()
+        assert states_of(replica, 0) == [STARTED, FINISHED, DELETING]
+        assert states_of(replica, 1) == [STARTED, FINISHED]
+
+    run(scenario())
+
+
+def test_segments_of_epochs_before_the_log_are_removed_after_an_unclean_election() -> None:
+    async def scenario() -> None:
+        replica = await copied()
+        replica.log.leader_epochs.clear()  # as if another replica without any of the records had become leader
+        replica.log.latest_epoch = None
+        replica.lead(7)
+        replica.produce(2)
+        await replica.expiry.run()
+        assert not replica.ranges()
+        assert not replica.store.parts
+        assert replica.log.log_start_offset == 0
+
+    run(scenario())
+
+
+def test_a_copy_that_a_crash_interrupted_is_removed() -> None:
+    async def scenario() -> None:
+        replica = await copied()
+        first = replica.entries()[0]
+        mine = replace(first, id=SegmentId(TIERED, b"\xf1" * 16), state=STARTED)
+        other = replace(mine, id=SegmentId(TIERED, b"\xf2" * 16), broker_id=2, event_timestamp_ms=replica.clock.now_ms())
+        for entry in (mine, other):
+            await replica.metadata.add(entry)
+            replica.store.parts[entry.id.uuid] = replica.store.parts[first.id.uuid]
+        await replica.expiry.run()
+        assert replica.ranges(STARTED) == [(0, 0)]
+        assert other.id.uuid in replica.store.parts
+        replica.clock.move(FOREIGN_COPY_LIMIT_MS + 1)
+        await replica.expiry.run()
+        assert not replica.ranges(STARTED)
+        assert len(replica.store.parts) == 4
+
+    run(scenario())
+
+
+def test_a_copy_in_progress_is_left_alone_and_so_is_one_that_has_just_ended() -> None:
+    async def scenario() -> None:
+        replica = await copied()
+        busy = asyncio.Event()
+
+        async def wait(call: str, entry: SegmentEntry) -> None:
+            busy.set()
+            await asyncio.Event().wait()
+
+        replica.store.before = wait
+        replica.produce(1)
+        task = asyncio.create_task(replica.copy_all())
+        await busy.wait()
+        await replica.expiry.run()
+        assert replica.ranges(STARTED) == [(4, 4)]
+        task.cancel()
+        assert replica.copier is not None
+        replica.copier.stop()
+        await replica.expiry.run()  # a thread may still write an object
+        assert replica.ranges(STARTED) == [(4, 4)]
+        assert GRACE_SECONDS > 0
+        replica.services.being_copied.clear()
+        replica.store.before = TieredReplica().store.before
+        await replica.expiry.run()
+        assert not replica.ranges(STARTED)
+
+    run(scenario())
+
+
+def test_a_removal_of_what_another_broker_removed_is_done() -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_ms=5 * HOUR_MS)
+        entry = replica.entries()[0]
+
+        async def overtake(record: Record) -> None:
+            replica.metadata.before = TieredReplica().metadata.before
+            await replica.metadata.update(SegmentUpdate(entry.id, 2, 0, DELETING))
+            await replica.metadata.update(SegmentUpdate(entry.id, 2, 0, DELETED))
+
+        replica.metadata.before = overtake
+        with pytest.raises(MetadataWriteFailed):  # the record that came too late was refused
+            await replica.expiry.run()
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [1, 2, 3]
+
+    run(scenario())
+
+
+def test_what_is_in_the_store_is_counted() -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_bytes=3 * SIZE)
+        state = replica.counters.partitions[replica.log.topic_partition] = RemotePartitionState()
+        await replica.expiry.run()
+        assert (state.log_size_bytes, state.metadata_count, state.delete_lag_segments) == (4 * SIZE, 2, 0)
+        assert replica.counters.of("topic").delete_requests == 2
+
+    run(scenario())

@@ -1,0 +1,219 @@
+"""The tasks of tiered storage follow the roles of a broker's replicas, and go on after failures."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from ottla.replication.remote import remote_log_manager
+from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.storage.remote.entries import SegmentEntry, SegmentState
+from ottla.storage.remote.ports import RemoteStoreDenied, RemoteStoreError
+from tests.support.followers import until
+from tests.support.tiered_replicas import TIERED, TieredReplica, follows, leads
+
+STARTED, FINISHED, DELETING, _ = SegmentState
+
+
+def run(
+    scenario: Callable[[TieredReplica, RemoteLogManager], Coroutine[object, object, None]], replica: TieredReplica | None = None
+) -> None:
+    async def play() -> None:
+        of_broker = replica or TieredReplica()
+        settings = of_broker.services.settings
+        settings.interval_ms = settings.backoff_ms = settings.backoff_max_ms = 5
+        manager = RemoteLogManager(of_broker.services)
+        try:
+            async with asyncio.timeout(20):
+                await scenario(of_broker, manager)
+        finally:
+            await manager.stop()
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(play())
+
+
+def become_leader(replica: TieredReplica, manager: RemoteLogManager, epoch: int = 0) -> None:
+    leads(replica.partition, epoch)
+    manager.on_leadership_change(replica.partition)
+
+
+def test_a_leader_copies_what_is_appended_later() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        for records in (2, 3):
+            replica.produce(records)
+            await until(lambda: len(replica.ranges()) == len(replica.log.segments) - 1)
+        assert replica.log.tier is not None
+        assert replica.log.tier.copied == (3, 0)
+
+    run(scenario)
+
+
+def test_a_follower_learns_what_is_copied_and_copies_nothing() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(3)
+        await until(lambda: len(replica.ranges()) == 2)
+        follower = TieredReplica(broker_id=2, metadata=replica.metadata, store=replica.store)
+        follower.services.settings.interval_ms = 5
+        follower.produce(3)
+        others = RemoteLogManager(follower.services)
+        follows(follower.partition, leader=1, epoch=0)
+        others.on_leadership_change(follower.partition)
+        assert follower.log.tier is not None
+        tier = follower.log.tier
+        await until(lambda: tier.copied == (1, 0))
+        replica.produce(1)
+        follower.produce(1)
+        await until(lambda: tier.copied == (2, 0))
+        assert {each.broker_id for each in replica.entries()} == {1}
+        await others.stop()
+
+    run(scenario)
+
+
+def test_a_leader_that_becomes_follower_ends_its_copies() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        begun = asyncio.Event()
+
+        async def wait(call: str, entry: SegmentEntry) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        replica.store.before = wait
+        become_leader(replica, manager)
+        replica.produce(2)
+        await begun.wait()
+        follows(replica.partition, leader=2, epoch=1)
+        manager.on_leadership_change(replica.partition)
+        assert len(replica.metadata.records) == 1
+        become_leader(replica, manager, 2)
+        await until(lambda: len(replica.metadata.records) == 2)  # a new copy: it is another leadership
+        assert replica.ranges(STARTED) == [(0, 0), (0, 0)]
+
+    run(scenario)
+
+
+def test_a_store_that_is_down_is_tried_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        failures = 5
+
+        async def fail(call: str, entry: SegmentEntry) -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise RemoteStoreError("no connection")
+
+        replica.store.before = fail
+        become_leader(replica, manager)
+        replica.produce(2)
+        await until(lambda: replica.ranges() == [(0, 0)])
+        assert len(replica.entries()) == 1
+        lines = [record for record in caplog.records if "no connection" in record.getMessage()]
+        assert len(lines) == 1
+        assert lines[0].getMessage().startswith("topic-0: ")
+
+    with caplog.at_level(logging.WARNING, logger=remote_log_manager.__name__):
+        run(scenario)
+
+
+def test_a_store_that_refuses_the_credentials_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        async def deny(call: str, entry: SegmentEntry) -> None:
+            raise RemoteStoreDenied("403")
+
+        replica.store.before = deny
+        become_leader(replica, manager)
+        replica.produce(2)
+        await until(lambda: "check the credentials" in caplog.text)
+
+    run(scenario)
+
+
+def test_tasks_wait_until_the_metadata_are_read() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        replica.metadata.ready = False
+        become_leader(replica, manager)
+        replica.produce(2)
+        await until(lambda: replica.metadata.refused > 3)
+        assert not replica.metadata.records
+        replica.metadata.ready = True
+        await until(lambda: replica.ranges() == [(0, 0)])
+
+    run(scenario)
+
+
+def test_a_new_leader_takes_the_log_start_of_the_remote_part() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(4)
+        await until(lambda: len(replica.ranges()) == 3)
+        replica.log.increment_log_start_offset(2, "test")
+        await until(lambda: len(replica.ranges()) == 1)
+        other = TieredReplica(broker_id=2, metadata=replica.metadata, store=replica.store)
+        other.services.settings.interval_ms = 5
+        other.produce(4)
+        others = RemoteLogManager(other.services)
+        become_leader(other, others, 1)
+        others_log = other.log
+        assert others_log.tier is not None
+        await until(lambda: others_log.tier is not None and others_log.tier.copied.offset == 2)
+        assert others_log.log_start_offset == 0  # its own records are still there
+        others_log.segments.remove(others_log.segments.first)
+        others_log.segments.remove(others_log.segments.first)
+        become_leader(other, others, 2)
+        await until(lambda: others_log.log_start_offset == 2)
+        await others.stop()
+
+    run(scenario)
+
+
+def test_the_deletion_of_a_topic_removes_its_segments_although_the_store_is_down_for_a_while() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(4)
+        await until(lambda: len(replica.ranges()) == 3)
+        failures = 3
+
+        async def fail(call: str, entry: SegmentEntry) -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise RemoteStoreError("no connection")
+
+        replica.store.before = fail
+        manager.on_partitions_deleted([replica.partition.topic_partition])
+        replica.partition.take_offline()
+        manager.on_leadership_change(replica.partition)
+        await until(lambda: TIERED not in replica.metadata.followed)
+        assert not replica.store.parts
+        assert not replica.metadata.caches[TIERED].packed
+
+    run(scenario)
+
+
+def test_a_reassigned_partition_keeps_its_segments() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(4)
+        await until(lambda: len(replica.ranges()) == 3)
+        replica.partition.take_offline()
+        manager.on_leadership_change(replica.partition)
+        assert TIERED not in replica.metadata.followed
+        assert len(replica.store.parts) == 3
+
+    run(scenario)
+
+
+def test_a_topic_that_gets_remote_storage_is_copied_from_then_on() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(2)
+        replica.topic_config["remote.storage.enable"] = "true"
+        replica.log.update_config(replica.open().config)
+        manager.on_config_change(replica.partition)
+        await until(lambda: replica.ranges() == [(0, 0)])
+
+    run(scenario, TieredReplica(remote_storage_enable="false"))
