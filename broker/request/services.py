@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ottla.replication.control.replica_manager import ReplicaManager
     from ottla.replication.follower.fetcher_pool import FetcherPool
     from ottla.replication.ports.cluster import MetadataCache
+    from ottla.replication.reading.remote_read import RemoteReads
     from ottla.storage.disk.clock import Clock
     from ottla.storage.manager.log_manager import LogManager
 
@@ -59,6 +60,7 @@ class DataServices:
         "produce_purgatory",
         "producer_ids",
         "refused_records",
+        "remote_reads",
         "replica_manager",
         "shares",
         "transaction_verifier",
@@ -74,6 +76,8 @@ class DataServices:
     refused_records: RefusedRecords
     transaction_verifier: TransactionVerifier
     shares: ShareLeader
+    remote_reads: RemoteReads | None
+    """None without tiered storage."""
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
 

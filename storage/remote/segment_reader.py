@@ -22,6 +22,7 @@ from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.chunk_file import ChunkFile, MissingChunk, PresentBytes
 from ottla.storage.remote.chunk_loads import ChunkLoads
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.held_files import HeldFile
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.remote_segment import RemoteSegment
@@ -100,9 +101,10 @@ class SegmentReader:
         if not length:
             return RemoteSlice(None, offset)
         kept = chunks.read(position, length)
-        if kept is not None or chunks.file is None:
-            region = FileRegion(None, 0, length, begun=kept)  # type: ignore[arg-type]  # `begun` is all of it
+        if kept is not None:
+            region = FileRegion(HeldFile("", kept), 0, length, begun=kept)  # type: ignore[arg-type]  # it is only read
         else:
+            assert chunks.file is not None  # otherwise all that is present is in memory
             region = FileRegion(chunks.file, position, length, begun=finder.read_of(position, length))
         return RemoteSlice(region, finder.next_offset)
 
@@ -123,7 +125,7 @@ class SegmentReader:
         segment = self._indexes.find(entry)
         chunks = self._chunks.find(entry)
         region = found.region
-        if not place.ahead or segment is None or chunks is None or region is None or region.file is None:
+        if not place.ahead or segment is None or chunks is None or region is None or region.file is not chunks.file:
             return  # also while the disk refuses chunks
         last = (region.position + region.length - 1) // self._chunks.chunk_bytes
         left = self._ahead_in(segment, chunks, last + 1, place.ahead)

@@ -105,7 +105,7 @@ class Reading(NamedTuple):
 
 def a_reading(
     store: RemoteStore,
-    directory: Path,
+    directory: Path | str,
     *,
     filesystem: FileSystem | None = None,
     chunk_bytes: int = 1000,
@@ -136,16 +136,16 @@ def a_reading(
     return Reading(reader, scripted, indexes, chunks, loads, budget, quota, counts, now_ms)
 
 
-async def copy_closed_segments(log: PartitionLog, store: RemoteStore) -> list[SegmentEntry]:
+async def copy_closed_segments(log: PartitionLog, store: RemoteStore, partition: int = 0) -> list[SegmentEntry]:
     """Copies all segments but the active one, and returns their entries, which are finished."""
     entries = []
-    log.finish_rolls()
+    log.rolls.finish()
     segments = list(log.segments)
     for segment, following in pairwise(segments):
         segment.write_out_indexes()
         segment.write_out_transactions()
         entry = SegmentEntry(
-            SegmentId(PARTITION, segment.base_offset.to_bytes(16, "big")),
+            SegmentId(PARTITION._replace(partition=partition), (partition << 32 | segment.base_offset).to_bytes(16, "big")),
             segment.base_offset,
             following.base_offset - 1,
             broker_id=1,
@@ -155,21 +155,21 @@ async def copy_closed_segments(log: PartitionLog, store: RemoteStore) -> list[Se
             size=segment.size,
             state=SegmentState.COPY_SEGMENT_FINISHED,
         )
-        await store.copy(entry, files_of(segment, following.base_offset))
+        await store.copy(entry, files_of(segment, following.base_offset, log.context.filesystem))
         entries.append(entry)
     return entries
 
 
-def files_of(segment: Segment, end_offset: int) -> SegmentFiles:
+def files_of(segment: Segment, end_offset: int, filesystem: FileSystem) -> SegmentFiles:
     """The files of a closed segment."""
     path, offset_index, time_index, transactions = segment.paths
-    snapshot = Path(path).with_name(f"{end_offset:020d}.snapshot")
+    snapshot = f"{path[: path.rindex('/')]}/{end_offset:020d}.snapshot"
     return SegmentFiles(
         path,
         offset_index,
         time_index,
-        transactions if Path(transactions).exists() else None,
-        snapshot.read_bytes() if snapshot.exists() else encode_snapshot([]),
+        transactions if filesystem.exists(transactions) else None,
+        filesystem.read_file(snapshot) if filesystem.exists(snapshot) else encode_snapshot([]),
         b"0\n1\n0 0\n",
     )
 

@@ -36,7 +36,7 @@ cdef class Fetch:
     cdef list _entries, _named, _unknown
     cdef bytes _topic
     cdef dict _converted, _of_topic
-    cdef object _replicas
+    cdef object _remote, _replicas
     cdef int64_t _at, _correlation_id, _error_code, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
     cdef readonly int64_t version
     cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_follower, _is_given_up, _is_judged
@@ -62,6 +62,7 @@ cdef class Fetch:
         partition=Partition, log=PartitionLog, segment=Segment, params=FetchParams, index=int64_t, left=int64_t, size=int64_t,
         min_one_batch=bint, refused=int64_t)
     cdef void _read_one(self, SessionPartition asked) except *
+    cdef int64_t _read_remote(self, SessionPartition asked, Partition partition, object moved) except? -2
     cdef void _look_up_topic(self, SessionPartition asked) except *
     @cython.locals(params=FetchParams)
     cdef bint _may_read(self, str name) except -1

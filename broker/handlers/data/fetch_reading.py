@@ -19,6 +19,7 @@ from ottla.broker.fetching.fetch_sessions import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
+from ottla.broker.fetching.remote_fetch import RemoteFetch
 from ottla.broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.broker.handlers.data.fetch_stages import (
     ANSWERED,
@@ -65,8 +66,9 @@ from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
 from ottla.replication.reading.fetch_read import FetchParams, cut_first_batch, note_end, read_one
 from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
+from ottla.replication.reading.remote_read import note_offsets
 from ottla.storage.disk.clock import elapsed_ms
-from ottla.storage.errors import StorageError
+from ottla.storage.errors import OffsetMovedToTieredStorage, StorageError
 from ottla.storage.segment.converted_region import ConvertedRegion
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ class Fetch:
         "_reader",
         "_reads_old_segment",
         "_refusal",
+        "_remote",
         "_replicas",
         "_topic",
         "_unknown",
@@ -172,6 +175,8 @@ class Fetch:
         """The error of the whole request."""
         self._current: SessionPartition | None = None
         self._writer: FetchWriter | None = None
+        self._remote: RemoteFetch | None = None
+        """Its partitions that are read from the remote store; None if there are none."""
         self._is_follower = False
         """Whether the client claims to be a follower, and may be one."""
         self._is_judged = False
@@ -250,6 +255,8 @@ class Fetch:
         """End: the fetch is answered, or its client has left."""
         session = self.session
         session.end_fetch(self)
+        if self._remote is not None:
+            self._remote.end()
         if session.session_id == NO_SESSION:
             session.has_ended = True
 
@@ -395,6 +402,8 @@ class Fetch:
         self._reads_old_segment = False
         self._is_judged = False
         self.has_moved = False
+        if self._remote is not None:
+            self._remote.begin()
         self.stage = READING
 
     def _read(self, limit: int) -> bool:
@@ -438,6 +447,12 @@ class Fetch:
             read_one(self._replicas, partition, asked, params)
             if asked.region is None and self.version < FIRST_WITH_ONE_BATCH:
                 cut_first_batch(partition.log, asked, params)
+        except OffsetMovedToTieredStorage as moved:
+            assert partition is not None  # its log was read
+            refused = self._read_remote(asked, partition, moved)
+            if refused:
+                self._fail(asked, refused)
+                return
         except (StorageError, ReplicationError) as error:
             count_failed_fetch(self._replicas, name, error)
             code: int = partition_error(error, self.services.data)
@@ -462,6 +477,28 @@ class Fetch:
         self._waited_for += 1
         if self.is_incremental and params.is_first_reading:
             asked.maybe_rest(params)
+
+    def _read_remote(self, asked: SessionPartition, partition: Partition, moved: OffsetMovedToTieredStorage) -> int:
+        """Read a partition of a consumer from the remote store, as far as its records are on this broker. Returns an error code."""
+        reads = self.services.data.remote_reads
+        if reads is None or self.params.replica_id >= 0:
+            note_offsets(partition, asked)
+            return partition_error(moved, self.services.data)
+        if self._remote is None:
+            self._remote = RemoteFetch(reads, self.connection, self._on_remote)
+            self.max_wait_ms = self._remote.max_wait_ms
+        is_last = self.delayed is not None and self.delayed.completed
+        try:
+            return self._remote.read(asked, partition, self.params, self.version < FIRST_WITH_ONE_BATCH, is_last)
+        except StorageError as error:
+            return partition_error(error, self.services.data)
+
+    def _on_remote(self) -> None:
+        """Read again: what a remote partition waits for is here."""
+        if self.stage == WAITING and self.delayed is not None:
+            self.delayed.on_enough()
+        else:
+            self.has_moved = True
 
     def _look_up_topic(self, asked: SessionPartition) -> None:
         self._topic = asked.topic
@@ -543,6 +580,10 @@ class Fetch:
 
     def _must_answer(self) -> bool:
         """Whether there is enough to answer, or waiting is useless."""
+        if self._remote is not None and not self.params.size:  # the limits of the request are for records that are here
+            return self._failed or self._is_diverted or self._answers_anyway
+        if self._remote is not None and self._remote.has_records:
+            return True
         return (
             self.params.size >= self._min_bytes
             or self._failed

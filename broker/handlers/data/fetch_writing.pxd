@@ -7,7 +7,8 @@ from ottla.replication.ports.topic_stats cimport TopicStats
 from ottla.replication.reading.fetch_read cimport FetchParams
 from ottla.storage.segment.file_region cimport FileRegion
 
-cdef int64_t FENCED, FETCH_ERRORS, FIRST_WITH_DIVERGING_EPOCHS, FIRST_WITH_LEADER_HINTS, NO_EPOCH, NO_ERROR, NOT_LEADER, UNSUPPORTED_VERSION
+cdef int64_t FENCED, FETCH_ERRORS, FIRST_WITH_DIVERGING_EPOCHS, FIRST_WITH_LEADER_HINTS, MOVED, NO_EPOCH, NO_ERROR
+cdef int64_t NO_OFFSET, NO_PREFERENCE, NOT_LEADER, UNSUPPORTED_VERSION
 
 cdef class FetchWriter:
     cdef public int64_t error_code, throttle_time_ms

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition
 from ottla.broker.handlers.data.fetch_stages import (
@@ -13,6 +13,7 @@ from ottla.broker.handlers.data.fetch_stages import (
     FETCH_ERRORS,
     FIRST_WITH_DIVERGING_EPOCHS,
     FIRST_WITH_LEADER_HINTS,
+    MOVED,
     NO_ERROR,
     NOT_LEADER,
     UNSUPPORTED_VERSION,
@@ -22,7 +23,9 @@ from ottla.broker.request.services import Services
 from ottla.protocol.cursors.fetch import FetchAnswer
 from ottla.protocol.cursors.response_writer import NodeEndpoints, Sized
 from ottla.replication.reading.fetch_read import FetchParams
-from ottla.replication.reading.readers import NO_EPOCH
+from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
+
+NO_OFFSET: Final = -1
 
 if TYPE_CHECKING:
     from ottla.broker.network.request_channel import Parts
@@ -131,6 +134,9 @@ class FetchWriter:
                 self._leader_ids = set()
             self._leader_ids.add(leader_id)
         self._count_error(code, 1)
+        if code == MOVED:  # the follower goes on from this log start offset
+            self._answer.put(asked.index, code, asked.high_watermark, NO_OFFSET, asked.log_start_offset, asked.aborted, NO_PREFERENCE, b"")
+            return
         self._answer.put_failed(asked.index, code, asked.aborted, b"", leader_id, leader_epoch)
 
     def _count_error(self, code: int, times: int) -> None:

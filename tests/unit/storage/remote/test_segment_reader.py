@@ -10,6 +10,7 @@ from ottla.protocol.records.builder import ControlRecordType, EndTransactionMark
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.time_lookups import offset_for_timestamp
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import RemoteStoreError
 from tests.support.batches import a_batch
@@ -201,7 +202,7 @@ def test_a_record_is_found_by_its_time(tmp_path: Path) -> None:
         for timestamp in range(990, entries[1].max_timestamp_ms + 5, 7):
             entry = next(each for each in entries if each.max_timestamp_ms >= timestamp)
             found = await when_here(reading.reader.find_by_timestamp, entry, timestamp, 0, True, None)
-            expected = log.offset_for_timestamp(timestamp)
+            expected = offset_for_timestamp(log, timestamp)
             assert found is not None
             assert expected is not None
             assert (found.offset, found.timestamp, found.leader_epoch) == expected

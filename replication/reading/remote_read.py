@@ -1,0 +1,129 @@
+"""Reads one partition for a Fetch from the remote store, at an offset below the local log start offset (KIP-405).
+
+`read_one` raises OffsetMovedToTieredStorage there. For a consumer the Fetch handler then calls `read_remote`, which finds what is cached.
+The rest is read in the background, and then the partition is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from ottla.replication.leader.partition import Partition
+from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.fetch_read import FetchParams, note_end
+from ottla.replication.reading.readers import READ_COMMITTED
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.ports import RemoteStoreError
+from ottla.storage.remote.segment_reader import RemoteSlice, SegmentReader
+from ottla.storage.segment.cold_lookups import ColdRead, NotCached
+from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.transaction_index import AbortedTransaction
+
+
+class RemoteReads:
+    """Reads of remote segments on one broker.
+
+    `copy_of` finds the copy that has an offset of a log; it raises MetadataNotReady. `max_wait_ms` is how long a Fetch may wait for it.
+    """
+
+    __slots__ = ("copy_of", "max_wait_ms", "segments")
+
+    def __init__(
+        self, segments: SegmentReader, copy_of: Callable[[PartitionLog, int], SegmentEntry | None], max_wait_ms: Callable[[], int]
+    ) -> None:
+        self.segments = segments
+        self.copy_of = copy_of
+        self.max_wait_ms = max_wait_ms
+
+    def entry(self, log: PartitionLog, offset: int) -> SegmentEntry:
+        """Returns the copy that has the offset. Raises MetadataNotReady, and RemoteStoreError if there is none."""
+        entry = self.copy_of(log, offset)
+        if entry is None:
+            raise RemoteStoreError(f"no segment of {log.topic_partition} in the remote store has offset {offset}")
+        return entry
+
+
+def note_offsets(partition: Partition, asked: AskedPartition) -> None:
+    """Sets the offsets of the log in the result, without records."""
+    log = partition.log
+    asked.region = None
+    asked.aborted = None
+    asked.high_watermark = log.high_watermark
+    asked.last_stable_offset = log.last_stable_offset
+    asked.log_start_offset = log.log_start_offset
+    note_end(log, asked)
+
+
+def read_remote(
+    reads: RemoteReads, partition: Partition, asked: AskedPartition, params: FetchParams, reader: Hashable, cuts_first: bool
+) -> None:
+    """Reads the partition within the remaining bytes, for a consumer. The result is in `asked`, whose offsets are set.
+
+    `cuts_first` is for clients that get the beginning of a batch that is larger than the limit. Raises NotHere, ColdRead,
+    MetadataNotReady, RemoteStoreError, StorageError.
+    """
+    log = partition.log
+    max_bytes = asked.max_bytes if asked.max_bytes < params.left else params.left
+    try:
+        entry, offset, found = _find(reads, log, asked.offset, max_bytes, params.min_one_batch or cuts_first, params.may_wait)
+        region = found.region
+        if region is None:
+            if found.next_offset > offset:  # the segment has no record there, nor has a later one
+                local = log.read(found.next_offset, max_bytes, asked.end_offset, params.min_one_batch, params.may_wait)
+                aborted = _aborted_here(log, found.next_offset, local.next_offset, params)
+                _take(asked, local.region, aborted, params)
+            return
+        if cuts_first and region.length > max_bytes:
+            region = FileRegion(region.file, region.position, max_bytes) if max_bytes > 0 else None
+        aborted = _aborted(reads, log, entry, offset, found.next_offset, params) if params.isolation == READ_COMMITTED else None
+    except NotCached as cold:
+        raise ColdRead(log.topic_partition, cold) from None
+    following = reads.copy_of(log, entry.end_offset + 1) if entry.end_offset + 1 < log.segments.first.base_offset else None
+    reads.segments.read_ahead(entry, offset, found, reader, following)
+    _take(asked, region, aborted, params)
+
+
+def _take(asked: AskedPartition, region: FileRegion | None, aborted: list[tuple[int, int]] | None, params: FetchParams) -> None:
+    if region is not None:
+        asked.region = region
+        asked.aborted = aborted
+        params.size += region.length
+        params.left = max(params.left - region.length, 0)
+        params.min_one_batch = False
+
+
+def _find(
+    reads: RemoteReads, log: PartitionLog, offset: int, max_bytes: int, min_one_batch: bool, may_wait: bool
+) -> tuple[SegmentEntry, int, RemoteSlice]:
+    """Finds the batches at the first offset from `offset` on that has some, in the remote store."""
+    while True:
+        entry = reads.entry(log, offset)
+        found = reads.segments.read(entry, offset, max_bytes, min_one_batch, may_wait)
+        if found.region is not None or found.next_offset <= offset or found.next_offset >= log.segments.first.base_offset:
+            return entry, offset, found
+        offset = found.next_offset
+
+
+def _aborted(
+    reads: RemoteReads, log: PartitionLog, entry: SegmentEntry, start: int, end: int, params: FetchParams
+) -> list[tuple[int, int]]:
+    """Finds the aborted transactions with records in `[start, end)`, all of it in one remote segment: there, then in later segments."""
+    found: list[AbortedTransaction] = []
+    while True:
+        some, is_complete = reads.segments.aborted_transactions(entry, start, end, params.may_wait)
+        found += some
+        next_offset = entry.end_offset + 1
+        if is_complete:
+            break
+        if next_offset >= log.segments.first.base_offset:
+            found += log.aborted_transactions(next_offset, end, params.may_wait)
+            break
+        entry = reads.entry(log, next_offset)
+    return [(each.producer_id, each.first_offset) for each in found]
+
+
+def _aborted_here(log: PartitionLog, start: int, end: int, params: FetchParams) -> list[tuple[int, int]] | None:
+    if params.isolation != READ_COMMITTED:
+        return None
+    return [(each.producer_id, each.first_offset) for each in log.aborted_transactions(start, end, params.may_wait)]
