@@ -23,6 +23,7 @@ from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.parts import (
     connections,
     groups,
+    groups_4,
     long_run,
     many_partitions,
     old_clients,
@@ -61,6 +62,7 @@ MODULES = (
     old_clients,
     two_brokers,
     groups,
+    groups_4,
     share,
     replication,
     transaction_state,

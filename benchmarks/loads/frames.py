@@ -179,9 +179,9 @@ def session_offsets(fetch: Callable[[Session], bytes]) -> tuple[int, int]:
     return made.index(marked.session_id.to_bytes(4, "big")), made.index(marked.epoch.to_bytes(4, "big"))
 
 
-def error_offset(key: ApiKey, answer: Callable[[int], Message]) -> int:
+def error_offset(key: ApiKey, answer: Callable[[int], Message], version: int | None = None) -> int:
     """Place of the error code that `answer` puts into a response, counted from the correlation id."""
-    return error_offsets(answer_frame(key, answer(_MARK)), [_MARK])[0]
+    return error_offsets(answer_frame(key, answer(_MARK), version), [_MARK])[0]
 
 
 def error_offsets(answer: bytes, codes: Sequence[int]) -> tuple[int, ...]:

@@ -33,6 +33,9 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.protocol.schema.message import Message
 
+PRODUCE_2, END_2 = 12, 5
+"""The first versions of Produce and EndTxn in transactions of version 2 (KIP-890)."""
+EPOCH_AT = SEQUENCE_AT - 2
 _MARKS = 0x7B00  # error codes that stand nowhere else in an answer
 
 
@@ -119,6 +122,38 @@ def end(who: Identity, commits: Callable[[int], bool] = lambda _: True) -> Step:
         for committed in (True, False)
     }
     return [Asked(To(who.coordinator_port, True), lambda number: made[commits(number)], _places(ApiKey.END_TXN, answer, 1))]
+
+
+def produce_2(who: Identity, topic: str, partition: int, batch: bytes, port: int) -> Step:
+    """A Produce of transaction version 2, which adds the partition to the transaction. Each transaction has the next producer epoch."""
+    numbered = of_producer(batch, who.producer_id, epoch=who.epoch, is_transactional=True)
+    unnumbered = frames.produce_partitions(topic, {partition: numbered}, version=PRODUCE_2, transactional_id=who.transactional_id)
+    start = unnumbered.index(numbered)
+    stop = start + len(numbered)
+
+    def frame(number: int) -> bytes:
+        made = bytearray(unnumbered)
+        made[start + EPOCH_AT : start + SEQUENCE_AT] = (who.epoch + number).to_bytes(2, "big")
+        with memoryview(made) as view:
+            made[start + CRC_AT : start + COVERED_AT] = crc32c.crc32c(view[start + COVERED_AT : stop]).to_bytes(4, "big")
+        return bytes(made)
+
+    return [Asked(To(port), frame, frames.produce_error_offsets(topic, version=PRODUCE_2))]
+
+
+def end_2(who: Identity) -> Step:
+    """EndTxn of transaction version 2: it commits, and raises the producer epoch."""
+
+    def frame(number: int) -> bytes:
+        request = EndTxnRequest(
+            transactional_id=who.transactional_id, producer_id=who.producer_id, producer_epoch=who.epoch + number, committed=True
+        )
+        return frames.request_frame(ApiKey.END_TXN, request, END_2)
+
+    def answer(code: int) -> Message:
+        return EndTxnResponse(error_code=code, producer_id=0, producer_epoch=0)
+
+    return [Asked(To(who.coordinator_port, True), frame, (frames.error_offset(ApiKey.END_TXN, answer, END_2),))]
 
 
 def end_nothing(port: int) -> Step:

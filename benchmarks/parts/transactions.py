@@ -106,24 +106,24 @@ def _measure(stage: Stage, shape: TransactionShape, warm_up_limit_s: float) -> N
         make = shape.prepare(OneBroker(stage))
         probe = partial(process.cpu_s, bench.broker.pid)
         run = partial(run_transactions, pin_cpu=bench.plan.cores.generator, probe=probe)
-        bench.warm_up_by(lambda: run(make(_briefly(stage.pace))), warm_up_limit_s)
-        _keep(bench.turn, bench.plan, shape.key, shape.title, _in_windows(bench.plan, make, run))
+        bench.warm_up_by(lambda: run(make(shortly(stage.pace))), warm_up_limit_s)
+        keep(bench.turn, bench.plan, shape.key, shape.title, in_windows(bench.plan, make, run))
     finally:
         stage.clear()
 
 
-def _briefly(pace: Pace) -> Pace:
+def shortly(pace: Pace) -> Pace:
     return replace(pace, warm_up_s=0, duration_s=pace.warm_up_slice_s)
 
 
-def _in_windows(plan: Plan, make: LoadMaker, run: Callable[[TransactionLoad], MeasuredTransactions]) -> MeasuredTransactions:
+def in_windows(plan: Plan, make: LoadMaker, run: Callable[[TransactionLoad], MeasuredTransactions]) -> MeasuredTransactions:
     pace = plan.size.pace
     window = replace(pace, warm_up_s=min(pace.warm_up_s, _WINDOW_WARM_UP_S), duration_s=pace.duration_s / plan.size.windows)
     found = [run(make(window)) for _ in plan.windows()]
     return MeasuredTransactions(one_after_another([each.window for each in found]), statistics.fmean(each.refused for each in found))
 
 
-def _keep(turn: Turn, plan: Plan, key: str, title: str, measured: MeasuredTransactions) -> None:
+def keep(turn: Turn, plan: Plan, key: str, title: str, measured: MeasuredTransactions) -> None:
     turn.loads[key] = window = measured.window
     turn.numbers[f"{key}-refused"] = measured.refused
     p50_ms, p99_ms = (window.latency_ns.percentile(at) / 1e6 for at in (50, 99))
@@ -137,7 +137,7 @@ def _three_brokers(turn: Turn, plan: Plan, cluster: clusters.Cluster, warm_up_s:
     for shape in shapes():
         key = shape.key + THREE
         if plan.includes(key):
-            _keep(turn, plan, key, shape.title + _THREE_TITLE, _replicated(cluster, shape.prepare, warm_up_s, plan))
+            keep(turn, plan, key, shape.title + _THREE_TITLE, _replicated(cluster, shape.prepare, warm_up_s, plan))
             warm_up_s = min(cluster.warm_up_s / _ONE_LATER_SHARE / 2, warm_up_s)
 
 
@@ -150,7 +150,7 @@ def _replicated(
         return sum(process.cpu_s(cluster.pid(broker_id)) for broker_id in range(clusters.BROKERS))
 
     run_transactions(make(replace(plan.size.pace, warm_up_s=0, duration_s=warm_up_s)))
-    return _in_windows(plan, make, partial(run_transactions, probe=cpu_s))
+    return in_windows(plan, make, partial(run_transactions, probe=cpu_s))
 
 
 # Lines

@@ -62,6 +62,7 @@ def _compiler() -> None:
         "share",
         "transaction-state",
         *(pytest.param(each, marks=pytest.mark.soak) for each in ("rates", "connections", "old-readers", "old-clients", "long")),
+        pytest.param("groups-4", marks=pytest.mark.soak),
         *(pytest.param(each, marks=[pytest.mark.cluster, pytest.mark.soak]) for each in ("two-brokers", "test-suites")),
     ],
 )
