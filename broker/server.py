@@ -105,6 +105,7 @@ from ottla.config.keys.replication import (
 from ottla.config.keys.security import (
     DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
 )
+from ottla.config.keys.tiered import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 from ottla.config.listeners import EndPoint
 from ottla.config.passwords import encoder_of, old_encoder_of
 from ottla.config.sasl import offers_scram, sasl_listener
@@ -425,6 +426,8 @@ class Broker:
         data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        enabled = config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
+        data.remote_metadata = self._cluster.remote_metadata(self._environment.file_system) if enabled else None
         services.error_counts = {}
         services.quotas = self._client_quotas()
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
@@ -572,6 +575,9 @@ class Broker:
             self._held.push_async_callback(coordinator.stop)
         services.data.shares.start()
         self._held.callback(services.data.shares.stop)
+        if (remote_metadata := services.data.remote_metadata) is not None:
+            remote_metadata.start()
+            self._held.push_async_callback(remote_metadata.close)
         self._held.push_async_callback(services.data.producer_ids.stop)
         self._report_raisable_features()
         services.cluster.broker_epoch = await self.controller.startup()

@@ -16,6 +16,7 @@ from ottla.config.broker_properties import BrokerProperties, ListenerConfig, wit
 from ottla.config.dynamic import check_change, check_dynamic, overridden, without_invalid
 from ottla.config.errors import ConfigError
 from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
+from ottla.config.keys.tiered import REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX, REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX
 from ottla.config.listeners import BrokerListeners
 from ottla.config.providers import is_about_providers, resolved
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
@@ -75,8 +76,11 @@ class BrokerConfig:
 
     @property
     def unknown(self) -> list[str]:
-        """The static properties that no key declares, sorted; they are kept for DescribeConfigs."""
-        return sorted(name for name in self._static if key_of(name) is None and not is_about_providers(name))
+        """The static properties that no key declares, sorted; they are kept for DescribeConfigs. Those of tiered storage have a prefix."""
+        remote = tuple(self[key] for key in (REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX, REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX))
+        return sorted(
+            name for name in self._static if key_of(name) is None and not is_about_providers(name) and not name.startswith(remote)
+        )
 
     @property
     def without_effect(self) -> list[str]:

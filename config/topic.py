@@ -105,6 +105,7 @@ REMOTE_STORAGE_ENABLE = key(
     default=False,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="Copies closed segments of the topic to the remote store.",
 )
 REMOTE_LOG_COPY_DISABLE = key(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TypeAlias
 
 from ottla.broker.cluster.broker_channels import BrokerChannels, control_versions
@@ -19,6 +20,8 @@ from ottla.broker.cluster.missed_deletions import MissedDeletions
 from ottla.broker.cluster.stray_replicas import StrayReplicas
 from ottla.broker.loop.background import LoopBackground
 from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.remote.metadata.assembly import topic_metadata
+from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
 from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.request.services import Services
@@ -37,6 +40,7 @@ from ottla.config.keys.replication import (
     REPLICA_LAG_TIME_MAX_MS,
 )
 from ottla.config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from ottla.config.remote_metadata import metadata_settings
 from ottla.controller.state.channels import BrokerChannel
 from ottla.controller.state.context import LiveBroker
 from ottla.controller.znodes.changes import ProducerIdBlock
@@ -50,6 +54,7 @@ from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, Wr
 from ottla.protocol.schema.message import Message
 from ottla.replication.ports.peer import Connect, PeerAddress, PeerUnavailable
 from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.disk.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +72,11 @@ def is_alone(config: BrokerConfig) -> bool:
     return config.standalone and config[OTTLA_METADATA_FILE] is None
 
 
+def _connect_at(connector: Connector, max_response_bytes: int, security_at: SecurityAt, listener: str) -> Connect:
+    """Connects to a listener of other brokers, with the credentials that this broker has for it."""
+    return connector(max_response_bytes, security_at(listener))
+
+
 class ClusterWiring:
     """See the module. Needs `services` with all but the controller and the components made here."""
 
@@ -82,9 +92,10 @@ class ClusterWiring:
         """The listener for requests from and to the controller."""
         # A response may exceed its limit by one batch, which arrived in a request.
         max_response_bytes = config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES]
-        self.connect = self._connect_control = connector(max_response_bytes, security_at(self._listener))
+        self._connect_at = partial(_connect_at, connector, max_response_bytes, security_at)
+        self.connect = self._connect_control = self._connect_at(self._listener)
         if self._control_plane != self._listener:
-            self._connect_control = connector(max_response_bytes, security_at(self._control_plane))
+            self._connect_control = self._connect_at(self._control_plane)
         self._channels = BrokerChannels(
             services.broker_id,
             lambda: services.cluster.controller.broker_epoch,
@@ -208,6 +219,14 @@ class ClusterWiring:
         """Finds where share groups are in partitions."""
         services = self._services
         return Positions(access, self._broker_requests(f"ShareLag-{services.broker_id}").ask, services.metadata)
+
+    def remote_metadata(self, filesystem: FileSystem) -> TopicMetadata:
+        """Reads and writes the metadata of remote segments. Raises ConfigError."""
+        services = self._services
+        settings = metadata_settings(services.config)
+        connect = self.connect if settings.listener_name == self._listener else self._connect_at(settings.listener_name)
+        log_dir = next(iter(services.data.log_manager.directories.all))
+        return topic_metadata(services, settings, connect, filesystem, log_dir)
 
     def _broker_requests(self, client_id: str) -> BrokerRequests:
         """Requests to any broker, over connections of their own."""

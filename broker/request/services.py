@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.coordinator import GroupCoordinator
     from ottla.broker.loop.purgatory import Purgatory
     from ottla.broker.quotas.client_quotas import ClientQuotas
+    from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
     from ottla.broker.request.expansion import Expansion
     from ottla.broker.request.first_metadata import FirstMetadata
     from ottla.broker.request.listed_apis import ListedApis
@@ -60,6 +61,7 @@ class DataServices:
         "produce_purgatory",
         "producer_ids",
         "refused_records",
+        "remote_metadata",
         "remote_reads",
         "replica_manager",
         "shares",
@@ -77,6 +79,8 @@ class DataServices:
     transaction_verifier: TransactionVerifier
     shares: ShareLeader
     remote_reads: RemoteReads | None
+    """None without tiered storage."""
+    remote_metadata: TopicMetadata | None
     """None without tiered storage."""
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""

@@ -18,6 +18,7 @@ LOG_LOCAL_RETENTION_BYTES = key(
     topic="local.retention.bytes",
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many bytes of a partition with tiered storage stay on the broker; -2 for as many as log.retention.bytes.",
 )
 LOG_LOCAL_RETENTION_MS = key(
@@ -27,6 +28,7 @@ LOG_LOCAL_RETENTION_MS = key(
     topic="local.retention.ms",
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="How long segments of a partition with tiered storage stay on the broker; -2 for as long as log.retention.ms.",
 )
 REMOTE_FETCH_MAX_WAIT_MS = key(
@@ -45,6 +47,7 @@ REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE = key(
     _THREAD_POOL_SIZE,
     default=-1,
     importance=MEDIUM,
+    effective=True,
     doc="How many segments are copied to the remote store at once.",
 )
 REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND = key(
@@ -53,6 +56,7 @@ REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND = key(
     default=LONG_MAX,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many bytes a second are copied to the remote store at most.",
 )
 REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM = key(
@@ -60,16 +64,23 @@ REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM = key(
     Int(1),
     default=11,
     importance=MEDIUM,
+    effective=True,
     doc="How many samples the copy quota is measured over.",
 )
 REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "remote.log.manager.copy.quota.window.size.seconds", Int(1), default=1, importance=MEDIUM, doc="Length of one sample of the copy quota."
+    "remote.log.manager.copy.quota.window.size.seconds",
+    Int(1),
+    default=1,
+    importance=MEDIUM,
+    effective=True,
+    doc="Length of one sample of the copy quota.",
 )
 REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE = key(
     "remote.log.manager.expiration.thread.pool.size",
     _THREAD_POOL_SIZE,
     default=-1,
     importance=MEDIUM,
+    effective=True,
     doc="How many expiry jobs run against the remote store at once.",
 )
 REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND = key(
@@ -95,7 +106,12 @@ REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = key(
     doc="Length of one sample of the fetch quota.",
 )
 REMOTE_LOG_MANAGER_TASK_INTERVAL_MS = key(
-    "remote.log.manager.task.interval.ms", Long(1), default=30 * SECOND, importance=LOW, doc="How often the jobs of tiered storage run."
+    "remote.log.manager.task.interval.ms",
+    Long(1),
+    default=30 * SECOND,
+    importance=LOW,
+    effective=True,
+    doc="How often the jobs of tiered storage run.",
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MAX_MS = key(
     "remote.log.manager.task.retry.backoff.max.ms",
@@ -103,6 +119,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MAX_MS = key(
     default=30 * SECOND,
     importance=LOW,
     internal=True,
+    effective=True,
     doc="The longest wait before a failed job of tiered storage is tried again.",
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MS = key(
@@ -111,6 +128,7 @@ REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MS = key(
     default=500,
     importance=LOW,
     internal=True,
+    effective=True,
     doc="The first wait before a failed job of tiered storage is tried again.",
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = key(
@@ -119,16 +137,23 @@ REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = key(
     default=0.2,
     importance=LOW,
     internal=True,
+    effective=True,
     doc="The random part of the wait before a failed job of tiered storage is tried again.",
 )
 REMOTE_LOG_MANAGER_THREAD_POOL_SIZE = key(
-    "remote.log.manager.thread.pool.size", Int(1), default=10, importance=MEDIUM, doc="How many jobs of tiered storage run at once."
+    "remote.log.manager.thread.pool.size",
+    Int(1),
+    default=10,
+    importance=MEDIUM,
+    effective=True,
+    doc="How many jobs of tiered storage run at once.",
 )
 REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES = key(
     "remote.log.metadata.custom.metadata.max.bytes",
     Int(0),
     default=128,
     importance=LOW,
+    effective=True,
     doc="The largest metadata that the remote store may attach to a segment.",
 )
 REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = key(
@@ -136,6 +161,7 @@ REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = key(
     String(non_empty=True),
     default="org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
     importance=MEDIUM,
+    effective=True,
     doc="The class that keeps the metadata of remote segments.",
 )
 REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = key(
@@ -149,12 +175,14 @@ REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX = key(
     String(non_empty=True),
     default="rlmm.config.",
     importance=MEDIUM,
+    effective=True,
     doc="The prefix of the keys that are passed to the class of remote.log.metadata.manager.class.name.",
 )
 REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME = key(
     "remote.log.metadata.manager.listener.name",
     String(non_empty=True),
     importance=MEDIUM,
+    effective=True,
     doc="The listener over which the class of remote.log.metadata.manager.class.name connects to the brokers.",
 )
 REMOTE_LOG_READER_MAX_PENDING_TASKS = key(
@@ -180,5 +208,10 @@ REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = key(
     doc="The prefix of the keys that are passed to the class of remote.log.storage.manager.class.name.",
 )
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = key(
-    "remote.log.storage.system.enable", Bool(), default=False, importance=MEDIUM, doc="Turns on tiered storage on this broker."
+    "remote.log.storage.system.enable",
+    Bool(),
+    default=False,
+    importance=MEDIUM,
+    effective=True,
+    doc="Turns on tiered storage on this broker.",
 )

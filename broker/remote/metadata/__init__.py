@@ -1,0 +1,1 @@
+"""Reads and writes `__remote_log_metadata` as a client of the cluster: topic, reader, writer, snapshots."""

@@ -1,0 +1,84 @@
+"""Brokers share the metadata of remote segments by the real topic: several of them, over restarts, with leaders that go."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
+from ottla.controller.znodes.layout import config_path
+from ottla.storage.remote.entries import SegmentEntry, SegmentState
+from ottla.storage.remote.metadata.log import METADATA_TOPIC
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.remote_metadata import A_PARTITION, an_entry, an_update
+from tests.support.several_brokers import metadata_of, three_brokers, until
+
+PREFIX = "rlmm.config.remote.log.metadata."
+TIERED = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    f"{PREFIX}topic.num.partitions": "3",
+}
+FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+
+
+def metadata(broker: InProcessBroker) -> TopicMetadata:
+    found = broker.services.data.remote_metadata
+    assert found is not None
+    return found
+
+
+def follow(broker: InProcessBroker) -> None:
+    broker.run(lambda: metadata(broker).follow(A_PARTITION))
+    until(lambda: broker.run(lambda: metadata(broker).is_ready(A_PARTITION)))
+
+
+def copy(broker: InProcessBroker, *entries: SegmentEntry) -> None:
+    async def both() -> None:
+        for entry in entries:
+            await metadata(broker).add(entry)
+            await metadata(broker).update(an_update(entry, FINISHED))
+
+    broker.run(both)
+
+
+def starts(broker: InProcessBroker) -> list[int]:
+    return broker.run(lambda: [entry.start_offset for entry in metadata(broker).entries(A_PARTITION, 0)])
+
+
+def test_a_broker_knows_its_entries_again_after_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with a_broker_in_process(tmp_path, **TIERED) as broker:
+        follow(broker)
+        copy(broker, an_entry(1, 0, 99), an_entry(2, 100, 199))
+        (topic,) = metadata_of(broker, METADATA_TOPIC).topics
+        assert (topic.is_internal, len(topic.partitions)) == (False, 3)
+        stored, _ = broker.run(lambda: broker.services.administration.store.get(config_path("topics", METADATA_TOPIC)))
+        assert {b'"retention.ms":"-1"', b'"cleanup.policy":"delete"', b'"remote.storage.enable":"false"'} <= set(
+            stored.partition(b'"config":{')[2].rstrip(b"}").split(b",")
+        )
+    assert list(tmp_path.glob("remote-log-metadata-*.snapshot"))
+    assert "Unknown configuration" not in caplog.text
+    with a_broker_in_process(tmp_path, **TIERED) as broker:
+        follow(broker)
+        assert starts(broker) == [0, 100]
+        log = broker.run(lambda: metadata(broker).reader.log_of(A_PARTITION))
+        assert (log.applied, log.position) == (0, 4)
+
+
+@pytest.mark.cluster
+def test_brokers_read_what_others_write_also_when_the_leader_of_the_metadata_is_gone(tmp_path: Path) -> None:
+    settings = TIERED | {f"{PREFIX}topic.replication.factor": "3", "controlled.shutdown.enable": "false"}
+    with three_brokers(tmp_path, **settings) as brokers:
+        for broker in brokers:
+            follow(broker)
+        copy(brokers[1], an_entry(1, 0, 99))
+        until(lambda: all(starts(broker) == [0] for broker in brokers))
+        index = brokers[1].run(lambda: metadata(brokers[1]).reader.index_of(A_PARTITION))
+        leader, _ = brokers[1].services.metadata.leader_of(METADATA_TOPIC, index)
+        gone = next((broker for broker in brokers if broker.services.broker_id == leader and leader != 0), brokers[2])
+        brokers.remove(gone)
+        gone.stop()
+        copy(brokers[0], an_entry(2, 100, 199))
+        copy(brokers[1], an_entry(3, 200, 299))
+        until(lambda: all(starts(broker) == [0, 100, 200] for broker in brokers))
