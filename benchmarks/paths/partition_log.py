@@ -126,7 +126,7 @@ def main() -> int:
             if records == 150:
                 reader, its_run = log, run
             else:
-                log.delete()
+                log.files.delete()
         print(f"\n{'read, 16 KiB batches':24}{'bare pread':>14}{'tail':>10}{'catch-up':>10}{'anywhere':>10}   µs")
         for length in READ_BYTES:
             segment = reader.segments.active

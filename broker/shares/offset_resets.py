@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ottla.storage.log.lookups import offset_for_timestamp
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.time_lookups import offset_for_timestamp
 
 EARLIEST: Final = "earliest"
 BY_DURATION: Final = "by_duration:"

@@ -19,6 +19,7 @@ from ottla.replication.ports.waiters import Waiters
 from ottla.replication.reading.asked_partition import AskedPartition
 from ottla.replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
 from ottla.storage.errors import OffsetOutOfRange
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.file_region import FileRegion
 
@@ -190,7 +191,7 @@ def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPa
 
 
 def _aborted(log: PartitionLog, offset: int, next_offset: int, params: FetchParams) -> list[tuple[int, int]]:
-    return [(aborted.producer_id, aborted.first_offset) for aborted in log.aborted_transactions(offset, next_offset, params.may_wait)]
+    return [(aborted.producer_id, aborted.first_offset) for aborted in aborted_transactions(log, offset, next_offset, params.may_wait)]
 
 
 def _passes(quota: ReplicationQuota, partition: Partition, params: FetchParams, size: int) -> bool:

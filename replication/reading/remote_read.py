@@ -12,6 +12,7 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.reading.asked_partition import AskedPartition
 from ottla.replication.reading.fetch_read import FetchParams, note_end
 from ottla.replication.reading.readers import READ_COMMITTED
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import RemoteStoreError
@@ -117,7 +118,7 @@ def _aborted(
         if is_complete:
             break
         if next_offset >= log.segments.first.base_offset:
-            found += log.aborted_transactions(next_offset, end, params.may_wait)
+            found += aborted_transactions(log, next_offset, end, params.may_wait)
             break
         entry = reads.entry(log, next_offset)
     return [(each.producer_id, each.first_offset) for each in found]
@@ -126,4 +127,4 @@ def _aborted(
 def _aborted_here(log: PartitionLog, start: int, end: int, params: FetchParams) -> list[tuple[int, int]] | None:
     if params.isolation != READ_COMMITTED:
         return None
-    return [(each.producer_id, each.first_offset) for each in log.aborted_transactions(start, end, params.may_wait)]
+    return [(each.producer_id, each.first_offset) for each in aborted_transactions(log, start, end, params.may_wait)]

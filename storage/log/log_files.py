@@ -3,15 +3,21 @@
 Owned by `PartitionLog`, and shared by its `Rolls`, `Discards`, `Truncations` and `Flushes`.
 """
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.small_files import SmallFiles
-from ottla.storage.errors import LogClosed, LogDirFailure
+from ottla.storage.errors import CorruptRecord, LogClosed, LogDirFailure
 from ottla.storage.log.context import LogContext
+from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
 
 
 class LogFiles:
@@ -36,6 +42,28 @@ class LogFiles:
             raise LogClosed(self.topic_partition) from error
         return LogDirFailure(self.log_dir, str(error.filename or path or self.directory), error.strerror or str(error))
 
+    def failed_lookup(self, error: NotCached | OSError | RecordFormatError, where: str = "") -> ColdRead | LogDirFailure | CorruptRecord:
+        """The error to raise for one of `LOOKUP_ERRORS`. Raises LogClosed for a closed log."""
+        if isinstance(error, NotCached):
+            return ColdRead(self.topic_partition, error)
+        if isinstance(error, OSError):
+            return self.failure(error)
+        return CorruptRecord(self.topic_partition, f"{where}{error}")
+
     def request_flush(self) -> None:
         """Report that the log should be flushed."""
         self.context.on_flush_due(self.log)
+
+    def delete(self) -> None:
+        """Delete the directory of a closed log and everything in it. Blocks; raises LogDirFailure."""
+        self.small_files.forget()
+        filesystem = self.context.filesystem
+        try:
+            for name in filesystem.list_directory(self.directory):
+                with suppress(FileNotFoundError):  # a thread may be deleting a file of a removed segment
+                    filesystem.unlink(f"{self.directory}/{name}")
+            filesystem.remove_directory(self.directory)
+            filesystem.sync_directory(self.log_dir)
+        except OSError as error:
+            raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
+        logger.debug("%s: deleted %s", self.topic_partition, self.directory)

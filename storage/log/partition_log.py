@@ -3,7 +3,7 @@
 Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that limit it. `recovery.open_log`
 creates it. It is called only on the event loop. This module appends. A read returns a region of a segment's file, which `BatchReader`
 finds. The rarer operations belong to objects of the log, which callers use directly: `rolls`, `flushes`, `truncations` and `discards`.
-Threads do the long work: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments. `time_lookups` searches by timestamp.
+Threads do the long work: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments. `lookups` searches by timestamp.
 
 Invariants: log_start_offset <= high_watermark <= log_end_offset; the last segment is the active one and begins at or below the log end
 offset. An OSError becomes a `LogDirFailure`, after which the log directory must be taken offline.
@@ -11,7 +11,6 @@ offset. An OSError becomes a `LogDirFailure`, after which the log directory must
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from ottla.config.topic import TopicConfig
 from ottla.protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
@@ -23,7 +22,6 @@ from ottla.storage.disk.partition_metadata import ZERO_UUID
 from ottla.storage.errors import (
     CorruptRecord,
     LogBeingTruncated,
-    LogDirFailure,
     OffsetMovedToTieredStorage,
     OffsetOutOfRange,
     UnexpectedAppendOffset,
@@ -45,13 +43,12 @@ from ottla.storage.producers.state_manager import ProducerStateManager
 from ottla.storage.producers.verification import VerificationStateEntry, begin_verification
 from ottla.storage.remote.lineage import NO_OFFSET
 from ottla.storage.remote.tier import Tier, is_tiered
-from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, ColdRead, NotCached
+from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings, rules_for
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.swap import Swap
-from ottla.storage.segment.transaction_index import AbortedTransaction
 from ottla.storage.segment.truncated_segment import SegmentBeingTruncated
 from ottla.storage.validation.batch import check_fits_segment, judge
 from ottla.storage.validation.replicated import judge_replicated
@@ -481,7 +478,7 @@ class PartitionLog:
         try:
             found = self.reader.find(self.segments.active, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
         except LOOKUP_ERRORS as error:
-            raise self.failed_lookup(error, f"at offset {offset}: ") from error
+            raise self.files.failed_lookup(error, f"at offset {offset}: ") from error
         if found.region is None and not self.is_closed and offset < self.segments.first.base_offset:
             raise OffsetMovedToTieredStorage(self.topic_partition, offset, self.segments.first.base_offset)
         return found
@@ -490,35 +487,6 @@ class PartitionLog:
         """Check that the log has the offset, or ends there. Raises OffsetOutOfRange."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, self.log_end_offset)
-
-    def aborted_transactions(self, start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
-        """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range.
-
-        Raises LogDirFailure; ColdRead unless it `may_wait` for the disk.
-        """
-        found: list[AbortedTransaction] = []
-        try:
-            for segment in self.segments.between(start, NEVER):
-                index = segment.transaction_index
-                if not index.exists():
-                    continue  # mostly, and there may be thousands of segments up to the end
-                if not may_wait and segment is not self.segments.active:
-                    index.check_cached()
-                some, is_complete = index.collect(start, end)
-                found += some
-                if is_complete:
-                    break
-        except LOOKUP_ERRORS as error:
-            raise self.failed_lookup(error) from error
-        return found
-
-    def failed_lookup(self, error: NotCached | OSError | RecordFormatError, where: str = "") -> ColdRead | LogDirFailure | CorruptRecord:
-        """The error to raise for one of `LOOKUP_ERRORS`. Raises LogClosed for a closed log."""
-        if isinstance(error, NotCached):
-            return ColdRead(self.topic_partition, error)
-        if isinstance(error, OSError):
-            return self.files.failure(error)
-        return CorruptRecord(self.topic_partition, f"{where}{error}")
 
     def flush(self) -> None:
         """Make everything durable, for shutdown and for callers that may block. Raises LogDirFailure."""
@@ -628,7 +596,7 @@ class PartitionLog:
         except OSError as error:
             raise self.files.failure(error) from error
 
-    # ---- moving, closing, deleting
+    # ---- moving, closing
 
     def move_to(self, directory: str) -> None:
         """Rename the partition's directory to `directory`, to take another log's place. Raises LogDirFailure."""
@@ -678,17 +646,3 @@ class PartitionLog:
         self.files.is_closed = True
         self.rolls.unfinished.clear()
         self.segments.refuse_appends(self.topic_partition, self.log_end_offset)
-
-    def delete(self) -> None:
-        """Delete the directory of a closed log and everything in it. Blocks; raises LogDirFailure."""
-        self.files.small_files.forget()
-        filesystem = self.context.filesystem
-        try:
-            for name in filesystem.list_directory(self.directory):
-                with suppress(FileNotFoundError):  # a thread may be deleting a file of a removed segment
-                    filesystem.unlink(f"{self.directory}/{name}")
-            filesystem.remove_directory(self.directory)
-            filesystem.sync_directory(self.log_dir)
-        except OSError as error:
-            raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
-        log.debug("%s: deleted %s", self.topic_partition, self.directory)

@@ -46,7 +46,7 @@ def describe_segment(log: "PartitionLog", base_offset: int, end_offset: int) -> 
         check_time_cached(segment)
         largest = segment.largest_timestamp
     except LOOKUP_ERRORS as error:
-        raise log.failed_lookup(error) from error
+        raise log.files.failed_lookup(error) from error
     epochs = epochs_between(log.leader_epochs.entries, base_offset, end_offset)
     return SegmentToCopy(base_offset, end_offset, largest, segment.size, epochs)
 

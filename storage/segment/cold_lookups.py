@@ -43,7 +43,7 @@ class NotCached(Exception):
 
 
 LOOKUP_ERRORS = (NotCached, OSError, RecordFormatError)
-"""Errors of searches in segments. `PartitionLog.failed_lookup` translates them."""
+"""Errors of searches in segments. `LogFiles.failed_lookup` translates them."""
 
 
 class ColdRead(Exception):

@@ -40,7 +40,7 @@ class LogDeletions:
 
         def begin() -> None:
             gone.close_without_writing()  # on the loop, where others may access it
-            self._submit(gone.delete, f"deleted from {gone.log_dir}", gone.topic_partition)
+            self._submit(gone.files.delete, f"deleted from {gone.log_dir}", gone.topic_partition)
 
         self._background.schedule("delete-log", delay_ms, 0, begin)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.controller.znodes.layout import PartitionState
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.limits import BATCHES_RETAINED
 from tests.simulation.cluster import Node, SimulatedCluster
@@ -196,7 +197,7 @@ class Invariants:
                 end_offset = committed.compare(log, log.log_start_offset, committed.end_offset, where)
                 assert end_offset == committed.end_offset, f"{where} ends at {end_offset}, not at {committed.end_offset}"
                 assert log.last_stable_offset == end_offset, f"{where}: stable up to {log.last_stable_offset}, and ends at {end_offset}"
-                index = log.aborted_transactions(log.log_start_offset, end_offset)
+                index = aborted_transactions(log, log.log_start_offset, end_offset)
                 listed = sorted(Aborted(each.producer_id, each.first_offset, each.last_offset) for each in index)
                 assert listed == aborted, f"{where}: its list of aborted transactions is {listed}; {aborted} were"
                 producers.append((where, _producers(log)))

@@ -7,6 +7,7 @@ from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, iter_batches
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker, control_record_type
 from ottla.protocol.records.reader import Record, iter_records
 from ottla.storage.log.context import LogContext
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
@@ -88,7 +89,7 @@ def values_of(log: PartitionLog) -> dict[bytes | None, bytes | None]:
 def committed_of(log: PartitionLog) -> list[Record]:
     """The records of a read-committed consumer, which gets the aborted transactions as from a fetch."""
     start, end = log.segments.first.base_offset, log.last_stable_offset
-    to_come = sorted(log.aborted_transactions(start, end), key=lambda each: each.first_offset)
+    to_come = sorted(aborted_transactions(log, start, end), key=lambda each: each.first_offset)
     aborted: set[int] = set()
     seen: list[Record] = []
     for header, records in batches_of(log):

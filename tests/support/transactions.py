@@ -10,6 +10,7 @@ from ottla.protocol.records.builder import (
     parse_end_transaction_marker,
 )
 from ottla.protocol.records.reader import iter_records
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.validation.run import BatchRun
@@ -96,6 +97,6 @@ class Transactions:
         stable = max(self.last_stable_offset(log.high_watermark), log.log_start_offset)
         assert log.last_stable_offset == stable
         for start in range(log.log_start_offset, stable):
-            found = log.aborted_transactions(start, stable)
+            found = aborted_transactions(log, start, stable)
             assert {(each.producer_id, each.first_offset) for each in found} == self.aborted(start, stable)
             assert len(found) == len(self.aborted(start, stable))

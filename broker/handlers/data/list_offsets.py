@@ -32,8 +32,8 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.reading.fetch_read import FetchParams
 from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
 from ottla.storage.errors import StorageError, UnsupportedForMessageFormat
+from ottla.storage.log.lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.time_lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import FoundRecords
 

@@ -30,6 +30,7 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.replication.errors import ReplicationError
 from ottla.replication.ports.waiters import Waiters
 from ottla.storage.errors import StorageError
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.file_region import FileRegion
 
@@ -228,7 +229,7 @@ class WaitingFetch(DelayedOperation):
                 return 0
             if not region.is_cached():
                 raise _Cold(region.warm)
-            aborted = log.aborted_transactions(offset, found.next_offset, False) if is_committed else ()
+            aborted = aborted_transactions(log, offset, found.next_offset, False) if is_committed else ()
         except ColdRead as cold:
             raise _Cold(cold.warm) from None
         except (StorageError, ReplicationError) as error:

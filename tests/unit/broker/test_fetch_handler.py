@@ -13,6 +13,7 @@ from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.replication.ports.replica_selector import select_by_rack
 from ottla.replication.reading.readers import READ_COMMITTED
 from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.log.lookups import aborted_transactions
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import golden_batches
@@ -355,7 +356,7 @@ async def test_aborted_transactions_are_those_of_the_recorded_log() -> None:
         if batch.place.startswith("clean/log-txn-0/"):
             follow(log, batch.log[batch.position : batch.position + batch.manifest["size"]], 0)
     log.update_high_watermark(log.log_end_offset)
-    aborted = [(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(0, log.log_end_offset)]
+    aborted = [(entry.producer_id, entry.first_offset) for entry in aborted_transactions(log, 0, log.log_end_offset)]
     assert aborted
     told: dict[tuple[int, int], None] = {}
     for offset in range(log.log_end_offset):

@@ -13,6 +13,7 @@ from ottla.protocol.records.batch import TIMESTAMP_TYPE_MASK, crc_is_valid, iter
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, parse_end_transaction_marker
 from ottla.protocol.records.reader import iter_records
 from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.log.lookups import aborted_transactions
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
@@ -109,7 +110,7 @@ async def test_an_abort_is_remembered_for_readers() -> None:
     write_in_transaction(bench.replicas, PRODUCER_ID)
     assert set(codes(ask(bench, a_marker(0, commit=False), version=0)).values()) == {0}
     assert [each[2].type for each in markers_of(bench)] == [ControlRecordType.ABORT]
-    (aborted,) = bench.replicas.partition.log.aborted_transactions(0, 2)
+    (aborted,) = aborted_transactions(bench.replicas.partition.log, 0, 2)
     assert (aborted.producer_id, aborted.first_offset) == (PRODUCER_ID, 0)
 
 

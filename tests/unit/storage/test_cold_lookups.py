@@ -11,10 +11,10 @@ import pytest
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.errors import CorruptRecord
+from ottla.storage.log.lookups import aborted_transactions, begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_UNKNOWN
-from ottla.storage.log.time_lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
@@ -211,7 +211,7 @@ def test_aborted_transactions_of_an_old_segment_are_not_waited_for() -> None:
         append(log, ending, origin=AppendOrigin.COORDINATOR)
     log.update_high_watermark(log.log_end_offset)
     assert len(log.segments) > 3
-    expected = log.aborted_transactions(0, log.log_end_offset)
+    expected = aborted_transactions(log, 0, log.log_end_offset)
     assert [each.last_offset for each in expected] == [4 * at + 3 for at in range(12)]
     for segment in log.segments:
         segment.release()
@@ -219,7 +219,7 @@ def test_aborted_transactions_of_an_old_segment_are_not_waited_for() -> None:
     rounds = 0
     while True:
         try:
-            found = log.aborted_transactions(0, log.log_end_offset, False)
+            found = aborted_transactions(log, 0, log.log_end_offset, False)
             break
         except ColdRead as cold:
             rounds += 1
@@ -227,4 +227,4 @@ def test_aborted_transactions_of_an_old_segment_are_not_waited_for() -> None:
     assert found == expected
     assert rounds == len(log.segments) - 1
     filesystem.cached = {}
-    assert log.aborted_transactions(0, log.log_end_offset, False) == expected, "kept in memory"
+    assert aborted_transactions(log, 0, log.log_end_offset, False) == expected, "kept in memory"

@@ -14,10 +14,10 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.log.context import DAY_MS
+from ottla.storage.log.lookups import aborted_transactions, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.validation.run import BatchRun
 from tests.support.clocks import ManualClock
 from tests.support.golden_logs import LOGS
@@ -202,7 +202,7 @@ def test_producers_and_aborted_transactions_are_those_of_the_manifest(opened: tu
     name, log = opened
     manifest = _manifest(name)
     aborted = [entry for file in manifest["files"].values() for entry in file.get("aborted", ())]
-    found = log.aborted_transactions(0, log.log_end_offset)
+    found = aborted_transactions(log, 0, log.log_end_offset)
     assert [(each.producer_id, each.first_offset, each.last_offset) for each in found] == [
         (each["producer_id"], each["first_offset"], each["last_offset"]) for each in aborted
     ]
@@ -226,7 +226,7 @@ def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka
     aborted = [entry for file in manifest["files"].values() for entry in file.get("aborted", ())]
     for offset in range(log.log_start_offset, log.last_stable_offset):
         found = log.read(offset, 1, log.last_stable_offset, True)
-        told = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, found.next_offset)]
+        told = [(each.producer_id, each.first_offset) for each in aborted_transactions(log, offset, found.next_offset)]
         assert told == [
             (each["producer_id"], each["first_offset"])
             for each in aborted

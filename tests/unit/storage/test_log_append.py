@@ -19,6 +19,7 @@ from ottla.storage.errors import (
     UnexpectedAppendOffset,
 )
 from ottla.storage.log.context import LogContext
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
@@ -223,10 +224,10 @@ def test_an_abort_marker_writes_the_transaction_index() -> None:
     append(log, a_batch(2, producer_id=5, transactional=True))
     append(log, a_batch(2, producer_id=6, transactional=True))
     append(log, _marker(5, commit=False), origin=AppendOrigin.COORDINATOR)
-    assert log.aborted_transactions(0, 5) == [(5, 0, 4, 2)]
-    assert log.aborted_transactions(0, 5)[0].producer_id == 5
+    assert aborted_transactions(log, 0, 5) == [(5, 0, 4, 2)]
+    assert aborted_transactions(log, 0, 5)[0].producer_id == 5
     append(log, _marker(6, commit=True), origin=AppendOrigin.COORDINATOR)
-    assert len(log.aborted_transactions(0, 6)) == 1
+    assert len(aborted_transactions(log, 0, 6)) == 1
 
 
 def test_a_follower_writes_all_aborted_transactions_of_a_run_at_once() -> None:
@@ -246,8 +247,8 @@ def test_a_follower_writes_all_aborted_transactions_of_a_run_at_once() -> None:
     follow(follower, read_all(leader), 0)
     assert len(written) == 1
     follower.segments.active.release()
-    assert follower.aborted_transactions(0, 12) == leader.aborted_transactions(0, 12)
-    assert len(leader.aborted_transactions(0, 12)) == 4
+    assert aborted_transactions(follower, 0, 12) == aborted_transactions(leader, 0, 12)
+    assert len(aborted_transactions(leader, 0, 12)) == 4
 
 
 def test_segments_without_aborted_transactions_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,9 +267,9 @@ def test_segments_without_aborted_transactions_are_passed_over(monkeypatch: pyte
         return collect(index, start, end)
 
     monkeypatch.setattr(TransactionIndex, "collect", count)
-    assert log.aborted_transactions(0, 1) == [(5, 0, 21, 22)]
+    assert aborted_transactions(log, 0, 1) == [(5, 0, 21, 22)]
     assert asked == [21]
-    assert log.aborted_transactions(22, log.log_end_offset) == []
+    assert aborted_transactions(log, 22, log.log_end_offset) == []
     assert asked == [21]
 
 
@@ -357,7 +358,7 @@ def test_a_follower_takes_producers_and_markers_from_the_log() -> None:
     append(leader, a_batch(2, producer_id=5, transactional=True))
     append(leader, _marker(5, commit=False), origin=AppendOrigin.COORDINATOR)
     follow(follower, read_all(leader), 0)
-    assert follower.aborted_transactions(0, 3) == leader.aborted_transactions(0, 3)
+    assert aborted_transactions(follower, 0, 3) == aborted_transactions(leader, 0, 3)
     assert [entry.producer_id for entry in follower.active_producers()] == [5]
 
 

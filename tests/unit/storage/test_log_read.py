@@ -10,9 +10,9 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
 from ottla.storage.log.context import LogContext
+from ottla.storage.log.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_HINTS, FetchSlice
-from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.limits import PACKET_BYTES, PAGE_BYTES
 from tests.support.batches import a_batch

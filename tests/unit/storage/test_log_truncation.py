@@ -9,6 +9,7 @@ from ottla.protocol.records.builder import ControlRecordType, EndTransactionMark
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from ottla.storage.log.context import LogContext
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.segment import Segment
@@ -123,11 +124,11 @@ def test_truncation_forgets_aborted_transactions_behind_it() -> None:
         marker = EndTransactionMarker(ControlRecordType.ABORT, 0)
         batch = build_end_transaction_marker(marker, timestamp=FIRST_TIMESTAMP, producer_id=5, producer_epoch=0)
         append(log, batch, origin=AppendOrigin.COORDINATOR)
-    assert len(log.aborted_transactions(0, 4)) == 2
+    assert len(aborted_transactions(log, 0, 4)) == 2
     log.truncations.truncate_to(3)
-    assert [each.last_offset for each in log.aborted_transactions(0, 4)] == [1]
+    assert [each.last_offset for each in aborted_transactions(log, 0, 4)] == [1]
     log.truncations.truncate_to(1)
-    assert log.aborted_transactions(0, 4) == []
+    assert aborted_transactions(log, 0, 4) == []
 
 
 # ---- the log start offset, and deletion
@@ -200,7 +201,7 @@ def test_deleting_a_log_removes_its_directory() -> None:
     log.move_to("/data/topic-0.0123456789abcdef-delete")
     assert read_all(log)
     log.close_without_writing()
-    log.delete()
+    log.files.delete()
     assert log.context.filesystem.list_directory("/data") == []
 
 
@@ -336,7 +337,7 @@ def test_a_closed_log_takes_no_append_and_blames_no_disk() -> None:
         follow(log, a_batch(base_offset=99), 9)
     deleted = _log(2)
     deleted.close_without_writing()
-    deleted.delete()
+    deleted.files.delete()
     with pytest.raises(LogClosed):
         append(deleted)
     with pytest.raises(LogClosed):

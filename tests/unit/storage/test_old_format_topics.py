@@ -9,10 +9,10 @@ import pytest
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.compression import CODEC_BY_NAME
 from ottla.storage.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
+from ottla.storage.log.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.log_settings import rules_for
 from ottla.storage.validation.batch import complete_validation
 from ottla.storage.validation.record_errors import UnreadableRecords

@@ -10,8 +10,8 @@ from ottla.protocol.conversion.old_logs import records_at
 from ottla.protocol.records.batch import CURRENT_MAGIC, iter_batches
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.storage.errors import CorruptRecord, OffsetsOutOfOrder
+from ottla.storage.log.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log

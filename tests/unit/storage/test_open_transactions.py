@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments
@@ -152,7 +153,7 @@ def test_a_transaction_whose_first_records_were_deleted_is_open_after_a_restart(
     append(log, a_marker_batch(5, commit=False), origin=AppendOrigin.COORDINATOR)
     log.update_high_watermark(5)
     assert log.last_stable_offset == 5
-    (aborted,) = log.aborted_transactions(1, 5)
+    (aborted,) = aborted_transactions(log, 1, 5)
     assert (aborted.producer_id, aborted.last_offset) == (5, 4)
     assert aborted.first_offset <= 2
 
@@ -175,7 +176,7 @@ def test_retention_takes_the_beginning_of_an_open_transaction_and_leaves_it_open
         append(log, a_marker_batch(producer_id, commit=False), origin=AppendOrigin.COORDINATOR)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == log.log_end_offset
-    assert [(each.producer_id, each.first_offset) for each in log.aborted_transactions(start, log.log_end_offset)] == [(5, 0), (6, 2)]
+    assert [(each.producer_id, each.first_offset) for each in aborted_transactions(log, start, log.log_end_offset)] == [(5, 0), (6, 2)]
 
 
 # -- other directories ---------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from ottla.storage.disk.file_names import file_name
 from ottla.storage.disk.leader_epochs import encode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure
 from ottla.storage.log.context import LogContext
+from ottla.storage.log.lookups import offset_for_timestamp
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.log.time_lookups import offset_for_timestamp
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -154,7 +154,7 @@ def test_a_thread_may_outlive_its_log(disk: Disk, is_deleted: bool) -> None:
     log = a_growing_log(disk)
     grow(log, 5)
     if is_deleted:
-        log.delete()
+        log.files.delete()
     else:
         log.close()
     before = disk.given_back

@@ -8,9 +8,9 @@ import pytest
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File
 from ottla.storage.log.context import LogContext
+from ottla.storage.log.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.rolls import MOST_UNFINISHED, Rolls
-from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.producers.snapshot import decode_snapshot
 from tests.support.batches import FIRST_TIMESTAMP, a_batch

@@ -114,7 +114,7 @@ def test_what_is_written_when_the_directory_is_removed_is_dropped(call: str, suf
     disks, manager = a_manager()
     log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
     manager.delete(T0)
-    Interruption(disks, call, suffix if call == "sync" else "-delete", log.delete)
+    Interruption(disks, call, suffix if call == "sync" else "-delete", log.files.delete)
     log.files.small_files.replace("partition.metadata", b"late")
     assert manager.offline_log_dirs == []
     assert not [name for name in disks.filesystem.list_directory("/data") if name.startswith("topic")]

@@ -15,9 +15,9 @@ from ottla.storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheck
 from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
 from ottla.storage.log import producer_replay
 from ottla.storage.log import truncation as log_truncation
+from ottla.storage.log.lookups import aborted_transactions, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.time_lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.segment.batch_scan import whole_batches
 from tests.support.background import carry_out
@@ -155,11 +155,11 @@ def test_a_transaction_whose_marker_is_cut_off_is_open_again() -> None:
     batch = build_end_transaction_marker(marker, timestamp=FIRST_TIMESTAMP, producer_id=9, producer_epoch=0)
     append(log, batch, epoch=6, origin=AppendOrigin.COORDINATOR)
     log.update_high_watermark(log.log_end_offset)
-    assert len(log.aborted_transactions(24, 26)) == 1
+    assert len(aborted_transactions(log, 24, 26)) == 1
     cut(log, 25)
     disks.settle()
     assert log.last_stable_offset == 24
-    assert log.aborted_transactions(24, 26) == []
+    assert aborted_transactions(log, 24, 26) == []
 
 
 def test_a_second_cut_follows_the_first() -> None:

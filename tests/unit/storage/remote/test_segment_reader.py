@@ -8,9 +8,9 @@ import pytest
 
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.log.lookups import aborted_transactions, offset_for_timestamp
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.time_lookups import offset_for_timestamp
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import RemoteStoreError
 from tests.support.batches import a_batch
@@ -240,7 +240,7 @@ def test_aborted_transactions_are_those_of_the_local_log(tmp_path: Path) -> None
                         found += some
                         if is_complete:
                             break
-                    expected = [each for each in log.aborted_transactions(start, end) if each.last_offset <= entries[-1].end_offset]
+                    expected = [each for each in aborted_transactions(log, start, end) if each.last_offset <= entries[-1].end_offset]
                     assert set(found) == set(expected)
         await reading.reader.close()
 

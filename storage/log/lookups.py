@@ -1,4 +1,4 @@
-"""Searches a log for records by timestamp, for ListOffsets.
+"""Searches a log for records by timestamp, for ListOffsets, and for aborted transactions, for Fetch.
 
 The largest timestamp of a segment may have to be read from the disk first. A search that may not wait for the disk raises ColdRead, and a
 thread reads ahead. A search with a `FoundRecords` also raises ColdRead at a large batch, which a thread then searches. The `warm` of that
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from ottla.storage.log.batch_reader import file_of
 from ottla.storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
+from ottla.storage.segment.limits import NEVER
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import RecordPosition, Segment
+from ottla.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
@@ -33,7 +35,7 @@ def offset_for_timestamp(
                 if position is not None:
                     return _answer(position)
     except LOOKUP_ERRORS as error:
-        raise log.failed_lookup(error) from error
+        raise log.files.failed_lookup(error) from error
     return None
 
 
@@ -43,7 +45,7 @@ def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool = True, found: F
         segment = max(_examined(log, log.segments, may_wait), key=lambda each: each.max_timestamp.timestamp)
         return _answer(segment.record_of_max_timestamp(file_of(log.segments.active, segment, may_wait), found))
     except LOOKUP_ERRORS as error:
-        raise log.failed_lookup(error) from error
+        raise log.files.failed_lookup(error) from error
 
 
 def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool = True) -> list[int]:
@@ -55,7 +57,26 @@ def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool = True) 
             if segment.largest_timestamp <= timestamp_ms
         ]
     except LOOKUP_ERRORS as error:
-        raise log.failed_lookup(error) from error
+        raise log.files.failed_lookup(error) from error
+
+
+def aborted_transactions(log: "PartitionLog", start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
+    """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range."""
+    found: list[AbortedTransaction] = []
+    try:
+        for segment in log.segments.between(start, NEVER):
+            index = segment.transaction_index
+            if not index.exists():
+                continue  # mostly, and there may be thousands of segments up to the end
+            if not may_wait and segment is not log.segments.active:
+                index.check_cached()
+            some, is_complete = index.collect(start, end)
+            found += some
+            if is_complete:
+                break
+    except LOOKUP_ERRORS as error:
+        raise log.files.failed_lookup(error) from error
+    return found
 
 
 def _examined(log: "PartitionLog", segments: Iterable[Segment], may_wait: bool) -> Iterator[Segment]:
