@@ -12,7 +12,7 @@ cdef class Fetcher:
     cdef public object on_failed, on_log_dir_failure, peer, settings
     cdef readonly str client_id
     cdef readonly int64_t leader_id
-    cdef readonly dict delayed, followed, throttled, truncating
+    cdef readonly dict beginning_remotely, delayed, followed, throttled, truncating
     cdef readonly list beginning_lower
     cdef readonly FetchSessionHandler session
     cdef public double quiet_until

@@ -21,7 +21,7 @@ from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.replication.follower import fetcher_failures, truncation
+from ottla.replication.follower import fetcher_failures, remote_start, truncation
 from ottla.replication.follower.fetch_session import NO_EPOCH, FetchSessionHandler, FollowedPartition, Found
 from ottla.replication.follower.fetcher_settings import FetcherSettings
 from ottla.replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
@@ -59,6 +59,7 @@ class Fetcher:
         "_replica_state",
         "_task",
         "beginning_lower",
+        "beginning_remotely",
         "bytes_in",
         "client_id",
         "delayed",
@@ -120,6 +121,8 @@ class Fetcher:
         """Partitions that must be truncated before they are fetched."""
         self.beginning_lower: list[tuple[FollowedPartition, Found, UnexpectedAppendOffset]] = []
         """Partitions whose log is empty and begins inside the batch that was received."""
+        self.beginning_remotely: dict[FollowedPartition, asyncio.Task[None]] = {}
+        """Partitions whose log begins behind the records in the remote store, once their task has read what it needs there."""
 
     # -- called by the pool
 
@@ -143,9 +146,7 @@ class Fetcher:
         else:
             followed.is_truncating = True
             self.truncating[followed] = None
-        self._awake.set()
-        if self._task is not None and self._interruption is None:
-            self._interruption = asyncio.get_running_loop().call_later(INTERRUPTION_SECONDS, self._interrupt, self.requests)
+        self._wake_for_more()
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
         """Stop fetching a partition, if it is followed here."""
@@ -156,7 +157,24 @@ class Fetcher:
             self.delayed.pop(followed, None)
             self.throttled.pop(followed, None)
             self.truncating.pop(followed, None)
+            beginning = self.beginning_remotely.pop(followed, None)
+            if beginning is not None:
+                beginning.cancel()
             self._awake.set()
+
+    def on_begun(self, followed: FollowedPartition) -> None:
+        """The task of a partition that begins behind remote records has ended: fetch it, or try again later."""
+        self.beginning_remotely.pop(followed, None)
+        if followed.is_wanted:
+            self._wake_for_more()
+        else:
+            self._awake.set()
+
+    def _wake_for_more(self) -> None:
+        """Send a request soon, because there are partitions that no pending fetch contains."""
+        self._awake.set()
+        if self._task is not None and self._interruption is None:
+            self._interruption = asyncio.get_running_loop().call_later(INTERRUPTION_SECONDS, self._interrupt, self.requests)
 
     def wake(self) -> None:
         """Check for requests to send."""
@@ -270,6 +288,7 @@ class Fetcher:
         wanted = session.wanted
         diverging: list[tuple[FollowedPartition, int, int]] = []
         out_of_range: list[FollowedPartition] = []
+        moved: list[FollowedPartition] = []
         in_this_turn = 0
         while (element := answer.advance()) != END:
             if element != PARTITION:
@@ -284,6 +303,8 @@ class Fetcher:
             if error_code:
                 if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(followed)
+                elif error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                    moved.append(followed)
                 else:
                     fetcher_failures.on_error_code(self, followed, ErrorCode.of(error_code))
             elif answer.diverging_epoch >= 0:
@@ -299,6 +320,8 @@ class Fetcher:
         await truncation.cut_all(self, diverging)
         for followed in out_of_range:
             await truncation.on_out_of_range(self, followed)
+        for followed in moved:
+            await remote_start.on_moved_to_tiered_storage(self, followed)
 
     def process(self, followed: FollowedPartition, found: Found) -> int:
         """Append the received records and move the offsets. Returns the cost, in bytes appended."""

@@ -36,6 +36,7 @@ from ottla.replication.follower.fetcher_settings import FetcherSettings
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Connect, PeerAddress
 from ottla.replication.ports.throttle import ReplicationQuota
+from ottla.replication.remote.aux_state import AuxStates
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,10 @@ class FetcherPool:
         self.dead_fetchers = 0
         """Number of fetchers that ended unexpectedly."""
         config.on_change(self._on_change, (NUM_REPLICA_FETCHERS,))
+
+    def use_remote_storage(self, states: AuxStates) -> None:
+        """Begin logs behind the records that leaders have in the remote store only."""
+        self._settings.aux_states = states
 
     # -- Followers
 
@@ -121,7 +126,7 @@ class FetcherPool:
     async def close(self) -> None:
         """Stop fetching and close the connections. A repeated call does nothing."""
         self._is_closed = True
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), *(task for each in self.fetchers.values() for task in each.beginning_remotely.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

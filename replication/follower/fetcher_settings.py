@@ -14,12 +14,14 @@ from ottla.config.keys.replication import (
 )
 from ottla.replication.follower.leader_requests import InterBrokerVersions
 from ottla.replication.ports.throttle import ReplicationQuota
+from ottla.replication.remote.aux_state import AuxStates
 
 
 class FetcherSettings:
     """Settings of the fetchers. None of the keys changes while the broker runs; `quota` follows its own keys."""
 
     __slots__ = (
+        "aux_states",
         "backoff_ms",
         "broker_id",
         "is_held",
@@ -37,6 +39,8 @@ class FetcherSettings:
         self.quota = quota
         self.is_held = False
         """Whether more partitions will follow at once. A fetcher that gets more while it waits for an answer must begin a new session."""
+        self.aux_states: AuxStates | None = None
+        """Begins logs behind remote records. None without tiered storage."""
         self.versions = InterBrokerVersions(config[INTER_BROKER_PROTOCOL_VERSION])
         self.max_wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]
         self.min_bytes = config[REPLICA_FETCH_MIN_BYTES]

@@ -23,6 +23,7 @@ from ottla.replication.ports.peer import Peer
 
 LATEST = -1
 EARLIEST = -2
+EARLIEST_LOCAL = -4
 
 FIRST_FETCH_WITH_TOPIC_IDS = 13
 LAST_FETCH_WITH_TOPIC_NAMES = 12
@@ -96,8 +97,11 @@ async def list_offset(
     leader_epoch: int,
     timestamp: int,
     timeout_ms: int,
-) -> int:
-    """The end (LATEST) or start (EARLIEST) offset of the leader's log. Raises LeaderRefused, PeerUnavailable."""
+) -> tuple[int, int]:
+    """The end (LATEST), start (EARLIEST) or first local (EARLIEST_LOCAL) offset of the leader's log, and its leader epoch or -1.
+
+    Raises LeaderRefused, PeerUnavailable.
+    """
     version = versions.list_offsets
     asked = ListOffsetsPartition(partition_index=topic_partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp)
     topic = ListOffsetsTopic(name=topic_partition.topic, partitions=[asked])
@@ -109,8 +113,8 @@ async def list_offset(
                 if found.error_code:
                     raise LeaderRefused(topic_partition, ErrorCode.of(found.error_code))
                 if version == 0:
-                    return found.old_style_offsets[0] if found.old_style_offsets else 0
-                return found.offset
+                    return found.old_style_offsets[0] if found.old_style_offsets else 0, -1
+                return found.offset, found.leader_epoch
     raise LeaderRefused(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

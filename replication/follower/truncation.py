@@ -110,7 +110,7 @@ async def _truncate_to(fetcher: Fetcher, followed: FollowedPartition, offset: in
     if not fetcher.is_current(followed):
         return
     # A replaced log is fetched from its own end, and gets its own report of a divergence.
-    _fetch_from_end(fetcher, followed)
+    fetch_from_end(fetcher, followed)
     if is_done and followed.is_truncating and (is_complete or fetcher.settings.versions.truncates_on_fetch):
         followed.is_truncating = False
         fetcher.truncating.pop(followed, None)
@@ -128,7 +128,7 @@ async def begin_lower(fetcher: Fetcher, followed: FollowedPartition, found: Foun
         _on_failure(fetcher, followed, error)
         return
     if fetcher.is_current(followed):
-        _fetch_from_end(fetcher, followed)
+        fetch_from_end(fetcher, followed)
         if followed.partition.log is log:
             fetcher.process(followed, found)
 
@@ -136,10 +136,11 @@ async def begin_lower(fetcher: Fetcher, followed: FollowedPartition, found: Foun
 def _on_failure(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -> None:
     fetcher_failures.on_broken(fetcher, followed, error)
     if fetcher.is_current(followed):
-        _fetch_from_end(fetcher, followed)  # from the new end, which the log reports already
+        fetch_from_end(fetcher, followed)  # from the new end, which the log reports already
 
 
-def _fetch_from_end(fetcher: Fetcher, followed: FollowedPartition) -> None:
+def fetch_from_end(fetcher: Fetcher, followed: FollowedPartition) -> None:
+    """Fetch the partition from the end of its log, which has changed."""
     log = followed.partition.log
     followed.offset = log.log_end_offset
     followed.last_fetched_epoch = fetcher.last_epoch(log)
@@ -192,7 +193,7 @@ async def on_out_of_range(fetcher: Fetcher, followed: FollowedPartition) -> None
     As in Apache Kafka, records below the leader's end stay unchanged.
     """
     try:
-        leader_end = await _ask(fetcher, followed, LATEST)
+        leader_end, _ = await ask(fetcher, followed, LATEST)
         if not fetcher.is_current(followed):
             return
         log = followed.partition.log
@@ -203,7 +204,7 @@ async def on_out_of_range(fetcher: Fetcher, followed: FollowedPartition) -> None
             await truncate(log, leader_end, lambda: fetcher.is_current(followed) and followed.partition.log is log)
             followed.lag = 0
         else:
-            leader_start = await _ask(fetcher, followed, EARLIEST)
+            leader_start, _ = await ask(fetcher, followed, EARLIEST)
             if not fetcher.is_current(followed):
                 return
             log = followed.partition.log
@@ -224,10 +225,11 @@ async def on_out_of_range(fetcher: Fetcher, followed: FollowedPartition) -> None
         _on_failure(fetcher, followed, error)
         return
     if fetcher.is_current(followed):
-        _fetch_from_end(fetcher, followed)
+        fetch_from_end(fetcher, followed)
 
 
-async def _ask(fetcher: Fetcher, followed: FollowedPartition, timestamp: int) -> int:
+async def ask(fetcher: Fetcher, followed: FollowedPartition, timestamp: int) -> tuple[int, int]:
+    """The leader's answer to ListOffsets: offset and leader epoch. Raises LeaderRefused, PeerUnavailable."""
     settings = fetcher.settings
     return await list_offset(
         fetcher.peer,

@@ -78,13 +78,18 @@ def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
 
 
 def read_lines(path: str, filesystem: FileSystem) -> list[tuple[int, str]]:
-    """(line number, line) of the entries, after validation of the frame. Raises CorruptCheckpoint, FileNotFoundError.
+    """(line number, line) of the entries, as `decode_lines`. Raises CorruptCheckpoint, FileNotFoundError."""
+    return decode_lines(filesystem.read_file(path), path)
+
+
+def decode_lines(data: bytes, path: str) -> list[tuple[int, str]]:
+    """(line number, line) of the entries, after validation of the frame. Raises CorruptCheckpoint, with `path`.
 
     An empty file has no entries: Apache Kafka creates its checkpoints empty. As in Apache Kafka, a file that ends after
     the version has none, and lines may end with CR LF, as after manual repair with an editor.
     """
     try:
-        text = filesystem.read_file(path).decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise CorruptCheckpoint(path, f"byte {error.start} is not UTF-8") from None
     if not text:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.disk.checkpoint import MAX_INT32, MAX_OFFSET, read_lines, replace_file
+from ottla.storage.disk.checkpoint import MAX_INT32, MAX_OFFSET, decode_lines, replace_file
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptCheckpoint
 
@@ -190,8 +190,13 @@ def encode_leader_epochs(entries: list[tuple[int, int]]) -> bytes:
 
 def read_leader_epochs(path: str, filesystem: FileSystem) -> list[tuple[int, int]]:
     """The entries of the file. Raises CorruptCheckpoint with the line, FileNotFoundError."""
+    return decode_leader_epochs(filesystem.read_file(path), path)
+
+
+def decode_leader_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
+    """The entries of the text of a file. Raises CorruptCheckpoint with `path` and the line."""
     entries = []
-    for number, line in read_lines(path, filesystem):
+    for number, line in decode_lines(data, path):
         fields = line.split()
         if len(fields) != 2 or not all(field.isdecimal() for field in fields):
             raise CorruptCheckpoint(path, f"line {number}: {line!r} is not `epoch start_offset`")

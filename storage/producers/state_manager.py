@@ -117,6 +117,12 @@ class ProducerStateManager:
         self._last_snapshot_offset = self.unsafe_below = 0
         self.map_end_offset = offset
 
+    def take_over(self, offset: int, entries: Iterable[ProducerStateEntry], now_ms: int) -> None:
+        """Use the producers of a snapshot that was written at `offset`, where the log begins and ends."""
+        self.state.load(each for each in entries if not is_expired(each, now_ms, self.producer_id_expiration_ms))
+        self.map_end_offset = offset
+        self._has_snapshot(offset)
+
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset` and return its path; None if it exists already.
 

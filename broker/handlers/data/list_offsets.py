@@ -1,8 +1,8 @@
 """Handles ListOffsets (api 2), versions 0-11.
 
 Timestamps from 1 (KIP-79), isolation level from 2, leader epochs from 4 (KIP-320), the offset of the largest timestamp from 7 (KIP-734),
-earliest local (-4) from 8 latest tiered (-5) from 9 (KIP-405, KIP-1005), and the earliest that is not tiered yet (-6) from 11
-(KIP-1023). Without tiering, the earliest local offset is the log start offset, and the last two are unknown.
+earliest local (-4) from 8, latest tiered (-5) from 9 (KIP-405, KIP-1005), and the earliest that is not tiered yet (-6) from 11
+(KIP-1023). Without remote storage, the earliest local offset is the log start offset, and the last two are unknown.
 Version 0 answers with a list of segment base offsets, latest first, instead of one offset.
 
 Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka uses the modification time of its file.
@@ -177,13 +177,16 @@ def _find(
     log = partition.log
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.leader_epochs.epoch_of(log.log_start_offset)
-        return -1, log.log_start_offset, -1 if epoch is None else epoch
+    if timestamp == EARLIEST:
+        return _at(log, log.log_start_offset)
+    if timestamp == EARLIEST_LOCAL:
+        return _at(log, log.local_log_start_offset)
     if not log.rules.magic:
         raise UnsupportedForMessageFormat(log.topic_partition, "timestamps are", log.rules.magic)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return -1, UNKNOWN_OFFSET, -1
+    if timestamp == LATEST_TIERED:
+        return _at(log, UNKNOWN_OFFSET if log.tier is None else log.tier.copied.offset)
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        return _at(log, UNKNOWN_OFFSET if log.tier is None else max(log.tier.copied.offset + 1, log.log_start_offset))
     if timestamp == MAX_TIMESTAMP:
         found = offset_of_max_timestamp(log, may_wait, searched)
     else:
@@ -191,6 +194,12 @@ def _find(
     if found is None or found.offset >= end_offset:
         return None
     return found.timestamp, found.offset, found.leader_epoch
+
+
+def _at(log: PartitionLog, offset: int) -> tuple[int, int, int]:
+    """The answer with an offset and its leader epoch, which is -1 if it is unknown."""
+    epoch = None if offset == UNKNOWN_OFFSET else log.leader_epochs.epoch_of(offset)
+    return -1, offset, -1 if epoch is None else epoch
 
 
 def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int, now_ms: int, *, may_wait: bool) -> list[int]:

@@ -1,0 +1,91 @@
+"""Begins a follower's log behind the records that are in the remote store only, with the state that they have left (KIP-405).
+
+Kafka's TierStateMachine. The state is the leader epochs and the producers at the end of a remote segment. Then the follower fetches from
+its leader what comes behind that segment, and never copies what is in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from ottla.replication.ports.thread_work import done
+from ottla.replication.remote.counters import RemoteCounters
+from ottla.replication.remote.positions import CopiesOf, refresh
+from ottla.storage.disk.background import Background
+from ottla.storage.disk.leader_epochs import decode_leader_epochs
+from ottla.storage.errors import CorruptCheckpoint, CorruptSnapshot
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.snapshot import decode_snapshot
+from ottla.storage.remote.entries import TopicIdPartition
+from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
+
+_WRITE_PRODUCERS = "remote-producers"
+
+
+class AuxState(NamedTuple):
+    """The state of a log at `offset`, behind a remote segment. `producers` is the content of the snapshot's file."""
+
+    offset: int
+    leader_epochs: list[tuple[int, int]]
+    producers: bytes
+
+
+class AuxStates:
+    """Reads the state of remote segments and begins logs with it."""
+
+    __slots__ = ("_background", "_metadata", "_store", "counters")
+
+    def __init__(self, store: RemoteStore, metadata: RemoteLogMetadata, background: Background, counters: RemoteCounters) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._background = background
+        self.counters = counters
+
+    async def read(self, log: PartitionLog, epoch: int, offset: int) -> AuxState:
+        """Reads the state behind the remote segment that has the offset in that leader epoch.
+
+        Raises RemoteStoreError, also if there is no such segment (yet) or its state is damaged, and MetadataNotReady.
+        """
+        partition = _of(log)
+        entry = self._metadata.find(partition, epoch, offset)
+        if entry is None:
+            raise RemoteStoreError(f"{log.topic_partition}: no segment in the remote store has offset {offset} in leader epoch {epoch}")
+        name = f"the segment at offset {entry.start_offset} of {log.topic_partition}"
+        try:
+            epochs = decode_leader_epochs(await self._store.index(entry, IndexKind.LEADER_EPOCH), name)
+            producers = await self._store.index(entry, IndexKind.PRODUCER_SNAPSHOT)
+            decode_snapshot(producers, name)
+        except (CorruptCheckpoint, CorruptSnapshot) as error:
+            raise RemoteStoreError(str(error)) from error
+        return AuxState(entry.end_offset + 1, epochs, producers)
+
+    async def begin(self, log: PartitionLog, state: AuxState, log_start_offset: int, is_current: Callable[[], bool]) -> None:
+        """Empties the log, so that it begins behind the remote records, of which the first is at `log_start_offset`.
+
+        Ends early if the log is no longer to be changed, as `is_current` tells after each wait. Raises LogDirFailure, OSError.
+        """
+        await done(partial(_truncate, log, state.offset, log_start_offset))
+        if not is_current():
+            return
+        for epoch, start_offset in state.leader_epochs:
+            if start_offset < state.offset:
+                log.assign_epoch(epoch, start_offset)
+        log.leader_epochs.truncate_from_start(log_start_offset)
+        path = log.producer_state.snapshot_path(state.offset)
+        name = path.rpartition("/")[2]
+        await done(partial(self._background.submit, _WRITE_PRODUCERS, partial(log.files.small_files.replace, name, state.producers)))
+        if not is_current() or log.log_end_offset != state.offset:
+            return
+        log.producer_state.take_over(state.offset, decode_snapshot(state.producers, path), log.context.clock.now_ms())
+        log.producer_state.state.on_high_watermark(log.high_watermark)
+        refresh(log, CopiesOf(self._metadata, _of(log)))
+
+
+def _of(log: PartitionLog) -> TopicIdPartition:
+    return TopicIdPartition(log.topic_id, *log.topic_partition)
+
+
+def _truncate(log: PartitionLog, offset: int, log_start_offset: int, then: Callable[[BaseException | None], None]) -> None:
+    log.truncations.truncate_fully_in_thread(offset, then, log_start_offset)
