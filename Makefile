@@ -21,12 +21,13 @@ PACKAGES := $(FLOORS) benchmarks tests
 # What takes longer, or needs more of the machine: tests/suites.py has the steps of each, and describes them.
 SUITES := test-medium test-pure sanitize validate bench-quick bench-long judge neighbours apache-suite soak dist dist-test package-test
 
-.PHONY: help compile compiled install kerberos serve cluster prepare test test-fast lint format docs bench clean $(SUITES)
+.PHONY: help compile compiled install kerberos serve cluster demo prepare test test-fast lint format docs bench clean $(SUITES)
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA); PORT= names another port"
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
+	@echo "make demo       a cluster, a group and Spark at work while brokers are killed; Ctrl-C ends it (DEMO_ARGS=)"
 	@echo "make test       install what the tests need and run all but the longest (10 to 20 minutes on two cores)"
 	@echo "make test-fast  the quick ones of the unit, wire and contract tests, with fewer examples of each property (about a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
@@ -77,6 +78,9 @@ serve:
 
 cluster:
 	@exec $(PYTHON) start.py --venv $(VENV) cluster --brokers $(BROKERS) --dir $(CLUSTER) $(if $(PORT),--port $(PORT)) $(CLUSTER_ARGS)
+
+demo: $(VENV)/.installed
+	@exec $(BIN)/python -m benchmarks.demo $(DEMO_ARGS)
 
 # The package gssapi has no wheel for Linux: it is compiled against the Kerberos library of the host (Debian: libkrb5-dev). Without it, tests
 # of Kerberos are skipped. Not optimised: to compile it takes longer than all that the tests do with it. Cython is there already.
