@@ -15,6 +15,7 @@ HOT: Final = (
     "ottla.protocol.cursors.fetch_answer_reader",
     "ottla.protocol.cursors.offset_commit",
     "ottla.protocol.records.walk",
+    "ottla.protocol.records.joined",
     "ottla.protocol.conversion.message_reader",
     "ottla.protocol.conversion.up_converter",
     "ottla.protocol.conversion.down_converter",
@@ -101,6 +102,7 @@ SHARED: Final = "ottla.protocol.cython_shared"
 DECLARATIONS: Final = (
     "ottla/protocol/cursors/fields.pxd",
     "ottla/protocol/records/record_step.pxd",
+    "ottla/protocol/records/room.pxd",
     "ottla/protocol/conversion/message_fields.pxd",
     "ottla/storage/cached_read.pxd",
 )

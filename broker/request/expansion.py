@@ -74,16 +74,14 @@ class Expansion:
             try:
                 return await (self._run_with_room(work, limit) if limit > FREE_BYTES else self._run_without_room(work))
             except (DecompressionTooLarge, ExpandedTooLarge) as error:
-                # The frames of the stack hold the records. Without this they would be freed late: a future in a frame, and the caller's
-                # coroutine, hold the error.
-                error.__traceback__ = error.__context__ = None
+                error.__traceback__ = None  # a future in a frame of the stack holds the error
                 if limit == LIMITS[-1]:
                     raise
         raise AssertionError("the last limit has a result or an error")
 
     async def _run_without_room(self, work: Callable[[int], _Result]) -> _Result:
         async with self._places:
-            return await self._run_in_worker(work, FREE_BYTES)
+            return await self._run_in_worker(partial(_without_frames, work), FREE_BYTES)
 
     def _run_in_worker(self, work: Callable[[int], _Result], limit: int) -> asyncio.Future[_Result]:
         return asyncio.get_running_loop().run_in_executor(self._workers, work, limit)
@@ -113,9 +111,18 @@ class Expansion:
                 self._workers.submit(give_back_freed_memory)
 
 
+def _without_frames(work: Callable[[int], _Result], limit: int) -> _Result:
+    """Calls a work in a worker thread. The frames of its stack hold records, so they are freed here, and not with an error on the loop."""
+    try:
+        return work(limit)
+    except (DecompressionTooLarge, ExpandedTooLarge) as error:
+        error.__context__ = None
+        raise error.with_traceback(None) from None
+
+
 def _and_give_back(work: Callable[[int], _Result], limit: int) -> _Result:
     """Calls a work that has room, in a worker thread. Each thread has a heap, and would keep what the work has freed there."""
     try:
-        return work(limit)
+        return _without_frames(work, limit)
     finally:
         give_back_freed_memory()

@@ -46,6 +46,7 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.builder import frame_batch
 from ottla.protocol.records.compression import CompressionCodec, compress, decompressed
 from ottla.protocol.records.errors import InvalidRecord, MalformedMessage
+from ottla.protocol.records.joined import Joined
 
 _SIZE: Final = Struct(">i")
 _TIMESTAMP: Final = Struct(">q")
@@ -169,15 +170,21 @@ def _messages_in(frame: memoryview, reader: MessageReader, max_bytes: int) -> tu
         raise InvalidRecord(f"Found invalid compressed record set with null value (magic = {magic})")
     value = frame[reader.value_at : reader.value_at + reader.value_size]
     timestamp = reader.timestamp if magic and reader.attributes & TIMESTAMP_TYPE_MASK else FROM_MESSAGE
-    return _joined(decompressed_messages(codec, magic, value, max_bytes)), timestamp
+    return _joined(decompressed_messages(codec, magic, value, max_bytes), max_bytes), timestamp
 
 
-def _joined(pieces: Iterator[bytes]) -> memoryview:
-    """The pieces as one writable buffer, which grows in place: nothing is in memory twice, and no long copy holds the interpreter."""
-    room = bytearray()
+def _joined(pieces: Iterator[bytes], max_bytes: int) -> memoryview:
+    """The pieces, of at most `max_bytes`, as one writable buffer: nothing is in memory twice, and no long copy holds the interpreter."""
+    first = next(pieces, b"")
+    second = next(pieces, None)
+    if second is None:
+        return memoryview(bytearray(first))
+    joined = Joined(max_bytes)
+    joined.add(first)
+    joined.add(second)
     for piece in pieces:
-        room += piece
-    return memoryview(room)
+        joined.add(piece)
+    return joined.view()
 
 
 def down_convert(
@@ -211,7 +218,7 @@ def down_convert(
     codec = header.attributes & CODEC_MASK
     at = start + HEADER_SIZE
     if codec:
-        frame = _joined(decompressed(known_codec(header), frame[at : start + header.size], max_bytes))
+        frame = _joined(decompressed(known_codec(header), frame[at : start + header.size], max_bytes), max_bytes)
         at, end, first_offset = 0, len(frame), header.base_offset
     began = converter.size
     converter.begin(frame, at, end, header, first_offset, codec > 0)

@@ -20,8 +20,9 @@ from ottla.protocol.records.batch import (
     known_codec,
     parse_header,
 )
-from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress, decompressed
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, PIECE_BYTES, decompress, decompressed
 from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, TooManyHeaders
+from ottla.protocol.records.joined import Joined
 from ottla.protocol.records.record_step import RECORDS_REMAIN
 from ottla.protocol.records.walk import RecordCheck, RecordWalk
 
@@ -196,21 +197,22 @@ def check_pieces(
 def _with_more(data: Buffer, check: RecordCheck, pieces: Iterator[Buffer], max_bytes: int) -> Buffer:
     """These bytes, and as many of the following ones as the record needs. Raises InvalidRecord at their end."""
     missing = check.missing
-    joined: bytearray | None = bytearray(data) if len(data) else None
+    joined: Joined | None = None
     while True:
         piece = next(pieces, None)
         if piece is None:
             raise check.end_error()
-        missing -= len(piece)
-        if joined is None and missing <= 0:
-            return piece
         if joined is None:
-            joined = bytearray()
-        joined += piece  # grows in place, so that nothing is in memory twice
-        if len(joined) > max_bytes:
+            if missing <= len(piece) and not len(data):
+                return piece
+            joined = Joined(len(data) + max(len(piece), min(missing, max_bytes) + PIECE_BYTES))
+            joined.add(data)
+        missing -= len(piece)
+        joined.add(piece)
+        if joined.size > max_bytes:
             raise DecompressionTooLarge("a record in a compressed", max_bytes)
         if missing <= 0:
-            return joined
+            return joined.view()
 
 
 def summary_of(check: RecordCheck, header: BatchHeader) -> RecordsSummary:

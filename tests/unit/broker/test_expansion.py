@@ -124,9 +124,12 @@ def test_what_a_work_has_expanded_is_freed_before_it_waits_for_room() -> None:
         waiting = world.expansion.begin(work)
         await asyncio.sleep(0)
         world.threads.waiting.reverse()
+        in_thread: list[object] = []
+        world.threads.waiting[0][0].add_done_callback(lambda _: in_thread.append(expanded and expanded()))
         gc.disable()
         try:
             await world.threads.run_one()
+            assert in_thread == [None]
             assert expanded is not None
             assert expanded() is None
         finally:

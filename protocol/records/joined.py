@@ -1,0 +1,34 @@
+"""Joins decompressed pieces in one buffer, and lets other threads run while a long piece is copied.
+
+Worker threads use it for records that expand to many megabytes. Copying 128 MiB into new memory takes 60 ms, in which the event loop would
+wait for the interpreter.
+"""
+
+from ottla.protocol.records import room as rooms
+from ottla.protocol.records.room import Data
+
+
+class Joined:
+    """The pieces so far are `room[:size]`. The buffer grows when they need more than was expected.
+
+    Compiled, memory that was expected and is not needed is not taken from the system.
+    """
+
+    __slots__ = ("room", "size")
+
+    def __init__(self, expected_bytes: int) -> None:
+        self.room = rooms.room_for(expected_bytes)
+        self.size = 0
+
+    def add(self, piece: Data) -> None:
+        """Append a piece."""
+        size = self.size + len(piece)
+        if size > len(self.room):
+            room = rooms.room_for(max(size, 2 * len(self.room)))
+            rooms.put_long(room, 0, memoryview(self.room)[: self.size])
+            self.room = room
+        self.size = rooms.put_long(self.room, self.size, piece)
+
+    def view(self) -> memoryview:
+        """The bytes of all pieces, which can be written."""
+        return memoryview(self.room)[: self.size]

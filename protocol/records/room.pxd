@@ -1,0 +1,23 @@
+# Declares the functions of room.py in C for compiled callers.
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+
+# Bytes whose copy takes so long that other threads should run meanwhile.
+cdef enum:
+    LONG_BYTES = 65536
+
+cdef inline bytearray room_for(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+cdef inline Py_ssize_t put_long(bytearray room, Py_ssize_t at, const uint8_t[::1] value) except -1:
+    cdef Py_ssize_t size = value.shape[0]
+    if room is None or at < 0 or size > PyByteArray_GET_SIZE(room) - at:
+        raise IndexError("the room is too small")
+    cdef uint8_t *to = <uint8_t *>PyByteArray_AS_STRING(room) + at
+    if size > LONG_BYTES:
+        with nogil:
+            memcpy(to, &value[0], size)
+    elif size:
+        memcpy(to, &value[0], size)
+    return at + size

@@ -1,0 +1,18 @@
+"""Allocates and fills buffers for decompressed records, one call for each.
+
+`room.pxd` has the same functions in C for compiled callers, as `ottla.protocol.records.record_step` has.
+"""
+
+Data = bytes | bytearray | memoryview
+
+room_for = bytearray
+"""A buffer of that many bytes with arbitrary contents. Compiled, memory that is never written is not taken from the system."""
+
+
+def put_long(room: bytearray, at: int, value: Data) -> int:
+    """Write a value. Returns the position after it. Compiled, other threads run while a long one is copied. Raises IndexError."""
+    end = at + len(value)
+    if end > len(room):
+        raise IndexError("the room is too small")
+    room[at:end] = value
+    return end
