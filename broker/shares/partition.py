@@ -300,6 +300,13 @@ class SharePartition:
 
     # -- time ----------------------------------------------------------------------------------------------------------------
 
+    def end_locks(self, now_ms: int) -> list[Effect]:
+        """End all locks, as their time would, except those of records that are being acknowledged."""
+        for run in self._flight.runs:
+            if run.target is None:
+                run.deadline_ms = min(run.deadline_ms, now_ms)
+        return self.on_timer(now_ms)
+
     def on_timer(self, now_ms: int) -> list[Effect]:
         """End the locks whose time is over, except those of records that are being acknowledged."""
         return self._end_locks(now_ms) + self._store_next()

@@ -1,4 +1,4 @@
-"""Makes a broker do now what it would do some day, for its test: roll segments, compact logs, end sessions."""
+"""Makes a broker do now what it would do some day, for its test: roll segments, compact logs, end sessions and locks."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ class AtWill:
         """End the session of a member of a group, as its timeout would."""
         if not self._broker.services.coordinators.groups.expire_member(group, member):
             raise ValueError(f"this broker coordinates no group {group} with a member {member}")
+
+    def end_locks(self, group: str) -> None:
+        """End the locks of a share group, as their time would: its records are available again, or archived."""
+        if not self._broker.services.data.shares.led.end_locks(group):
+            raise ValueError(f"this broker has no locked records of a share group {group}")
 
     def _logs(self, topic: str) -> Sequence[PartitionLog]:
         found = [log for log in self._broker.log_manager.all_logs() if log.topic_partition.topic == topic]

@@ -104,6 +104,7 @@ def commands_on_loop(faults: Faults, broker: Broker) -> dict[str, Callable[..., 
         "roll": at_will.roll,
         "compact": at_will.compact,
         "expire": at_will.expire,
+        "end_locks": at_will.end_locks,
         "brokers": lambda: sorted(broker.services.metadata.brokers),
     }
 

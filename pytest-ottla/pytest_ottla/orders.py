@@ -28,6 +28,10 @@ class Orders(Helpers):
         """End the session of a member of a group now; `member` is its id."""
         self.ask("expire", group=group, member=member)
 
+    def end_locks(self, group: str) -> None:
+        """End the locks of a share group now: the records that its members have acquired are delivered again."""
+        self.ask("end_locks", group=group)
+
     # ---- faults
 
     def fail_next(self, api: str, error: str | None, times: int = 1) -> None:

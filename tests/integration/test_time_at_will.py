@@ -9,8 +9,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from ottla.protocol.errors import ErrorCode
 from pytest_ottla import Broker, Cluster, OttlaError
 from tests.support.broker_process import eventually
+from tests.support.share_clients import begin_group
+from tests.support.share_members import ShareMember, create_topic, produce
+from tests.support.wire_client import a_wire_client
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,22 @@ def test_a_compacted_topic_has_the_last_value_of_each_key_at_once(broker: Broker
     broker.create_topic("plain")
     with pytest.raises(OttlaError, match="plain is not compacted"):
         broker.compact("plain")
+
+
+def test_the_locks_of_a_share_group_end(broker: Broker) -> None:
+    with a_wire_client(int(broker.bootstrap_servers.rpartition(":")[2])) as client:
+        begin_group(client, "locking", "locked")
+        produce(client, "locked", 3)
+        member = ShareMember(client, create_topic(client, "locked"), group="locking")
+        assert member.acquire(0) == [(0, 2, 1)]
+        assert member.acknowledge((0, 0, 1)) == 0
+
+        broker.end_locks("locking")
+
+        assert member.acknowledge((1, 2, 1)) == ErrorCode.INVALID_RECORD_STATE
+        assert member.acquire(0) == [(1, 2, 2)]
+    with pytest.raises(OttlaError, match="has no locked records of a share group nobody"):
+        broker.end_locks("nobody")
 
 
 def test_a_rolled_topic_has_another_segment(broker: Broker, tmp_path: Path) -> None:

@@ -233,11 +233,14 @@ def _check(batches: Iterable[BatchRecord]) -> None:
 
 def _batches_of(value: ShareSnapshotValue | ShareUpdateValue) -> list[StateBatch]:
     batches: list[StateBatch] = []
-    merge(
-        batches,
-        (StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in value.state_batches),
-    )
+    merge(batches, map(_batch, value.state_batches))
     return batches
+
+
+def _batch(record: BatchRecord) -> StateBatch:
+    """The batch in a record. That of a single offset has one number, not two: a quarter of its memory."""
+    first = record.first_offset
+    return StateBatch(first, first if first == record.last_offset else record.last_offset, record.delivery_state, record.delivery_count)
 
 
 def _batch_records(batches: Iterable[StateBatch]) -> list[BatchRecord]:

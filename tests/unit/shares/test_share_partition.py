@@ -178,6 +178,19 @@ def test_a_lock_ends_after_its_time() -> None:
     assert player.acknowledge("a", acknowledgement(0, 9)) == ErrorCode.INVALID_RECORD_STATE
 
 
+def test_locks_end_at_will() -> None:
+    player = SharePlayer(extents((0, 1), (2, 3), (4, 5)))
+    player.acquire("a", 1)
+    player.acquire("b", 1)
+    player.acknowledge("a", acknowledgement(0, 0), stores=False)
+    player.carry_out(player.partition.end_locks(player.now_ms))
+    assert player.partition.ended_locks == 3
+    player.store()
+    assert list(player.replies.values()) == [ErrorCode.NONE]
+    assert [each[:3] for each in player.acquire("c", 9)] == [(1, 3, 2), (4, 5, 1)]
+    player.check()
+
+
 def test_a_renewed_lock_begins_anew() -> None:
     player = SharePlayer(extents((0, 9)))
     player.acquire("a")
