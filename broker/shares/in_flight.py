@@ -111,16 +111,23 @@ class InFlight:
         last = min(last, self.end - 1)
         if first > last:
             return []
-        self._split_at(first)
-        self._split_at(last + 1)
-        return self.runs[self.index_of(first) : self.index_of(last) + 1]
+        runs = self.runs
+        begin = self._split_at(first)
+        end = begin
+        while runs[end].last < last:
+            end += 1
+        if runs[end].last > last:
+            runs.insert(end + 1, runs[end].split(last + 1))
+        return runs[begin : end + 1]
 
-    def _split_at(self, offset: int) -> None:
-        if self.start < offset < self.end:
-            at = self.index_of(offset)
-            run = self.runs[at]
-            if run.first < offset:
-                self.runs.insert(at + 1, run.split(offset))
+    def _split_at(self, offset: int) -> int:
+        """Let a run begin at an offset that is in flight. Returns its index."""
+        at = self.index_of(offset)
+        run = self.runs[at]
+        if run.first == offset:
+            return at
+        self.runs.insert(at + 1, run.split(offset))
+        return at + 1
 
     def change(self, run: Run, state: RecordState, count: int) -> None:
         """Set the state of a run that is in flight; no change of it is in progress afterwards."""
@@ -157,8 +164,9 @@ class InFlight:
 
     def drop_below(self, offset: int) -> None:
         """Move the start to an offset behind it, whatever the states of the records below."""
-        self._split_at(offset)
-        at = self.index_of(offset) if offset < self.end else len(self.runs)
+        if offset <= self.start:
+            return
+        at = self._split_at(offset) if offset < self.end else len(self.runs)
         for run in self.runs[:at]:
             if run.state in COMPLETE:
                 self.complete -= run.size

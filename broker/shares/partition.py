@@ -252,29 +252,35 @@ class SharePartition:
         assert self._stores is not None
         stored, self._stores = self._stores, None
         waiters, self._waiters = self._waiters, []
-        for first, last, waits in stored:
-            if waits:
-                self._finish(first, last, bool(error))
-            elif error:
-                self._queue_again(first, last)
+        self._finish([(first, last) for first, last, waits in stored if waits], bool(error))
+        if error:
+            for first, last, waits in stored:
+                if not waits:
+                    self._queue_again(first, last)
         self._flight.drop_complete()
         effects: list[Effect] = [Reply(waiter, error) for waiter in waiters]
         if error:
             effects += self._end_locks(now_ms)
         return effects + (self._store_next() if self._queued_waiters or not error else [])
 
-    def _finish(self, first: int, last: int, has_failed: bool) -> None:
+    def _finish(self, parts: Iterable[tuple[int, int]], has_failed: bool) -> None:
         flight = self._flight
-        for run in flight.between(first, last):
-            if run.target is None:
-                continue
-            if has_failed:
-                run.target = None
-            else:
-                flight.change(run, run.target, run.count)
-                if run.is_free:
-                    self._free_from = min(self._free_from, run.first)
-        flight.join(first, last)
+        joins_from = joins_to = -1
+        for first, last in parts:
+            for run in flight.between(first, last):
+                if run.target is None:
+                    continue
+                if has_failed:
+                    run.target = None
+                else:
+                    flight.change(run, run.target, run.count)
+                    if run.is_free:
+                        self._free_from = min(self._free_from, run.first)
+            if first != joins_to + 1:  # neighbours are joined together: records with states of their own are many
+                flight.join(joins_from, joins_to)
+                joins_from = first
+            joins_to = last
+        flight.join(joins_from, joins_to)
 
     def _queue_run(self, run: Run) -> None:
         """Store the state that a run has already."""

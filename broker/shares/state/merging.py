@@ -30,6 +30,9 @@ def prune(batches: list[StateBatch], start: int) -> None:
 
 
 def _merge_one(batches: list[StateBatch], new: StateBatch) -> None:
+    if not batches or batches[-1].last < new.first:  # nearly all: the search is the larger part of the time
+        _append(batches, new)
+        return
     begin = bisect_left(batches, new.first - 1, key=_LAST)  # a batch that ends just before may be continued
     end = begin
     merged: list[StateBatch] = []
@@ -54,10 +57,12 @@ def _merge_one(batches: list[StateBatch], new: StateBatch) -> None:
 
 
 def _append(batches: list[StateBatch], batch: StateBatch) -> None:
-    if batches and batches[-1].last + 1 == batch.first and _priority(batches[-1]) == _priority(batch):
-        batches[-1] = batches[-1]._replace(last=batch.last)
-    else:
-        batches.append(batch)
+    if batches:
+        first, last, state, count = batches[-1]
+        if last + 1 == batch.first and count == batch.delivery_count and state == batch.state:
+            batches[-1] = StateBatch(first, batch.last, state, count)
+            return
+    batches.append(batch)
 
 
 def _priority(batch: StateBatch) -> tuple[int, int]:
