@@ -209,6 +209,16 @@ OTTLA_GROUP_MAX_METADATA_BYTES = key(
     doc="How many bytes the metadata of all members of a classic group may take together, for all protocols of each one; `group.max.size` "
     "limits only their number. A member that joins with more, or again with larger metadata, gets GROUP_MAX_SIZE_REACHED.",
 )
+OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND = key(
+    "ottla.group.consumer.heartbeats.per.second",
+    Int(0),
+    default=500,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many heartbeats a second all members of consumer groups may send to a broker. While they are fewer, the default of "
+    "`group.consumer.heartbeat.interval.ms` is shortened, to 500 ms at least, so that rebalances are short. 0 shortens nothing.",
+)
 OTTLA_EXPANSION_MAX_BYTES = key(
     "ottla.expansion.max.bytes",
     Long(1),

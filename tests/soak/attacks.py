@@ -17,11 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -44,6 +47,8 @@ MOST_BYTES = 500_000_000
 LEFT_BYTES = 150_000_000
 BOMB_BYTES = 120_000_000
 BOMBS = "bombs"
+STORM_MEMBERS = 5_000
+STORM_CONNECTIONS = 50
 
 
 class Watched:
@@ -176,6 +181,36 @@ def join_with_metadata(broker: Watched) -> None:
     at_once(broker, 39, [request_frame(request, ApiKey.JOIN_GROUP, 2)])
 
 
+def prepare_members(broker: Watched) -> None:
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(BOMBS, partitions=100))
+        assert client.ask(FindCoordinatorRequest(coordinator_keys=["storm-0"]), 4).coordinators[0].error_code in (0, 15)
+        eventually(lambda: not client.ask(FindCoordinatorRequest(coordinator_keys=["storm-0"]), 4).coordinators[0].error_code)
+
+
+def join_storm(broker: Watched, groups: int) -> None:
+    """All join, and stay for a while: each sends heartbeats that name nothing, of which most are refused, because the epoch has risen."""
+    with ExitStack() as stack:
+        threads = []
+        for number in range(STORM_CONNECTIONS):
+            members = [(f"storm-{each % groups}", f"member-{each}") for each in range(number, STORM_MEMBERS, STORM_CONNECTIONS)]
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port)))
+            connection.settimeout(ATTACK_S)
+            joins = [
+                ConsumerGroupHeartbeatRequest(
+                    group_id=group, member_id=member, rebalance_timeout_ms=60_000, subscribed_topic_names=[BOMBS], topic_partitions=[]
+                )
+                for group, member in members
+            ]
+            beats = [ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=2) for group, member in members]
+            frames = [request_frame(each, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1) for each in [*joins, *beats]]
+            threads.append(threading.Thread(target=_talk, args=(connection, frames, True), daemon=True))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
 def prepare_topics(broker: Watched) -> None:
     with a_wire_client(broker.port) as client:
         for first in range(0, 1000, 100):
@@ -200,6 +235,9 @@ def nothing(broker: Watched) -> None:
     pass
 
 
+LIMIT = ("group.consumer.max.size=100",)
+
+
 def rest(broker: Watched) -> None:
     time.sleep(SETTLED_S)
 
@@ -210,6 +248,9 @@ ATTACKS = {
     "produce": Attack("60 Produce of zstd bombs to a compacted topic", prepare_compacted, produce_bombs),
     "join": Attack("39 JoinGroup with 40 MB of metadata", nothing, join_with_metadata),
     "metadata": Attack("30 connections that never read their Metadata", prepare_topics, ask_and_never_read),
+    "one-group": Attack(f"{STORM_MEMBERS:,} members join one group", prepare_members, partial(join_storm, groups=1)),
+    "groups": Attack(f"{STORM_MEMBERS:,} members join 500 groups", prepare_members, partial(join_storm, groups=500)),
+    "limited": Attack(f"{STORM_MEMBERS:,} members join a group of 100", prepare_members, partial(join_storm, groups=1), LIMIT),
     "rolls": Attack("4,000 Produces that roll a segment each", prepare_rolls, roll),
 }
 

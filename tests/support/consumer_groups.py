@@ -116,7 +116,7 @@ class ConsumerDriver:
 
     def context(self) -> Context:
         """The facts that decisions depend on."""
-        return Context(self.now_ms, self.topics, self.settings, self.times)
+        return Context(self.now_ms, self.topics, self.settings, self.times, self.times.heartbeat_interval_ms)
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 

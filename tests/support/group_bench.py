@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ottla.broker.groups.classic_group import Protocols
 from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
 from ottla.broker.groups.consumer.effects import Beat, BeatResult
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Committer
@@ -330,6 +331,9 @@ def run(scenario: Callable[[GroupBench], Awaitable[None]], **config: str | int) 
     async def main() -> None:
         async with a_bench(**config) as bench:
             await scenario(bench)
+            await bench.until_loaded()
+            consumers = [group for group in bench.groups.groups if isinstance(group, ConsumerGroup) and group.replaced is None]
+            assert bench.groups.consumer.machine.members == sum(len(group.members) for group in consumers)
 
     asyncio.run(main())
 

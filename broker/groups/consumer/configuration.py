@@ -27,6 +27,7 @@ from ottla.config.keys.groups_next import (
     GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
 )
+from ottla.config.keys.own import OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND
 
 GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
 """The configuration of a group, as text by key."""
@@ -65,6 +66,7 @@ def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerS
         config[GROUP_CONSUMER_MAX_SIZE],
         config[GROUP_MAX_SIZE],
         config[GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS],
+        config[OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND],
         may_upgrade=policy in ("upgrade", "bidirectional"),
         may_downgrade=policy in ("downgrade", "bidirectional"),
     )
@@ -90,6 +92,7 @@ def _times(config: BrokerConfig, of: Mapping[str, str]) -> GroupTimes:
             config[GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS],
             config[GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS],
         ),
+        HEARTBEAT_INTERVAL not in of and config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS] == GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS.default,
     )
 
 

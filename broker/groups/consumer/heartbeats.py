@@ -17,7 +17,7 @@ from ottla.broker.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A
 from ottla.broker.groups.consumer.reconciliation import Goal, UnknownMemberState, reconcile
 from ottla.broker.groups.consumer.records import CurrentAssignment, MemberMetadata, Record, TargetMember
 from ottla.broker.groups.consumer.removal import remove
-from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
+from ottla.broker.groups.consumer.settings import WAITING_INTERVAL_MS, ConsumerSettings, Context
 from ottla.broker.groups.consumer.subscriptions import Sender, change_subscription, check_regex, resolution
 from ottla.broker.groups.consumer.targets import next_goal
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
@@ -25,10 +25,6 @@ from ottla.broker.groups.records import is_too_long
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-WAITING_INTERVAL_MS: Final = 500
-"""Most time between two heartbeats of a member that waits: for a target, for partitions that others have to give up, or for the topics of
-its regular expression."""
 
 MAX_SHOWN: Final = 1_000
 """The part of a regular expression, and of the reason against it, that an error message shows, characters."""
@@ -85,7 +81,7 @@ def on_heartbeat(group: ConsumerGroup, beat: Beat, context: Context) -> Decision
     member = group.members.get(beat.member_id)
     if member is not None and _has_no_news(group, member, beat, context):
         # Nearly all heartbeats. `decide` comes to the same effects, and takes 4 times as long.
-        result = BeatResult(ErrorCode.NONE, None, member.member_id, member.epoch, context.times.heartbeat_interval_ms)
+        result = BeatResult(ErrorCode.NONE, None, member.member_id, member.epoch, context.heartbeat_interval_ms)
         return [Arm(MemberTimer(TimerKind.SESSION, member.member_id), context.times.session_timeout_ms), Reply(beat.waiter, result)]
     return decide(group, beat, context)
 
@@ -265,7 +261,7 @@ def _answer(
 
 def _interval_ms(group: ConsumerGroup, member: Member, context: Context, *, has_target: bool) -> int:
     """The time to the next heartbeat."""
-    interval_ms = context.times.heartbeat_interval_ms
+    interval_ms = context.heartbeat_interval_ms
     is_waiting = (
         not has_target or member.state is MemberState.UNRELEASED_PARTITIONS or (bool(member.regex) and member.regex not in group.regexes)
     )

@@ -27,7 +27,7 @@ from ottla.broker.groups.consumer.members import MemberState
 from ottla.broker.groups.consumer.records import GroupEpoch, Pair
 from ottla.broker.groups.consumer.regexes import matches_of, reason_against
 from ottla.broker.groups.consumer.removal import on_timer
-from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
+from ottla.broker.groups.consumer.settings import ConsumerSettings, Context, interval_ms
 from ottla.broker.groups.consumer.subscriptions import on_resolved
 from ottla.broker.groups.consumer.targets import compute
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
@@ -60,7 +60,7 @@ class Event(NamedTuple):
 class ConsumerMachine:
     """See the module. Implements `machines.StateMachine`."""
 
-    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_queues", "_runner", "_tasks", "_workers", "rebalances", "settings")
+    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_queues", "_runner", "_tasks", "_workers", "members", "rebalances", "settings")
 
     def __init__(
         self,
@@ -81,6 +81,8 @@ class ConsumerMachine:
         self.settings = settings
         self.rebalances = 0
         """How often the epoch of a group was raised."""
+        self.members = 0
+        """The members of all groups."""
         self._queues: dict[AssignedGroup, deque[Event]] = {}
         """The events that wait, by group with an event in progress."""
         self._tasks: set[asyncio.Future[None]] = set()
@@ -162,7 +164,9 @@ class ConsumerMachine:
 
     def context_of(self, group: AssignedGroup) -> Context:
         """The facts that decisions about a group depend on now."""
-        return Context(self._clock.now_ms(), self._cluster.topics, self.settings, self.settings.times_of(group.group_id))
+        settings = self.settings
+        times = settings.times_of(group.group_id)
+        return Context(self._clock.now_ms(), self._cluster.topics, settings, times, interval_ms(times, settings, self.members))
 
     # -- effects -----------------------------------------------------------------------------------------------------------
 
@@ -203,13 +207,15 @@ class ConsumerMachine:
         if self._log.append(index, encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
             self._runner.run(group, write.otherwise)
             return False
+        before = len(group.members) if old is None else 0  # a group that replaces another one has all its members from now on
         for record in write.records:
             group.apply(record)
             self.rebalances += isinstance(record, GroupEpoch)
+        self.members += len(group.members) - before
         if old is not None:
             group.replaced, group.creation = None, ()
             old.end(self._clock.now_ms())
-            self.on_loaded(group)
+            self._arm_timers(group)
         return True
 
     def _convert(self, group: AssignedGroup, event: Event, convert: Convert) -> bool:
@@ -231,7 +237,7 @@ class ConsumerMachine:
             return False
         logger.info("group %s: its members all have the classic protocol now, generation %d", group.group_id, classic.generation_id)
         self._groups.replace(group, classic)
-        group.end(now_ms)
+        self._end(group)
         self._runner.cancel_timers(group)
         effects = on_loaded(classic, now_ms)
         if convert.without:
@@ -244,9 +250,15 @@ class ConsumerMachine:
         keys = group.tombstones()
         if keys and not self._log.append_tombstones(self._groups.partition_for(group.group_id), keys):
             return False
-        group.end(self._clock.now_ms())
+        self._end(group)
         self._runner.cancel_timers(group)
         return True
+
+    def _end(self, group: AssignedGroup) -> None:
+        """The group is dead, and its members do not count any more."""
+        if group.replaced is None:  # otherwise they have not been counted
+            self.members -= len(group.members)
+        group.end(self._clock.now_ms())
 
     def _resolve(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         group.is_resolving = True
@@ -276,7 +288,12 @@ class ConsumerMachine:
     # -- kept in partitions --------------------------------------------------------------------------------------------------
 
     def on_loaded(self, group: AssignedGroup) -> None:
-        """The group was loaded: its members have a session timeout to send a heartbeat."""
+        """The group was loaded."""
+        self.members += len(group.members)
+        self._arm_timers(group)
+
+    def _arm_timers(self, group: AssignedGroup) -> None:
+        """All members have a session timeout to send a heartbeat."""
         effects: list[Any] = []
         session_ms = self.settings.times_of(group.group_id).session_timeout_ms
         for member in group.members.values():
@@ -288,7 +305,7 @@ class ConsumerMachine:
 
     def on_unloaded(self, group: AssignedGroup) -> None:
         """This broker no longer coordinates the group. Events that wait are refused when the thread is done with the one before."""
-        group.end(self._clock.now_ms())
+        self._end(group)
 
     def on_timer(self, group: AssignedGroup, key: MemberTimer) -> list[Any]:
         """A timer of the group is due."""

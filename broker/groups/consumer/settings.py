@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.groups.consumer.topics import Topics
 
@@ -14,6 +14,8 @@ class GroupTimes(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
+    is_interval_default: bool = False
+    """Whether `heartbeat_interval_ms` is configured nowhere, so that it may be shortened while there are few members."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -26,6 +28,8 @@ class ConsumerSettings(NamedTuple):
     max_size: int = 2**31 - 1
     classic_max_size: int = 2**31 - 1
     regex_refresh_interval_ms: int = 600_000
+    heartbeats_per_second: int = 0
+    """How many heartbeats the members of all groups may send because intervals are shortened; 0 shortens none."""
     may_upgrade: bool = True
     """Whether a classic group with members may become a group of the new protocol."""
     may_downgrade: bool = True
@@ -37,6 +41,21 @@ class ConsumerSettings(NamedTuple):
         return not (self.may_upgrade or self.may_downgrade)
 
 
+WAITING_INTERVAL_MS: Final = 500
+"""Most time between two heartbeats of a member that waits: for a target, for partitions that others have to give up, or for the topics of
+its regular expression. An interval that is shortened is not shorter."""
+
+
+def interval_ms(times: GroupTimes, settings: ConsumerSettings, members: int) -> int:
+    """The time between the heartbeats of a member, while all groups have so many members together.
+
+    A member hears of a rebalance by its next heartbeat. With few members, more frequent heartbeats cost little.
+    """
+    if not times.is_interval_default or not settings.heartbeats_per_second:
+        return times.heartbeat_interval_ms
+    return min(times.heartbeat_interval_ms, max(WAITING_INTERVAL_MS, members * 1_000 // settings.heartbeats_per_second))
+
+
 class Context(NamedTuple):
     """The facts that a decision depends on, besides the group and the event."""
 
@@ -44,3 +63,5 @@ class Context(NamedTuple):
     topics: Topics
     settings: ConsumerSettings
     times: GroupTimes
+    heartbeat_interval_ms: int
+    """The time to the next heartbeat of a member that waits for nothing."""

@@ -3,14 +3,14 @@
 import pytest
 
 from ottla.broker.groups.consumer.configuration import consumer_settings, no_group_config
-from ottla.broker.groups.consumer.settings import GroupTimes
+from ottla.broker.groups.consumer.settings import GroupTimes, interval_ms
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 
 
 def test_the_defaults_are_those_of_apache_kafka() -> None:
     settings = consumer_settings(BrokerConfig({}), no_group_config)
-    assert settings.times_of("g") == GroupTimes(45_000, 5_000, 1_000)
+    assert settings.times_of("g") == GroupTimes(45_000, 5_000, 1_000, is_interval_default=True)
     assert (settings.assignors, settings.max_size, settings.regex_refresh_interval_ms) == (("uniform", "range"), 2**31 - 1, 600_000)
     assert settings.may_upgrade
     assert settings.may_downgrade
@@ -50,3 +50,16 @@ def test_assignors_are_named_or_are_kafkas_classes() -> None:
     for unknown in ("com.example.Mine", "uniform,sticky"):
         with pytest.raises(ConfigError, match="the assignors are uniform, range"):
             consumer_settings(BrokerConfig({"group.consumer.assignors": unknown}), no_group_config)
+
+
+@pytest.mark.parametrize(("members", "interval"), [(0, 500), (10, 500), (250, 500), (1_000, 2_000), (2_500, 5_000), (100_000, 5_000)])
+def test_few_members_are_asked_for_heartbeats_more_often(members: int, interval: int) -> None:
+    settings = consumer_settings(BrokerConfig({}), no_group_config)
+    assert interval_ms(settings.times_of("g"), settings, members) == interval
+
+
+def test_an_interval_that_is_configured_is_not_shortened() -> None:
+    of_group = consumer_settings(BrokerConfig({}), lambda group_id: {"consumer.heartbeat.interval.ms": "5000"})
+    of_broker = consumer_settings(BrokerConfig({"group.consumer.heartbeat.interval.ms": "6000"}), no_group_config)
+    never = consumer_settings(BrokerConfig({"ottla.group.consumer.heartbeats.per.second": "0"}), no_group_config)
+    assert [interval_ms(each.times_of("g"), each, 1) for each in (of_group, of_broker, never)] == [5_000, 6_000, 5_000]
