@@ -21,5 +21,7 @@ cpdef void check_fits_segment(int64_t size, int64_t segment_bytes, ValidationRul
 cpdef void look_at_records(BatchRun run, ValidationRules rules, int64_t now_ms) except *
 @cython.locals(check=RecordCheck, codec=int64_t)
 cpdef void look_at_compressed(BatchRun run, ValidationRules rules, int64_t now_ms) except *
+@cython.locals(end=Py_ssize_t)
+cpdef bint are_good_records(RecordCheck check, object data) except -1
 @cython.locals(check=RecordCheck, latest=int64_t, earliest=int64_t, is_suspect=bint)
 cpdef void accept_checked(BatchRun run, ValidationRules rules, int64_t now_ms) except *

@@ -23,11 +23,12 @@ from ottla.protocol.records.batch import (
     Buffer,
     next_batch_size,
 )
-from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec, decompressed
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec, decompressed, decompressed_at_once
 from ottla.protocol.records.errors import CorruptRecord as CorruptBatch
 from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatError
 from ottla.protocol.records.reader import RecordsSummary, check_pieces
 from ottla.protocol.records.record_step import RECORDS_REMAIN
+from ottla.protocol.records.walk import RecordCheck
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import (
     CorruptRecord,
@@ -236,6 +237,11 @@ def look_at_compressed(run: BatchRun, rules: ValidationRules, now_ms: int) -> No
     check = run.check
     check.begin(run.count, run.base_timestamp)
     body = run.frame[run.at + HEADER_SIZE : run.at + run.size]
+    data = decompressed_at_once(codec, body, INLINE_EXPANDED_MAX_BYTES)
+    if data is not None and are_good_records(check, data):
+        accept_checked(run, rules, now_ms)
+        return
+    check.begin(run.count, run.base_timestamp)
     try:
         check_pieces(check, decompressed(codec, body, INLINE_EXPANDED_MAX_BYTES))
     except DecompressionTooLarge:
@@ -244,6 +250,15 @@ def look_at_compressed(run: BatchRun, rules: ValidationRules, now_ms: int) -> No
     except RecordFormatError as error:
         raise refusal(error, rules, codec) from None
     accept_checked(run, rules, now_ms)
+
+
+def are_good_records(check: RecordCheck, data: Buffer) -> bool:
+    """Whether all bytes are the records of the batch with which `check` has begun, without a fault. The caller finds out which one."""
+    end = len(data)
+    try:
+        return check.take(data, 0, end, check.count) == end and check.index == check.count
+    except RecordFormatError:
+        return False
 
 
 def accept_checked(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
