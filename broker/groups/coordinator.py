@@ -143,6 +143,7 @@ class GroupCoordinator:
             config[OFFSET_METADATA_MAX_BYTES],
             config[OFFSETS_RETENTION_MINUTES] * 60_000,
             verifier,
+            level,
             self.share.on_deleted,
         )
 

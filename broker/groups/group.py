@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.coordination.effects import Arm
@@ -30,6 +30,11 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
+FIRST_COMMIT_WITH_NEW_ERRORS: Final = 9
+FIRST_TXN_COMMIT_WITH_NEW_ERRORS: Final = 6
+"""Versions of OffsetCommit and TxnOffsetCommit. Clients with earlier ones do not know the error codes of the new protocol."""
+
+
 class Committer(NamedTuple):
     """The sender of an OffsetCommit or a TxnOffsetCommit."""
 
@@ -42,6 +47,11 @@ class Committer(NamedTuple):
     """The version of the request."""
     partitions: Callable[[], Iterable[tuple[bytes, Iterable[int]]]] = tuple
     """The partitions that it commits, by topic id."""
+
+    @property
+    def knows_new_errors(self) -> bool:
+        """Whether the version of the request has the error codes STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND."""
+        return self.version >= (FIRST_TXN_COMMIT_WITH_NEW_ERRORS if self.is_transactional else FIRST_COMMIT_WITH_NEW_ERRORS)
 
 
 class Expiry(NamedTuple):

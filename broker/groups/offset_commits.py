@@ -72,7 +72,7 @@ CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
 class OffsetCommits:
     """See the module."""
 
-    __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_on_deleted", "_retention_ms", "_runner", "_verifier")
+    __slots__ = ("_clock", "_groups", "_level", "_log", "_max_metadata_size", "_on_deleted", "_retention_ms", "_runner", "_verifier")
 
     def __init__(
         self,
@@ -83,9 +83,11 @@ class OffsetCommits:
         max_metadata_size: int,
         retention_ms: int,
         verifier: Verifier,
+        level: Callable[[], int],
         on_deleted: Callable[[Group], None] = lambda group: None,
     ) -> None:
-        """`on_deleted` is called with a group that DeleteGroups has deleted."""
+        """`level` returns the level of the feature `group.version`. `on_deleted` is called with a group that DeleteGroups has deleted."""
+        self._level = level
         self._on_deleted = on_deleted
         self._groups = groups
         self._runner = runner
@@ -149,6 +151,12 @@ class OffsetCommits:
 
         self._verifier.verify(transactional_id, producer_id, producer_epoch, [partition], on_answer, operation)
 
+    def _error_without_group(self, committer: Committer) -> ErrorCode:
+        """The error of a member whose group has been removed. It has not noticed that yet."""
+        if not self._level():  # as the coordinator of 3.9
+            return ErrorCode.UNKNOWN_MEMBER_ID if committer.is_transactional else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.GROUP_ID_NOT_FOUND if committer.knows_new_errors else ErrorCode.ILLEGAL_GENERATION
+
     def _commit(
         self,
         group_id: str,
@@ -165,10 +173,8 @@ class OffsetCommits:
                 error = ErrorCode.INVALID_GROUP_ID
             elif committer.generation_id < 0:
                 group = self._groups.get_or_create(group_id, self._clock.now_ms())
-            elif is_transactional:
-                error = ErrorCode.UNKNOWN_MEMBER_ID
             else:
-                error = ErrorCode.ILLEGAL_GENERATION  # the group has been removed, and its members have not noticed yet
+                error = self._error_without_group(committer)
         if not error:
             assert group is not None
             error, effects = group.on_commit(committer._replace(partitions=lambda: self._by_topic_id(commit)))

@@ -298,7 +298,7 @@ def test_groups_and_offsets_are_deleted(client: WireClient) -> None:
     assert [each.error_code for each in client.ask(DeleteGroupsRequest(groups_names=["gone"]), 0).results] == [0]
     (described,) = client.ask(DescribeGroupsRequest(groups=["gone"], include_authorized_operations=True), 5).groups
     assert (described.error_code, described.group_state) == (0, "Dead")
-    assert described.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8
+    assert described.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
     assert delete_offset("t").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 

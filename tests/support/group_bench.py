@@ -117,8 +117,17 @@ class GroupBench:
         self.replica_manager = ReplicaManager(0, self.manager, MetadataCache(), self.clock)
         self.uuids = 0
         self.verifier = Verifier()
+        self.level = 0
         self.groups = GroupCoordinator(
-            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.verifier, new_uuid=self._new_uuid
+            disks.broker,
+            self.clock,
+            self.wheel,
+            self.replica_manager,
+            self.purgatory,
+            workers,
+            self.verifier,
+            new_uuid=self._new_uuid,
+            level=lambda: self.level,
         )
         self.replica_manager.leadership_listeners.append(self.groups.on_leadership_change)
         self.replica_manager.on_partitions_deleted = self.groups.on_partitions_deleted
@@ -260,7 +269,7 @@ class GroupBench:
 
     def commit_all(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, group: str = "g", member_id: str = "", generation: int = -1,
-        instance_id: str | None = None, transaction: Transaction | None = None,
+        instance_id: str | None = None, transaction: Transaction | None = None, version: int = 9,
     ) -> list[ErrorCode]:  # fmt: skip
         """An OffsetCommit, or a TxnOffsetCommit of a transaction; the answer for each partition is put into the list."""
         codes: list[ErrorCode] = []
@@ -269,20 +278,21 @@ class GroupBench:
         def reply(code: ErrorCode, too_large: ErrorCode) -> None:
             codes.extend(too_large if value is None else code for topic in commit.topics for value in topic.values.values())
 
-        committer = Committer(member_id, instance_id, generation, transaction is not None, 9)
+        committer = Committer(member_id, instance_id, generation, transaction is not None, version)
         self.groups.offsets.commit(group, committer, transaction, commit, reply)
         return codes
 
     def commit_in_transaction(
         self, offset: int = 7, *, producer_id: int = 1000, epoch: int = 0, group: str = "g", partition: TopicPartition = T0,
-        member_id: str = "", generation: int = -1, instance_id: str | None = None,
+        member_id: str = "", generation: int = -1, instance_id: str | None = None, version: int = 5,
     ) -> list[ErrorCode]:  # fmt: skip
         """A TxnOffsetCommit of one partition; the answer is put into the list."""
         value = OffsetAndMetadata(offset, 3, "", self.clock.now_ms())
         transaction = Transaction("tx", producer_id, epoch, SupportedOperation.GENERIC_ERROR)
         return self.commit_all(
-            {partition: value}, group=group, member_id=member_id, generation=generation, instance_id=instance_id, transaction=transaction
-        )
+            {partition: value}, group=group, member_id=member_id, generation=generation, instance_id=instance_id, transaction=transaction,
+            version=version,
+        )  # fmt: skip
 
     def write_marker(self, producer_id: int = 1000, *, epoch: int = 0, is_commit: bool = True, index: int = 0) -> int:
         """Append a marker to a partition of `__consumer_offsets`, and return the offset behind it."""

@@ -187,15 +187,22 @@ def on_classic_heartbeat(
 
 def _classic_member(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> tuple[Member, ClassicPart]:
     """Raises Refused."""
+    member = _named_member(group, member_id, group_instance_id)
+    if member.classic is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member, member.classic
+
+
+def _named_member(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -> Member:
+    """Raises Refused."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is not None and member_id not in (NO_MEMBER_ID, current):
             raise Refused(ErrorCode.FENCED_INSTANCE_ID)
         member_id = current or NO_MEMBER_ID
-    member = group.members.get(member_id)
-    if member is None or member.classic is None:
+    if member_id not in group.members:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-    return member, member.classic
+    return group.members[member_id]
 
 
 def _can_step(group: ConsumerGroup, member: Member) -> bool:
@@ -219,14 +226,14 @@ def _demand_join(group: ConsumerGroup, member: Member) -> list[ConsumerEffect]:
 
 
 def check_leaving(group: ConsumerGroup, leaving: Iterable[Leaving]) -> tuple[list[ErrorCode], list[Member]]:
-    """(error of each, members that leave)."""
+    """(error of each, members that leave). Also members of the new protocol may be named: operators remove them by LeaveGroup."""
     errors = []
     found: dict[str, Member] = {}
     for each in leaving:
         try:
             if each.group_instance_id is None and each.member_id == NO_MEMBER_ID:
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-            member, _ = _classic_member(group, each.member_id, each.group_instance_id)
+            member = _named_member(group, each.member_id, each.group_instance_id)
             found[member.member_id] = member
             errors.append(ErrorCode.NONE)
         except Refused as refused:
@@ -234,7 +241,7 @@ def check_leaving(group: ConsumerGroup, leaving: Iterable[Leaving]) -> tuple[lis
     return errors, list(found.values())
 
 
-def on_classic_leave(group: ConsumerGroup, members: Sequence[Member], context: Context) -> list[ConsumerEffect]:
-    """Classic members leave, or an operator removes them."""
+def on_leave(group: ConsumerGroup, members: Sequence[Member], context: Context) -> list[ConsumerEffect]:
+    """Classic members leave, or an operator removes members."""
     still = [member for member in members if member.member_id in group.members]
-    return remove(group, still, f"{len(still)} classic members left", context) if still else []
+    return remove(group, still, f"{len(still)} members left", context) if still else []

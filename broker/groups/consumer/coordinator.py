@@ -18,8 +18,8 @@ from ottla.broker.groups.consumer.classic_members import (
     check_leaving,
     on_classic_heartbeat,
     on_classic_join,
-    on_classic_leave,
     on_classic_sync,
+    on_leave,
 )
 from ottla.broker.groups.consumer.conversion import may_upgrade, send_away, upgraded
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
@@ -194,5 +194,5 @@ class ConsumerGroups:
     def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """LeaveGroup: the error of each."""
         errors, members = check_leaving(group, leaving)
-        self.machine.submit(group, Event(partial(on_classic_leave, group, members)))
+        self.machine.submit(group, Event(partial(on_leave, group, members)))
         return errors

@@ -45,9 +45,6 @@ CONSUMER: Final = "consumer"
 CONSUMER_STATES: Final = (GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE, GroupState.DEAD)
 """The states of these groups."""
 
-FIRST_COMMIT_WITH_MEMBER_EPOCH: Final = 9
-"""The version of OffsetCommit from which on members may commit, because earlier ones know no STALE_MEMBER_EPOCH."""
-
 
 class AssignedGroup:
     """See the module. Implements `group.Group`; the methods are those of a consumer group, and share groups have some of their own."""
@@ -305,7 +302,7 @@ class AssignedGroup:
         earlier epoch in which it had all of the partitions already."""
         if self._is_dead:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        member_id, instance_id, epoch, is_transactional, version, _ = committer
+        member_id, instance_id, epoch, is_transactional = committer[:4]
         if epoch < 0 and not self.members:
             return ErrorCode.NONE, []
         if is_transactional and epoch == NO_GENERATION and member_id == NO_MEMBER_ID and instance_id is None:
@@ -314,10 +311,11 @@ class AssignedGroup:
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID, []
         is_classic = member.classic is not None
-        if not is_classic and not is_transactional and version < FIRST_COMMIT_WITH_MEMBER_EPOCH:
+        if not is_classic and not is_transactional and not committer.knows_new_errors:
             return ErrorCode.UNSUPPORTED_VERSION, []
         if epoch != member.epoch and (epoch > member.epoch or not _had_all(member, epoch, committer)):
-            return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH, []
+            is_told = not is_classic and committer.knows_new_errors
+            return ErrorCode.STALE_MEMBER_EPOCH if is_told else ErrorCode.ILLEGAL_GENERATION, []
         if is_transactional or member.classic is None:
             return ErrorCode.NONE, []
         return ErrorCode.NONE, [Arm(MemberTimer(TimerKind.SESSION, member_id), member.classic.session_timeout_ms)]

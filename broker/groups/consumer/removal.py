@@ -67,5 +67,5 @@ def remove(
 def may_convert(group: AssignedGroup, leaving: Sequence[Member], context: Context, *, joining: int = 0) -> bool:
     """Whether the group becomes a classic one when these members leave: all others, and those that join, have the classic protocol."""
     left = len(group.members) - len(leaving)
-    are_last = group.classic_members == left and all(member.classic is None for member in leaving)
+    are_last = group.classic_members - sum(member.classic is not None for member in leaving) == left
     return are_last and 0 < left + joining <= context.settings.classic_max_size and context.settings.may_downgrade

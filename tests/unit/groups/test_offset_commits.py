@@ -3,13 +3,17 @@
 import asyncio
 import itertools
 
+import pytest
+
 from ottla.broker.coordination.elections import RELEASED_PER_TURN
+from ottla.broker.groups.commits import Transaction
 from ottla.broker.groups.group import GroupState
 from ottla.broker.groups.machines import WEIGHT_OF_A_GROUP
 from ottla.broker.groups.offset_commits import OFFSETS_PER_TURN
 from ottla.broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.records import GroupKey, read_key
+from ottla.broker.request.transactional import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.topic_partition import TopicPartition
@@ -17,6 +21,7 @@ from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run
 from tests.support.logs import read_all
 
 MINUTE = 60_000
+A_TRANSACTION = Transaction("tx", 1000, 0, SupportedOperation.GENERIC_ERROR)
 
 
 def test_a_commit_is_one_batch_as_apache_kafka_writes_it() -> None:
@@ -134,6 +139,29 @@ def test_a_member_of_a_group_that_is_gone_commits_in_no_generation() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
         assert bench.commit(member_id="x", generation=3) == [ErrorCode.ILLEGAL_GENERATION]
+        assert bench.commit_in_transaction(member_id="x", generation=3) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert bench.groups.count() == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "version", "code"),
+    [
+        (None, 8, ErrorCode.ILLEGAL_GENERATION),
+        (None, 9, ErrorCode.GROUP_ID_NOT_FOUND),
+        (A_TRANSACTION, 5, ErrorCode.ILLEGAL_GENERATION),
+        (A_TRANSACTION, 6, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_with_the_new_protocol_versions_that_know_the_error_are_told_that_the_group_is_gone(
+    transaction: Transaction | None, version: int, code: ErrorCode
+) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.level = 1
+        value = OffsetAndMetadata(7, 3, "", bench.clock.now_ms())
+        assert bench.commit_all({T0: value}, member_id="x", generation=3, transaction=transaction, version=version) == [code]
         assert bench.groups.count() == 0
 
     run(scenario)

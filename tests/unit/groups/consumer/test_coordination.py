@@ -247,3 +247,14 @@ def test_a_crowd_that_joins_at_once_is_served() -> None:
         await asyncio.sleep(0)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)])
+def test_a_transactional_commit_of_another_epoch_gets_an_error_that_its_version_knows(version: int, error: ErrorCode) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        await bench.answered(bench.beat("m"))
+        assert bench.commit_in_transaction(member_id="m", generation=9, version=version) == [error]
+
+    run(scenario)
