@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from ottla.__main__ import main
+from ottla.broker.groups.consumer import heartbeats
 from ottla.broker.metrics import request_metrics
 from ottla.broker.network import acceptor
 from ottla.broker.security.client import Client
@@ -41,6 +42,11 @@ def time_every_request() -> None:
     request_metrics.SAMPLE_SPACING_NS = 0  # type: ignore[misc]  # requests are left out that follow sooner
 
 
+def ask_members_as_rarely_as_apache_kafka() -> None:
+    """Tell members of the new protocol the configured interval also while they wait: tests compare it."""
+    heartbeats.WAITING_INTERVAL_MS = 2**31 - 1  # type: ignore[misc]  # it is a limit, and nothing is below it
+
+
 def end_with_the_test() -> None:
     """Wait until the JVM is gone, and end at once."""
     while os.read(0, 1):
@@ -51,6 +57,7 @@ def end_with_the_test() -> None:
 if __name__ == "__main__":
     threading.Thread(target=end_with_the_test, daemon=True).start()
     time_every_request()
+    ask_members_as_rarely_as_apache_kafka()
     if "OTTLA_SUITE_PRINCIPALS" in os.environ:
         take_principals_from_listeners(os.environ["OTTLA_SUITE_PRINCIPALS"])
     sys.argv = ["ottla", "serve", *sys.argv[1:]]
