@@ -422,7 +422,6 @@ class Broker:
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
         data.refused_records = RefusedRecords()
-        data.remote_reads = None
         data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])

@@ -78,12 +78,14 @@ class DataServices:
     refused_records: RefusedRecords
     transaction_verifier: TransactionVerifier
     shares: ShareLeader
-    remote_reads: RemoteReads | None
-    """None without tiered storage."""
     remote_metadata: TopicMetadata | None
     """None without tiered storage."""
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
+
+    def __init__(self) -> None:
+        self.remote_reads: RemoteReads | None = None
+        """None without tiered storage."""
 
 
 class CoordinatorServices:

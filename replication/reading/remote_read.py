@@ -80,7 +80,7 @@ def read_remote(
         aborted = _aborted(reads, log, entry, offset, found.next_offset, params) if params.isolation == READ_COMMITTED else None
     except NotCached as cold:
         raise ColdRead(log.topic_partition, cold) from None
-    following = reads.copy_of(log, entry.end_offset + 1) if entry.end_offset + 1 < log.segments.first.base_offset else None
+    following = reads.copy_of(log, entry.end_offset + 1) if entry.end_offset + 1 < log.local_log_start_offset else None
     reads.segments.read_ahead(entry, offset, found, reader, following)
     _take(asked, region, aborted, params)
 
@@ -101,7 +101,7 @@ def _find(
     while True:
         entry = reads.entry(log, offset)
         found = reads.segments.read(entry, offset, max_bytes, min_one_batch, may_wait)
-        if found.region is not None or found.next_offset <= offset or found.next_offset >= log.segments.first.base_offset:
+        if found.region is not None or found.next_offset <= offset or found.next_offset >= log.local_log_start_offset:
             return entry, offset, found
         offset = found.next_offset
 
@@ -117,7 +117,7 @@ def _aborted(
         next_offset = entry.end_offset + 1
         if is_complete:
             break
-        if next_offset >= log.segments.first.base_offset:
+        if next_offset >= log.local_log_start_offset:
             found += aborted_transactions(log, next_offset, end, params.may_wait)
             break
         entry = reads.entry(log, next_offset)

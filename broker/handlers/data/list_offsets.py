@@ -2,7 +2,8 @@
 
 Timestamps from 1 (KIP-79), isolation level from 2, leader epochs from 4 (KIP-320), the offset of the largest timestamp from 7 (KIP-734),
 earliest local (-4) from 8, latest tiered (-5) from 9 (KIP-405, KIP-1005), and the earliest that is not tiered yet (-6) from 11
-(KIP-1023). Without remote storage, the earliest local offset is the log start offset, and the last two are unknown.
+(KIP-1023). Without remote storage, the earliest local offset is the log start offset, and the last two are unknown. Searches by time in
+remote segments run beside other requests (`remote_offsets`). Apache Kafka looks for the largest timestamp at local segments only.
 Version 0 answers with a list of segment base offsets, latest first, instead of one offset.
 
 Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka uses the modification time of its file.
@@ -10,10 +11,14 @@ Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka us
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from ottla.broker.handlers.data.cold_reads import until_cached
 from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.handlers.data.remote_offsets import RemoteLookUp, find_for_timestamp, find_of_max_timestamp
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
 from ottla.pauses import each, pause
@@ -34,6 +39,9 @@ from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
 from ottla.storage.errors import StorageError, UnsupportedForMessageFormat
 from ottla.storage.log.lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.reads import OffsetAndTimestamp
+from ottla.storage.remote.chunk_loads import TooManyReads
+from ottla.storage.remote.ports import MetadataNotReady, RemoteStoreError
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import FoundRecords
 
@@ -48,6 +56,10 @@ FUTURE_VERSION = 99
 UNKNOWN_OFFSET = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+REMOTE_AT_ONCE = 10
+"""Partitions of a request whose remote segments are searched at once."""
+
+logger = logging.getLogger(__name__)
 
 
 class _Cold(NamedTuple):
@@ -57,7 +69,7 @@ class _Cold(NamedTuple):
     place: int
     topic: str
     asked: ListOffsetsPartition
-    reason: ColdRead
+    reason: ColdRead | RemoteLookUp
 
 
 async def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -97,7 +109,7 @@ async def _list(request: ListOffsetsRequest, context: RequestContext, found: Fou
             else:
                 try:
                     answer = _list_one(topic.name, partition, request, context, False, found)
-                except ColdRead as reason:
+                except (ColdRead, RemoteLookUp) as reason:
                     answer = _failed(partition, ErrorCode.NONE)
                     cold.append(_Cold(answers, len(answers), topic.name, partition, reason))
             answers.append(answer)
@@ -109,15 +121,61 @@ async def _list(request: ListOffsetsRequest, context: RequestContext, found: Fou
 async def _look_up(
     cold: list[_Cold], request: ListOffsetsRequest, context: RequestContext, found: FoundRecords, response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
-    """Complete the response with the partitions that wait for the disk, one after the other."""
+    """Complete the response with the partitions that wait for the disk, one after the other, and for the remote store."""
+    remote = []
     for answers, place, topic, asked, reason in cold:
+        if isinstance(reason, RemoteLookUp):
+            remote.append(_look_up_remote(answers, place, topic, asked, request, context, reason.partition))
+            continue
 
         async def read(may_wait: bool, topic: str = topic, asked: ListOffsetsPartition = asked) -> ListOffsetsPartitionResponse:
             await pause()
             return _list_one(topic, asked, request, context, may_wait, None if may_wait else found)
 
-        answers[place] = await until_cached(context.broker, reason, read)
+        try:
+            answers[place] = await until_cached(context.broker, reason, read)
+        except RemoteLookUp as late:
+            remote.append(_look_up_remote(answers, place, topic, asked, request, context, late.partition))
+    if remote:
+        context.broker.administration.metadata_waits.on_wait()
+        slots = asyncio.Semaphore(REMOTE_AT_ONCE)
+        await asyncio.gather(*(_in_slot(slots, search) for search in remote))
     return response
+
+
+async def _in_slot(slots: asyncio.Semaphore, search: Coroutine[Any, Any, None]) -> None:
+    async with slots:
+        await search
+
+
+async def _look_up_remote(
+    answers: list[ListOffsetsPartitionResponse],
+    place: int,
+    topic: str,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    partition: Partition,
+) -> None:
+    """Complete the answer of a partition of which a part is in the remote store only."""
+    broker, log = context.broker, partition.log
+    reads = broker.data.remote_reads
+    assert reads is not None  # otherwise only local segments are searched
+    searched: FoundRecords = {}
+    try:
+        if asked.timestamp == MAX_TIMESTAMP:
+            found = await find_of_max_timestamp(broker, reads, log, searched)
+        else:
+            found = await find_for_timestamp(broker, reads, log, asked.timestamp, searched)
+    except (TimeoutError, TooManyReads, MetadataNotReady):
+        answers[place] = _failed(asked, ErrorCode.REPLICA_NOT_AVAILABLE)
+    except RemoteStoreError as error:
+        logger.warning("%s: a search by time failed: %s", log.topic_partition, error)
+        answers[place] = _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    except (StorageError, ReplicationError) as error:
+        answers[place] = _failed(asked, partition_error(error, broker.data))
+    else:
+        answers[place] = _list_one(topic, asked, request, context, True, None, (found,))
 
 
 def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
@@ -139,7 +197,9 @@ def _list_one(
     context: RequestContext,
     may_wait: bool,
     searched: FoundRecords | None,
+    known: tuple[OffsetAndTimestamp | None] | None = None,
 ) -> ListOffsetsPartitionResponse:
+    """The answer for one partition. `known` is the result of a search by time that was completed before."""
     answer = _failed(asked, ErrorCode.NONE)
     version = context.api_version
     timestamp = asked.timestamp
@@ -154,7 +214,10 @@ def _list_one(
         if version == 0:
             answer.old_style_offsets = _old_style_offsets(log, asked, end_offset, context.broker.clock.now_ms(), may_wait=may_wait)
             return answer
-        found = _find(partition, timestamp, end_offset, may_wait, searched)
+        if known is not None:
+            found = _visible(known[0], end_offset)
+        else:
+            found = _find(partition, timestamp, end_offset, may_wait, searched, context.broker.data.remote_reads is not None)
         if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
             partition.check_offset_is_available()
         if found is not None:
@@ -171,9 +234,12 @@ def _list_one(
 
 
 def _find(
-    partition: Partition, timestamp: int, end_offset: int, may_wait: bool, searched: FoundRecords | None
+    partition: Partition, timestamp: int, end_offset: int, may_wait: bool, searched: FoundRecords | None, reads_remote: bool
 ) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) for a requested timestamp; None when there is no such record below `end_offset`."""
+    """(timestamp, offset, leader epoch) for a requested timestamp; None when there is no such record below `end_offset`.
+
+    Raises RemoteLookUp when remote segments have to be searched, too.
+    """
     log = partition.log
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
@@ -187,10 +253,16 @@ def _find(
         return _at(log, UNKNOWN_OFFSET if log.tier is None else log.tier.copied.offset)
     if timestamp == EARLIEST_PENDING_UPLOAD:
         return _at(log, UNKNOWN_OFFSET if log.tier is None else max(log.tier.copied.offset + 1, log.log_start_offset))
+    if reads_remote and log.log_start_offset < log.local_log_start_offset:
+        raise RemoteLookUp(partition)
     if timestamp == MAX_TIMESTAMP:
         found = offset_of_max_timestamp(log, may_wait, searched)
     else:
         found = offset_for_timestamp(log, timestamp, may_wait, searched)
+    return _visible(found, end_offset)
+
+
+def _visible(found: OffsetAndTimestamp | None, end_offset: int) -> tuple[int, int, int] | None:
     if found is None or found.offset >= end_offset:
         return None
     return found.timestamp, found.offset, found.leader_epoch
