@@ -133,6 +133,7 @@ from ottla.storage.manager.log_manager import LogManager
 if TYPE_CHECKING:
     from ottla.broker.metrics.endpoint import MetricsEndpoint
     from ottla.broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.remote.remote_storage import RemoteStorage
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +270,10 @@ class Broker:
                     raise
                 problem = error
         self._problem = problem
+        remote = await self._probe_remote_store() if config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE] else None
         await self._open_directories()
+        if remote is not None:
+            services.data.remote_reads = await remote.open_reads(self.log_manager.directories.live[0].path)
         await self._open_store()
         await self._load_logs()
         self._make_services()
@@ -289,6 +293,15 @@ class Broker:
         for endpoint in self.config.listeners.listeners:
             if endpoint.security_protocol.uses_sasl:
                 await self._key_sets.load(sasl_listener(self.config.current, endpoint.listener_name))
+
+    async def _probe_remote_store(self) -> RemoteStorage:
+        """Open the remote store, and ask it for the first time, before anything is written."""
+        from ottla.broker.remote.remote_storage import RemoteStorage  # few brokers have one
+
+        remote = self.services.data.remote_storage = RemoteStorage(self.config, self._environment.file_system, self._executor, self._clock)
+        self._held.push_async_callback(remote.close)
+        await remote.probe()
+        return remote
 
     async def _open_metrics(self) -> None:
         listener = self.config[OTTLA_METRICS_LISTENER]

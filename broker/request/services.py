@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.loop.purgatory import Purgatory
     from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
+    from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.broker.request.expansion import Expansion
     from ottla.broker.request.first_metadata import FirstMetadata
     from ottla.broker.request.listed_apis import ListedApis
@@ -63,6 +64,7 @@ class DataServices:
         "refused_records",
         "remote_metadata",
         "remote_reads",
+        "remote_storage",
         "replica_manager",
         "shares",
         "transaction_verifier",
@@ -85,7 +87,8 @@ class DataServices:
 
     def __init__(self) -> None:
         self.remote_reads: RemoteReads | None = None
-        """None without tiered storage."""
+        self.remote_storage: RemoteStorage | None = None
+        """None without tiered storage, as the two above."""
 
 
 class CoordinatorServices:

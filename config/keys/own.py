@@ -229,3 +229,23 @@ OTTLA_EXPANSION_MAX_BYTES = key(
     doc="How much memory the records of all clients may take together while they are decompressed, converted between message formats and "
     "compressed again. Batches that expand to little need none of it. The others wait for room, in order; one that needs more is alone.",
 )
+OTTLA_REMOTE_MEMORY_BYTES = key(
+    "ottla.remote.memory.bytes",
+    Long(MiB),
+    default=64 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How much memory transfers to and from the remote store of tiered storage may take together: 16 MiB for each segment that is "
+    "copied to an object store, and `chunk.size` for each chunk that is read.",
+)
+OTTLA_REMOTE_CHUNK_CACHE_BYTES = key(
+    "ottla.remote.chunk.cache.bytes",
+    Long(MiB),
+    default=1024 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many bytes of records of remote segments are kept in the first log directory, at most a tenth of the space that is free there "
+    "when the broker starts.",
+)

@@ -32,7 +32,13 @@ LOG_LOCAL_RETENTION_MS = key(
     doc="How long segments of a partition with tiered storage stay on the broker; -2 for as long as log.retention.ms.",
 )
 REMOTE_FETCH_MAX_WAIT_MS = key(
-    "remote.fetch.max.wait.ms", Int(1), default=500, importance=MEDIUM, dynamic=CLUSTER, doc="How long a fetch waits for the remote store."
+    "remote.fetch.max.wait.ms",
+    Int(1),
+    default=500,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    effective=True,
+    doc="How long a fetch waits for the remote store.",
 )
 REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES = key(
     "remote.log.index.file.cache.total.size.bytes",
@@ -40,6 +46,7 @@ REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES = key(
     default=GiB,
     importance=LOW,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many bytes of remote indexes are kept on the broker.",
 )
 REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE = key(
@@ -89,6 +96,7 @@ REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND = key(
     default=LONG_MAX,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many bytes a second are read from the remote store at most.",
 )
 REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM = key(
@@ -96,6 +104,7 @@ REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM = key(
     Int(1),
     default=11,
     importance=MEDIUM,
+    effective=True,
     doc="How many samples the fetch quota is measured over.",
 )
 REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = key(
@@ -103,6 +112,7 @@ REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = key(
     Int(1),
     default=1,
     importance=MEDIUM,
+    effective=True,
     doc="Length of one sample of the fetch quota.",
 )
 REMOTE_LOG_MANAGER_TASK_INTERVAL_MS = key(
@@ -186,13 +196,27 @@ REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME = key(
     doc="The listener over which the class of remote.log.metadata.manager.class.name connects to the brokers.",
 )
 REMOTE_LOG_READER_MAX_PENDING_TASKS = key(
-    "remote.log.reader.max.pending.tasks", Int(1), default=100, importance=MEDIUM, doc="How many reads from the remote store may wait."
+    "remote.log.reader.max.pending.tasks",
+    Int(1),
+    default=100,
+    importance=MEDIUM,
+    effective=True,
+    doc="How many reads from the remote store may wait.",
 )
 REMOTE_LOG_READER_THREADS = key(
-    "remote.log.reader.threads", Int(1), default=10, importance=MEDIUM, doc="How many reads from the remote store run at once."
+    "remote.log.reader.threads",
+    Int(1),
+    default=10,
+    importance=MEDIUM,
+    effective=True,
+    doc="How many reads from the remote store run at once.",
 )
 REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME = key(
-    "remote.log.storage.manager.class.name", String(non_empty=True), importance=MEDIUM, doc="The class that implements the remote store."
+    "remote.log.storage.manager.class.name",
+    String(non_empty=True),
+    importance=MEDIUM,
+    effective=True,
+    doc="The class that implements the remote store.",
 )
 REMOTE_LOG_STORAGE_MANAGER_CLASS_PATH = key(
     "remote.log.storage.manager.class.path",
@@ -205,6 +229,7 @@ REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = key(
     String(non_empty=True),
     default="rsm.config.",
     importance=MEDIUM,
+    effective=True,
     doc="The prefix of the keys that are passed to the class of remote.log.storage.manager.class.name.",
 )
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = key(

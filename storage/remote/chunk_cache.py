@@ -1,7 +1,8 @@
 """Keeps chunks of remote segments on the local disk, within a limit: one file for each segment, the least recently used ones go first.
 
-A file is removed as a whole, never a part of one: an answer that is being sent keeps its descriptor. The folder is emptied at the start,
-since what a file of an earlier process holds is not known. When the disk refuses a chunk, the cache keeps chunks in memory for a minute.
+A file is removed as a whole, never a part of one: an answer that is being sent keeps its descriptor. Files of an earlier process are
+removed at the start, since their contents are not known. They lie in the log directory itself, where Apache Kafka refuses folders of other
+names, and ignores files. When the disk refuses a chunk, the cache keeps chunks in memory for a minute.
 
 Lives on the event loop; files are written and removed in threads.
 """
@@ -24,7 +25,8 @@ from ottla.storage.remote.threads import Threads
 
 log = logging.getLogger(__name__)
 
-DIRECTORY: Final = "remote-log-chunk-cache"
+FILE_PREFIX: Final = "remote-log-chunk-cache-"
+"""The beginning of the names of all files."""
 OFF_MS: Final = 60_000
 """Time for which nothing is written after the disk has refused a chunk."""
 MEMORY_SHARE: Final = 4
@@ -45,7 +47,7 @@ class ChunkCache:
         now_ms: Callable[[], int],
     ) -> None:
         self._filesystem = filesystem
-        self._directory = f"{log_dir}/{DIRECTORY}"
+        self._directory = log_dir
         self._threads = threads
         self._now_ms = now_ms
         self._budget = budget
@@ -62,10 +64,10 @@ class ChunkCache:
         self._removals: set[asyncio.Future[None]] = set()
 
     def prepare(self) -> None:
-        """Makes the folder, and empties it. Blocks; called once, at the start. Raises OSError."""
-        self._filesystem.make_directory(self._directory)
+        """Removes files of an earlier process. Blocks; called once, at the start. Raises OSError."""
         for name in self._filesystem.list_directory(self._directory):
-            self._filesystem.unlink(f"{self._directory}/{name}")
+            if name.startswith(FILE_PREFIX):
+                self._filesystem.unlink(f"{self._directory}/{name}")
         free = self._filesystem.total_and_free_bytes(self._directory)[1]
         self.limit = min(self.limit, free // 10)
 
@@ -120,7 +122,7 @@ class ChunkCache:
             file = None
         if file is None:
             self._opened += 1  # an evicted file of the segment may still have to be removed
-            path = f"{self._directory}/{entry.start_offset}_{to_text(entry.id.uuid)}_{self._opened}"
+            path = f"{self._directory}/{FILE_PREFIX}{entry.start_offset}_{to_text(entry.id.uuid)}_{self._opened}"
             opened = None
             if not self._is_off():
                 try:
@@ -137,6 +139,12 @@ class ChunkCache:
         """Forgets a segment that is deleted, or whose bytes turned out wrong."""
         if entry.id.uuid in self._files:
             self._evict(entry.id.uuid)
+
+    async def close(self) -> None:
+        """Removes all files. Nothing is read any more."""
+        for uuid in list(self._files):
+            self._evict(uuid)
+        await asyncio.gather(*self._removals)
 
     def _is_off(self) -> bool:
         return self._now_ms() < self._off_until

@@ -18,7 +18,7 @@ from ottla.storage.remote.chunk_index import ChunkIndex, MalformedChunks, chunk_
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind
 
-MAX_MANIFEST_BYTES: Final = 8 << 20
+MAX_MANIFEST_BYTES: Final = 8 * 1024 * 1024
 """Largest manifest that is read, bytes."""
 
 NAME_OF: Final = {

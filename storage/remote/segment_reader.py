@@ -181,6 +181,7 @@ class SegmentReader:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._chunks.close()
 
     # -- what is missing -------------------------------------------------------------------------------------------------
 

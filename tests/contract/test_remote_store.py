@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,7 +10,8 @@ import pytest
 
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
-from tests.support.remote_stores import a_directory_store, an_entry, segment_files
+from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket
+from tests.support.remote_stores import a_directory_store, an_entry, an_s3_store, segment_files
 
 _Result = TypeVar("_Result")
 
@@ -40,10 +41,28 @@ def _directory(tmp_path: Path) -> Case:
     return Case(a_directory_store(shared), lose, tmp_path)
 
 
-@pytest.fixture(params=[_directory], ids=["directory"])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    make: Callable[[Path], Case] = request.param
-    return make(tmp_path)
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    with a_moto_server() as url:
+        yield url
+
+
+ON_S3 = {
+    "s3": {},
+    "s3-compressed": {"compression.enabled": "true", "chunk.size": "1000000"},
+    "s3-with-a-prefix": {"key.prefix": "tier-", "custom.metadata.fields.include": "REMOTE_SIZE,OBJECT_KEY"},
+}
+
+
+@pytest.fixture(params=["directory", *ON_S3])
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    if request.param == "directory":
+        yield _directory(tmp_path)
+        return
+    url = request.getfixturevalue("moto")
+    make_bucket(url, "bucket")
+    yield Case(an_s3_store(url, **ON_S3[request.param]), lambda: forget_buckets(url), tmp_path)
+    forget_buckets(url)
 
 
 def do(call: Awaitable[_Result]) -> _Result:

@@ -4,10 +4,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ottla.broker.remote.object_store import ObjectStore
+from ottla.broker.remote.objects import open_objects
+from ottla.config.broker import BrokerConfig
+from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE
+from ottla.config.remote_store import store_settings
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
+from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import SegmentFiles
+from tests.support.moto_server import s3_keys
 
 _Result = TypeVar("_Result")
 
@@ -28,6 +35,12 @@ def a_directory_store(directory: Path) -> DirectoryStore:
     store = DirectoryStore(RealFileSystem(), str(directory), at_once)
     store.prepare()
     return store
+
+
+def an_s3_store(url: str, **keys: str) -> ObjectStore:
+    """A store in the bucket `bucket` of the S3 at this address."""
+    settings = store_settings(BrokerConfig({"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **s3_keys(url, **keys)}))
+    return ObjectStore(open_objects(settings), settings, RealFileSystem(), MemoryBudget(64 << 20), at_once)
 
 
 def an_entry(start_offset: int, end_offset: int, size: int, uuid: int = 1) -> SegmentEntry:

@@ -60,6 +60,7 @@ class TieredBench(HandlerBench):
                     if filesystem.exists(path):
                         filesystem.unlink(path)
             log.reader.hints.clear()
+        filesystem.make_directory("/cache")
         reading = a_reading(store, "/cache", filesystem=filesystem, chunk_bytes=chunk_bytes, **caches)
         self.services.data.remote_reads = RemoteReads(reading.reader, self._copy_of, lambda: 400)
         return reading

@@ -37,6 +37,7 @@ READ_WITHIN_CONFIG = {
     "remote.log.metadata.manager.class.name",
     "remote.log.metadata.manager.impl.prefix",
     "remote.log.metadata.manager.listener.name",
+    "remote.log.storage.manager.class.name",
     "sasl.client.callback.handler.class",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",

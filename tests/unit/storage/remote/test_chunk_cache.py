@@ -17,6 +17,10 @@ from tests.support.remote_stores import a_directory_store
 from tests.unit.storage.remote.test_segment_reader import a_local_log, a_remote_log, local_bytes, read_segments
 
 
+def chunk_files(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "cache").glob("remote-log-chunk-cache-*"))
+
+
 def disk_bytes(tmp_path: Path, folder: str) -> int:
     return sum(512 * path.stat().st_blocks for path in (tmp_path / "cache" / folder).iterdir())
 
@@ -32,7 +36,7 @@ def test_the_chunk_cache_stays_within_its_limit(tmp_path: Path, limit: int) -> N
             assert reading.chunks.size <= limit
         assert reading.chunks.evictions
         await quiet()
-        left = len(list((tmp_path / "cache" / "remote-log-chunk-cache").iterdir()))
+        left = len(chunk_files(tmp_path))
         assert left <= 1 + limit // 9000
         await reading.reader.close()
 
@@ -49,7 +53,7 @@ def test_an_answer_outlives_the_file_that_it_is_sent_from(tmp_path: Path) -> Non
         begun = found.region.file.pread(found.region.length, 0)
         reading.reader.forget(entries[0])
         await quiet()
-        assert not list((tmp_path / "cache" / "remote-log-chunk-cache").iterdir())
+        assert not chunk_files(tmp_path)
         assert found.region.file.pread(found.region.length, 0) == begun
         await reading.reader.close()
 
@@ -57,13 +61,28 @@ def test_an_answer_outlives_the_file_that_it_is_sent_from(tmp_path: Path) -> Non
 
 
 def test_a_cache_of_an_earlier_process_is_emptied(tmp_path: Path) -> None:
-    folder = tmp_path / "remote-log-chunk-cache"
-    folder.mkdir()
-    (folder / "0_x").write_bytes(b"of whom?")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "remote-log-chunk-cache-0_x_1").write_bytes(b"of whom?")
+    (tmp_path / "cache" / "remote-log-metadata-0.snapshot").write_bytes(b"another's")
 
-    a_reading(a_directory_store(tmp_path), tmp_path)
+    a_reading(a_directory_store(tmp_path), tmp_path / "cache")
 
-    assert not list(folder.iterdir())
+    assert not chunk_files(tmp_path)
+    assert (tmp_path / "cache" / "remote-log-metadata-0.snapshot").exists()
+
+
+def test_a_cache_leaves_nothing_when_it_is_closed(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        await read_segments(reading, entries, 700)
+        assert chunk_files(tmp_path)
+        await reading.reader.close()
+        assert not chunk_files(tmp_path)
+        assert reading.chunks.size == 0
+
+    run(story)
 
 
 @pytest.mark.parametrize("method", ["pwrite", "open", "truncate"])

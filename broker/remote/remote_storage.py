@@ -1,0 +1,159 @@
+"""Opens the remote store of a broker with tiered storage, and what reads from it (KIP-405).
+
+The start asks the store before anything is written. A store that cannot be reached, or refuses the broker, ends the start: later such a
+fault leaves the topics writable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ottla.broker.remote.fetch_quota import FetchQuota
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.own import OTTLA_REMOTE_CHUNK_CACHE_BYTES, OTTLA_REMOTE_MEMORY_BYTES
+from ottla.config.keys.tiered import (
+    REMOTE_FETCH_MAX_WAIT_MS,
+    REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES,
+    REMOTE_LOG_READER_MAX_PENDING_TASKS,
+    REMOTE_LOG_READER_THREADS,
+    REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX,
+)
+from ottla.config.remote_store import StoreSettings, store_settings
+from ottla.replication.reading.remote_read import RemoteReads
+from ottla.storage.disk.clock import Clock, elapsed_ms
+from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.remote.chunk_cache import ChunkCache
+from ottla.storage.remote.chunk_loads import ChunkLoads
+from ottla.storage.remote.directory_store import DirectoryStore
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.index_cache import IndexCache
+from ottla.storage.remote.memory_budget import MemoryBudget
+from ottla.storage.remote.ports import RemoteStoreError
+from ottla.storage.remote.segment_reader import SegmentReader
+
+if TYPE_CHECKING:
+    from ottla.broker.remote.object_store import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+PROBE_SECONDS: Final = 60.0
+"""Time for the store's first answer at the start."""
+
+_Result = TypeVar("_Result")
+
+
+class RemoteFetchStats:
+    """Totals of one topic since the start: reads of records from the remote store, their bytes, and failures."""
+
+    __slots__ = ("remote_fetch_bytes", "remote_fetch_errors", "remote_fetch_requests")
+
+    def __init__(self) -> None:
+        self.remote_fetch_requests = self.remote_fetch_bytes = self.remote_fetch_errors = 0
+
+
+class RemoteStorage:
+    """The store, its caches, and its reads. `store` is a RemoteStore; `budget` limits the memory of all transfers."""
+
+    def __init__(self, config: BrokerConfig, file_system: FileSystem, executor: Executor, clock: Clock) -> None:
+        """Raises ConfigError for settings that no store can have."""
+        self._config = config
+        self._file_system = file_system
+        self._executor = executor
+        self._clock = clock
+        self.settings = store_settings(config)
+        self.budget = MemoryBudget(config[OTTLA_REMOTE_MEMORY_BYTES])
+        self.quota = FetchQuota(config, clock)
+        self.stats: dict[str, RemoteFetchStats] = {}
+        self.store = self._open_store(self.settings)
+        self.indexes: IndexCache | None = None
+        self.chunks: ChunkCache | None = None
+        self.loads: ChunkLoads | None = None
+        self._segments: SegmentReader | None = None
+
+    async def probe(self) -> None:
+        """Asks the store whether it is there and accepts this broker. Raises ConfigError with a line for the operator."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                if isinstance(self.store, DirectoryStore):
+                    await self._in_thread(self.store.prepare)
+                await self.store.probe()
+        except (RemoteStoreError, TimeoutError) as error:
+            await self.store.close()
+            reason = str(error) or f"no answer within {PROBE_SECONDS:.0f} s"
+            prefix = self._config[REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX]
+            raise ConfigError(f"the remote store cannot be used: {reason}; check it, and the keys {prefix}*") from None
+        if self.settings.ignored:
+            logger.warning("these keys of the remote store have no effect: %s", ", ".join(self.settings.ignored))
+
+    async def open_reads(self, log_dir: str) -> RemoteReads:
+        """Opens the caches in the first log directory. Raises ConfigError if the disk refuses them."""
+        config = self._config
+        self.indexes = IndexCache(
+            self._file_system, log_dir, config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES], self.store, self._in_thread
+        )
+        self.chunks = ChunkCache(
+            self._file_system,
+            log_dir,
+            config[OTTLA_REMOTE_CHUNK_CACHE_BYTES],
+            self.store.chunk_bytes,
+            self.budget,
+            self._in_thread,
+            lambda: elapsed_ms(self._clock),
+        )
+        try:
+            await self._in_thread(self.indexes.prepare)
+            await self._in_thread(self.chunks.prepare)
+        except OSError as error:
+            raise ConfigError(f"{error.filename or log_dir}: {error.strerror or error}; the caches of remote segments are there") from None
+        config.on_change(self._on_change, (REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES,))
+        self.loads = ChunkLoads(
+            self.store,
+            self.chunks,
+            self.budget,
+            self.quota,
+            self.stats_of,
+            most_running=config[REMOTE_LOG_READER_THREADS],
+            most_waiting=config[REMOTE_LOG_READER_MAX_PENDING_TASKS],
+        )
+        self._segments = SegmentReader(self._file_system, self.indexes, self.chunks, self.loads)
+        return RemoteReads(self._segments, copy_of, lambda: config[REMOTE_FETCH_MAX_WAIT_MS])
+
+    def stats_of(self, topic: str) -> RemoteFetchStats:
+        """Returns the totals of a topic."""
+        stats = self.stats.get(topic)
+        if stats is None:
+            stats = self.stats[topic] = RemoteFetchStats()
+        return stats
+
+    async def close(self) -> None:
+        """Ends all reads, and leaves the store."""
+        if self._segments is not None:
+            await self._segments.close()
+        await self.store.close()
+
+    def _open_store(self, settings: StoreSettings) -> DirectoryStore | ObjectStore:
+        if settings.directory is not None:
+            return DirectoryStore(self._file_system, settings.directory, self._in_thread)
+        from ottla.broker.remote.object_store import ObjectStore  # obstore takes 16 ms, and is an extra
+        from ottla.broker.remote.objects import open_objects
+
+        return ObjectStore(open_objects(settings), settings, self._file_system, self.budget, self._in_thread)
+
+    def _in_thread(self, work: Callable[[], _Result]) -> Awaitable[_Result]:
+        return asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def _on_change(self, _: frozenset[str]) -> None:
+        if self.indexes is not None:
+            self.indexes.limit = self._config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES]
+
+
+def copy_of(log: PartitionLog, offset: int) -> SegmentEntry | None:
+    """Finds the finished copy that has an offset of the log. Raises MetadataNotReady."""
+    epoch = log.leader_epochs.epoch_of(offset)
+    return None if log.tier is None or epoch is None else log.tier.find(epoch, offset)
