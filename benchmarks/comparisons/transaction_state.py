@@ -26,8 +26,7 @@ from typing import Final, TypeAlias
 
 from benchmarks.brokers.process import resident_bytes
 from benchmarks.stalls.long_turns import Turns
-from ottla.broker.coordination.record_encoding import encode_pairs
-from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.coordination.topic_log import TopicLog, encode_pairs
 from ottla.broker.loop.collector import collector_paused
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.log_records import transaction_key, transaction_value

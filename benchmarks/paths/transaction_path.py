@@ -22,7 +22,7 @@ from ottla.broker.network.request_channel import Pending
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.server import Broker
 from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.stats import TransactionStats
+from ottla.broker.transactions.machines import TransactionStats
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.protocol.compiled import describe

@@ -3,6 +3,13 @@ from libc.stdint cimport int64_t
 from ottla.replication.leader.partition cimport Partition
 from ottla.storage.validation.run cimport BatchRun
 
+cdef bytes ATTRIBUTES_AND_TIME, _NO_HEADERS, _NULL
+cdef int64_t _KNOWN_VARINTS
+cdef list VARINTS
+
+cpdef bytes encode_pairs(object pairs)
+cpdef void add_pair(int64_t delta, bytes key, bytes value, list parts) except *
+
 cdef class TopicLog:
     cdef object _clock, _purgatory, _replica_manager
     cdef dict _refused

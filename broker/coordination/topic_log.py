@@ -3,16 +3,18 @@
 `then` is called exactly once with (error, base offset): at once if there is nothing to wait for, otherwise when every in-sync replica has
 the records or the time is up. It may be called before the append returns. An append without the wait (`waits`) is for records that matter
 to clients only together with a later record. Each replica that has the later record also has the earlier ones.
+
+`encode_pairs` encodes such records in the form of a batch's body: with the timestamp of the batch, without headers.
+`ottla.protocol.records.builder.encode_records` does the same for any record, 1 µs each; a test holds both equal.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ottla.broker.coordination.owned import OwnedPartition
-from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.request.acks import ACKS_ALL
 from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
@@ -26,7 +28,7 @@ from ottla.protocol.records.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_MASK,
 )
-from ottla.protocol.records.builder import frame_batch
+from ottla.protocol.records.builder import VARINTS, encode_varint, frame_batch
 from ottla.protocol.records.compression import CompressionCodec, compress
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.errors import ReplicationError
@@ -36,6 +38,44 @@ from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import LogDirFailure, StorageError
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.validation.run import BatchRun
+
+Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
+
+ATTRIBUTES_AND_TIME: Final = b"\0\0"
+"""Of every record: no attributes, the time of the batch."""
+
+TOMBSTONE_OVERHEAD: Final = 16
+"""Most bytes that a record without a value has besides its key. Its size, its offset and the size of the key have four each. Attributes,
+time, the size of the value and the number of headers have one each."""
+
+_KNOWN_VARINTS: Final = len(VARINTS)
+_NULL: Final = encode_varint(-1)
+_NO_HEADERS: Final = b"\0"
+
+
+def encode_pairs(pairs: Pairs) -> bytes:
+    """Records with these keys and values. 0.4 µs each."""
+    parts: list[bytes] = []
+    for delta, (key, value) in enumerate(pairs):
+        add_pair(delta, key, value, parts)
+    return b"".join(parts)
+
+
+def add_pair(delta: int, key: bytes, value: bytes | None, parts: list[bytes]) -> None:
+    """Add the parts of one record, whose offset is `delta` behind the first."""
+    known = VARINTS
+    size = len(key)
+    key_size = known[size] if size < _KNOWN_VARINTS else encode_varint(size)
+    if value is None:
+        value_size, data = _NULL, b""
+    else:
+        size = len(value)
+        value_size, data = known[size] if size < _KNOWN_VARINTS else encode_varint(size), value
+    delta_bytes = known[delta] if delta < _KNOWN_VARINTS else encode_varint(delta)
+    size = len(delta_bytes) + len(key_size) + len(key) + len(value_size) + len(data) + len(ATTRIBUTES_AND_TIME) + len(_NO_HEADERS)
+    record_size = known[size] if size < _KNOWN_VARINTS else encode_varint(size)
+    parts += (record_size, ATTRIBUTES_AND_TIME, delta_bytes, key_size, key, value_size, data, _NO_HEADERS)
+
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +143,7 @@ class TopicLog:
         timeout_ms: int | None = None,
         waits: bool = True,
     ) -> int:
-        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are replicated. Returns the base
+        """Write `count` records (`encode_pairs`) as one batch to a partition, and call `then` when they are replicated. Returns the base
         offset of the batch, or NOT_APPENDED if nothing was written. With a producer id the batch is part of that producer's transaction,
         and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the timeout of the coordinator's
         log. Unless `waits`, `then` is called as soon as the batch is in the log of this broker.

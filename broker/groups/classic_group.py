@@ -57,7 +57,7 @@ CLASSIC_STATES = tuple(_PREVIOUS)
 
 
 class GroupSettings(NamedTuple):
-    """The values of `group.*` in the broker's configuration, and the versions of the records in the log (`record_versions`)."""
+    """The values of `group.*` in the broker's configuration, and the versions of the records in the log (`group_value_version`)."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

@@ -25,7 +25,6 @@ from uuid import uuid4
 from ottla.broker.coordination.elections import Elections
 from ottla.broker.coordination.topic_log import TopicLog
 from ottla.broker.groups.classic_group import CLASSIC, ClassicGroup, GroupSettings
-from ottla.broker.groups.classic_machine import ClassicMachine
 from ottla.broker.groups.commits import Verifier
 from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_settings, no_group_config
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
@@ -34,11 +33,10 @@ from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.joining import Join, on_join
-from ottla.broker.groups.machines import GroupMachines
+from ottla.broker.groups.machines import ClassicMachine, GroupMachines
 from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave
 from ottla.broker.groups.offset_commits import OffsetCommits
-from ottla.broker.groups.record_versions import group_value_version, offset_value_version
-from ottla.broker.groups.records import is_too_long
+from ottla.broker.groups.records import group_value_version, is_too_long, offset_value_version
 from ottla.broker.groups.share.configuration import share_settings
 from ottla.broker.groups.share.coordinator import ShareGroups, ShareMachine
 from ottla.broker.groups.share.group import SHARE

@@ -12,9 +12,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import Any, TypeAlias
 
-from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD
 from ottla.broker.coordination.runner import EffectRunner
-from ottla.broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
+from ottla.broker.coordination.topic_log import NOT_APPENDED, TOMBSTONE_OVERHEAD, UNAVAILABLE, TopicLog
 from ottla.broker.groups.commits import Commit, Transaction, Verifier
 from ottla.broker.groups.committed import read_stored
 from ottla.broker.groups.coordinated import CoordinatedGroups

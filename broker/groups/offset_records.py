@@ -2,7 +2,7 @@
 
 Keys have version 1. Values have version 3, or 1 if a client gave a retention time. Hand-written code packs and reads them, because one
 commit may name hundreds of partitions and a log has millions of offsets. `OffsetCommitKey` and `OffsetCommitValue` are the authority, and a
-test compares both. They also handle rare forms of records, and values for older brokers of the cluster (`record_versions`).
+test compares both. They also handle rare forms of records, and values for older brokers of the cluster (`offset_value_version`).
 """
 
 from __future__ import annotations

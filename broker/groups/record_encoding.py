@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from ottla.broker.coordination import record_encoding
+from ottla.broker.coordination import topic_log
 from ottla.broker.groups.commits import Commit
 from ottla.broker.groups.offset_records import key_start
 
@@ -20,6 +20,6 @@ def encode_commits(group_id: str, commit: Commit) -> tuple[bytes, int]:
         values = topic.values
         for index, value in values.items():
             if value is not None:
-                record_encoding.add_pair(delta, start + _pack_index(index), value, parts)
+                topic_log.add_pair(delta, start + _pack_index(index), value, parts)
                 delta += 1
     return b"".join(parts), delta

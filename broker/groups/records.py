@@ -1,7 +1,7 @@
 """Encodes and decodes the records of groups in `__consumer_offsets`, in the versions that Apache Kafka 3.9 writes.
 
 The version of a key gives its kind: 0 and 1 are committed offsets (`offset_records`), 2 is a group. The value of a group is its metadata in
-version 3, or in an older one that older brokers of the cluster can read (`record_versions`). Newer keys come from brokers with the new
+version 3, or in an older one that older brokers of the cluster can read (`group_value_version`). Newer keys come from brokers with the new
 group protocol, and are skipped.
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
+from ottla.config.schema.metadata_version import is_at_least
 from ottla.protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from ottla.broker.groups.classic_group import ClassicGroup, Member
+
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3
@@ -138,3 +140,21 @@ def read_group_value(value: bytes) -> tuple[int, GroupMetadataValue]:
     version = version_of(value)
     message, _ = GroupMetadataValue.decode(value, version, _VERSION.size)
     return version, message
+
+
+_GROUP_VALUES: Final = ((3, "2.3-IV0"), (2, "2.1-IV0"), (1, "0.10.1-IV0"), (0, "0.8.0"))
+_OFFSET_VALUES: Final = ((3, "2.1-IV1"), (2, "2.1-IV0"), (1, "0.8.0"))
+
+
+def group_value_version(inter_broker_protocol_version: str) -> int:
+    """The version in which groups are written."""
+    return _chosen(_GROUP_VALUES, inter_broker_protocol_version)
+
+
+def offset_value_version(inter_broker_protocol_version: str) -> int:
+    """The version in which committed offsets are written, unless a client gave a retention time."""
+    return _chosen(_OFFSET_VALUES, inter_broker_protocol_version)
+
+
+def _chosen(table: tuple[tuple[int, str], ...], inter_broker_protocol_version: str) -> int:
+    return next(version for version, since in table if is_at_least(inter_broker_protocol_version, since))

@@ -1,4 +1,5 @@
 from libc.stdint cimport int64_t
+from ottla.broker.network.request_channel cimport Pending
 
 cdef class RequestContext:
     cdef readonly object access, broker, client, client_id, connection, offend
@@ -9,3 +10,11 @@ cdef class RequestContext:
 
     cpdef object encode(self, object response)
     cdef void _say_throttle_time(self, object response) except *
+
+cdef class DelayedAnswer:
+    cdef RequestContext _context
+    cdef Pending _pending
+    cdef object _response
+
+    cpdef void complete(self, object response) except *
+    cpdef object answer(self)

@@ -14,8 +14,7 @@ from typing import Final
 
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
 from ottla.broker.coordination.periodic import PeriodicChecks
-from ottla.broker.coordination.record_encoding import TOMBSTONE_OVERHEAD, encode_pairs
-from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.coordination.topic_log import TOMBSTONE_OVERHEAD, TopicLog, encode_pairs
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.log_records import transaction_key

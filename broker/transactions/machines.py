@@ -8,9 +8,8 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.coordination.owned import OwnedStates
-from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import EffectRunner
-from ottla.broker.coordination.topic_log import STORE_ERRORS, TopicLog
+from ottla.broker.coordination.topic_log import STORE_ERRORS, TopicLog, encode_pairs
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.transactions.between import Between
 from ottla.broker.transactions.effects import AfterAdd, AfterComplete, Effect, SendMarkers, Store
@@ -19,11 +18,40 @@ from ottla.broker.transactions.log_records import FIRST_FLEXIBLE, transaction_ke
 from ottla.broker.transactions.markers import TransactionMarkers
 from ottla.broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
 from ottla.broker.transactions.state import on_loaded, on_markers_written, on_stored
-from ottla.broker.transactions.stats import TransactionStats
 from ottla.large_table import LargeTable
 from ottla.pauses import begin
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock
+
+
+class TransactionStats:
+    """Counts the transactions that end on this coordinator.
+
+    `on_left` is called for every change of state, with the former state and the time in it, ms.
+    """
+
+    __slots__ = ("aborts", "commits", "on_left", "timeouts")
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.aborts = 0
+        """All of them: of producers, of their next instances, and of timeouts."""
+        self.timeouts = 0
+        """Aborts that began because a transaction was open for longer than its producer allowed."""
+        self.on_left: Callable[[TransactionState, int], None] | None = None
+
+    def count(self, txn: TransactionMetadata, former: TransactionState, since_ms: int, now_ms: int) -> None:
+        """A transition of the id is stored. The former state began at `since_ms`, or was only updated."""
+        state = txn.state
+        if state is former:
+            return
+        if state is TransactionState.COMPLETE_COMMIT:
+            self.commits += 1
+        elif state is TransactionState.COMPLETE_ABORT:
+            self.aborts += 1
+        if self.on_left is not None:
+            self.on_left(former, max(0, now_ms - since_ms))
+
 
 logger = logging.getLogger(__name__)
 

@@ -26,15 +26,51 @@ from ottla.controller.errors import (
     StoreError,
     UnknownTopicOrPartition,
 )
-from ottla.controller.events.reassignment_order import ReassignmentOrder
 from ottla.controller.state.context import Replica
 from ottla.controller.state.core import ControllerCore
 from ottla.controller.state.request_batch import EVERY_BROKER
-from ottla.controller.store.metadata_store import Exists, Get, SetData, data_and_stat
+from ottla.controller.store.metadata_store import Delete, Exists, Get, SetData, Write, data_and_stat
+from ottla.controller.znodes.changes import decode_reassignments, encode_reassignments
 from ottla.controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.topic_partition import TopicPartition
+
+
+class ReassignmentOrder:
+    """The znode; there is at most one."""
+
+    def __init__(self, core: ControllerCore) -> None:
+        self._core = core
+
+    async def read(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The requested reassignments; empty when there are none. A node that cannot be decoded is deleted, because no
+        other client would do so."""
+        (found,) = await self._core.store.pipeline([Get(REASSIGN_PARTITIONS)])
+        if isinstance(found, NoNode):
+            return {}
+        try:
+            ordered = decode_reassignments(REASSIGN_PARTITIONS, data_and_stat(found)[0])
+            if ordered:
+                return ordered
+            logger.warning("%s is removed: it names no partition", REASSIGN_PARTITIONS)
+        except MalformedZNode as error:
+            logger.error("%s is removed: %s", REASSIGN_PARTITIONS, error)
+        await self._core.states.write_or_raise([Delete(REASSIGN_PARTITIONS)], ignoring=(NoNode,))
+        return {}
+
+    async def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions from the node, and delete it when none is left."""
+        done = set(partitions)
+        if not done:
+            return
+        ordered = await self.read()
+        left = {partition: target for partition, target in ordered.items() if partition not in done}
+        if left == ordered:
+            return
+        write: Write = SetData(REASSIGN_PARTITIONS, encode_reassignments(left)) if left else Delete(REASSIGN_PARTITIONS)
+        await self._core.states.write_or_raise([write], ignoring=(NoNode,))
+
 
 logger = logging.getLogger(__name__)
 

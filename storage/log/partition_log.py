@@ -47,9 +47,9 @@ from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings, rules_for
+from ottla.storage.segment.refusing_segments import SegmentBeingTruncated
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.swap import Swap
-from ottla.storage.segment.truncated_segment import SegmentBeingTruncated
 from ottla.storage.validation.batch import check_fits_segment, judge
 from ottla.storage.validation.replicated import judge_replicated
 from ottla.storage.validation.run import BatchRun

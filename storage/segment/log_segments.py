@@ -4,10 +4,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.segment.closed_segment import ClosedSegment
 from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.refusing_segments import ClosedSegment, SegmentBeingTruncated
 from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.truncated_segment import SegmentBeingTruncated
 
 
 class LogSegments:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.topic_log import encode_pairs
 from ottla.broker.groups import loading
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.offsets import GroupOffsets

@@ -16,9 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.broker.coordination.effects import Arm
-from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import EffectRunner
-from ottla.broker.coordination.topic_log import NOT_APPENDED, TopicLog
+from ottla.broker.coordination.topic_log import NOT_APPENDED, TopicLog, encode_pairs
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.consumer.conversion import downgraded, on_reverted
 from ottla.broker.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Convert, Decision, ResolveRegexes, Write

@@ -14,10 +14,9 @@ from typing import Any, Final
 from ottla.broker.groups.consumer.assignors import Assignment as Assigned
 from ottla.broker.groups.consumer.effects import Beat, BeatResult
 from ottla.broker.groups.consumer.reconciliation import Held
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.groups.member_heartbeat import host_of, refusal_of, subscription_of
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from ottla.broker.groups.effects import SyncResult
 from ottla.broker.groups.syncing import Sync
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

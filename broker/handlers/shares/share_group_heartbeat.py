@@ -6,10 +6,9 @@ The answer is sent when the changes that the heartbeat caused are on all in-sync
 from __future__ import annotations
 
 from ottla.broker.groups.consumer.effects import Beat, BeatResult
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.groups.member_heartbeat import host_of, refusal_of, subscription_of
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.protocol.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,

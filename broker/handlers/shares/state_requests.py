@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer, Pending
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.shares.state.coordinator import Reply, StateResult, refused
 from ottla.broker.shares.state.stored_state import SharePartitionKey
 from ottla.pauses import pause

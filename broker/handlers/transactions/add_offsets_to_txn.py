@@ -7,10 +7,9 @@ The partition of `__consumer_offsets` that holds the group's offsets becomes par
 
 from __future__ import annotations
 
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType

@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from ottla.broker.handlers.delayed_answer cimport DelayedAnswer
+from ottla.broker.request.context cimport DelayedAnswer
 
 cdef class _Results:
     cdef list _codes, _transactions

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
 from ottla.broker.transactions.partitions import Partitions

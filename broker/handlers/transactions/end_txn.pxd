@@ -1,5 +1,5 @@
 from libc.stdint cimport int64_t
-from ottla.broker.handlers.delayed_answer cimport DelayedAnswer
+from ottla.broker.request.context cimport DelayedAnswer
 from ottla.broker.request.context cimport RequestContext
 
 cpdef object handle_end_txn(object request, RequestContext context)

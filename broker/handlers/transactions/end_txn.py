@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType

@@ -11,9 +11,8 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.groups.records import is_too_long
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.transactions.coordinator import ProducerReply
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.metadata import ProducerIdAndEpoch

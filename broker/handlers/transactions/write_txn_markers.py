@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.transactions.markers import Marker
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType

@@ -18,8 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ottla.broker.coordination.elections import Elections
 from ottla.broker.coordination.load_times import LoadTimes
 from ottla.broker.coordination.owned import OwnedStates
-from ottla.broker.coordination.record_encoding import encode_pairs
-from ottla.broker.coordination.topic_log import NOT_APPENDED, STORE_ERRORS, TopicLog
+from ottla.broker.coordination.topic_log import NOT_APPENDED, STORE_ERRORS, TopicLog, encode_pairs
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC

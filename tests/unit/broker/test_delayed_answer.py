@@ -2,9 +2,8 @@
 
 import pytest
 
-from ottla.broker.handlers.delayed_answer import DelayedAnswer
 from ottla.broker.network.request_channel import CLOSE, Pending
-from ottla.broker.request.context import RequestContext
+from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.request.running import RunningRequests
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.message import Message

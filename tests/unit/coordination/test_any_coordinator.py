@@ -14,9 +14,8 @@ from ottla.broker.coordination import elections
 from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
 from ottla.broker.coordination.elections import Elections
 from ottla.broker.coordination.owned import OwnedStates
-from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.runner import LARGE, EffectRunner
-from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.coordination.topic_log import TopicLog, encode_pairs
 from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.large_table import LargeTable

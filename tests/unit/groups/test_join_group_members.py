@@ -82,7 +82,7 @@ def test_the_host_of_a_member_is_shown_as_java_shows_it(host: str, shown: str) -
     groups = Told()
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     request = JoinGroupRequest(group_id="g", protocol_type="consumer", protocols=protocols)
-    at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups, host)))
+    handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups, host))
     assert [join.client_host for join in groups.joins] == [shown]
 
 
@@ -92,7 +92,7 @@ def test_the_host_of_a_member_is_shown_as_java_shows_it(host: str, shown: str) -
 )
 def test_a_reason_is_as_long_as_those_of_java_clients_at_most(given_: str | None, told: str) -> None:
     groups = Told()
-    at_once(handle_join_group(JoinGroupRequest(group_id="g", reason=given_), a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    handle_join_group(JoinGroupRequest(group_id="g", reason=given_), a_context(ApiKey.JOIN_GROUP, 9, groups))
     leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m", reason=given_)])
     at_once(handle_leave_group(leaving, a_context(ApiKey.LEAVE_GROUP, 5, groups)))
     assert [each.reason for each in (*groups.joins, *groups.leaving)] == [told, told]
@@ -125,10 +125,10 @@ def test_a_member_has_a_bounded_number_of_protocols() -> None:
     groups = Told()
     protocols = [JoinGroupRequestProtocol(name=f"p{number}", metadata=b"") for number in range(MAX_PROTOCOLS)]
     request = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", protocols=protocols)
-    at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups))
     assert len(groups.joins) == 1
     protocols.append(JoinGroupRequestProtocol(name="more", metadata=b""))
-    response: Any = at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    response: Any = handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups))
     assert (response.error_code, response.member_id) == (ErrorCode.INVALID_REQUEST, "m")
     assert len(groups.joins) == 1
 

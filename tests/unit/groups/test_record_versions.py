@@ -5,8 +5,7 @@ import pytest
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.joining import Join
 from ottla.broker.groups.offset_records import OffsetAndMetadata, read_offset_value
-from ottla.broker.groups.record_versions import group_value_version, offset_value_version
-from ottla.broker.groups.records import read_group_value
+from ottla.broker.groups.records import group_value_version, offset_value_version, read_group_value
 from ottla.broker.groups.syncing import Sync
 from ottla.protocol.errors import ErrorCode
 from tests.support.group_bench import T0, GroupBench, run

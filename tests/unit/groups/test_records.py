@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.coordination.record_encoding import encode_pairs
+from ottla.broker.coordination.topic_log import encode_pairs
 from ottla.broker.groups.commits import TopicCommit
 from ottla.broker.groups.offset_records import (
     NO_EXPIRY,

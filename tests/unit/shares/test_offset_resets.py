@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.shares.offset_resets import duration_ms
+from ottla.broker.shares.led_partitions import duration_ms
 
 
 @pytest.mark.parametrize(

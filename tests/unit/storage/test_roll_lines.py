@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.log.roll_lines import MAX_LINES, RollLines
+from ottla.storage.log.context import MAX_LINES, RollLines
 from tests.support.clocks import ManualClock
 
 

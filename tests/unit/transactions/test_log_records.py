@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.record_encoding import encode_pairs
 from ottla.broker.coordination.skipped import NAMED
+from ottla.broker.coordination.topic_log import encode_pairs
 from ottla.broker.transactions.loading import TransactionLoader
 from ottla.broker.transactions.log_records import read_key, read_value, transaction_key, transaction_value
 from ottla.broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata

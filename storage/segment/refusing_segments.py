@@ -1,11 +1,11 @@
-"""Replaces the last segment of a log while a thread truncates the log."""
+"""Replaces the active segment of a log that refuses appends, because a thread truncates it or because it is closed."""
 
 from typing import NoReturn
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File, FileSystem
-from ottla.storage.errors import LogBeingTruncated
-from ottla.storage.segment.limits import UNKNOWN
+from ottla.storage.errors import LogBeingTruncated, LogClosed
+from ottla.storage.segment.limits import NEVER, UNKNOWN
 from ottla.storage.segment.log_settings import LogSettings
 from ottla.storage.segment.offset_index import OffsetIndex
 from ottla.storage.segment.segment import Segment
@@ -66,3 +66,18 @@ class SegmentBeingTruncated(Segment):
 
     def _refuse(self) -> NoReturn:
         raise LogBeingTruncated(self._topic_partition)
+
+
+class ClosedSegment(Segment):
+    """Takes the place of the active segment of a closed log, so that an append need not check whether the log is closed."""
+
+    __slots__ = ("_topic_partition",)
+
+    def __init__(self, topic_partition: TopicPartition, log_end_offset: int) -> None:
+        self._topic_partition = topic_partition
+        self.base_offset = log_end_offset  # later reads find everything in the other segments
+        self.size = 0
+        self.reserve_at = NEVER
+
+    def begin_write(self) -> None:
+        raise LogClosed(self._topic_partition)
