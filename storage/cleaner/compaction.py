@@ -99,6 +99,8 @@ class LogCleaner:
         self._paused: dict[TopicPartition, int] = {}
         self._early_ends: dict[TopicPartition, int] = {}
         """Number of cleanings in a row that ended early for an unknown reason, by log."""
+        self._retries_ms: dict[TopicPartition, int] = {}
+        """When a log whose cleaning ended early may be tried again. Others are cleaned meanwhile."""
         self._demanded: dict[TopicPartition, Callable[[], None]] = {}
         """Logs to clean however clean they are, each with its caller's callback."""
         self._cold: set[TopicPartition] = set()
@@ -191,6 +193,7 @@ class LogCleaner:
             self.abort_cleaning(each.topic_partition, "it was deleted")
         self._uncleanable.get(each.log_dir, set()).discard(each.topic_partition)
         self._early_ends.pop(each.topic_partition, None)
+        self._retries_ms.pop(each.topic_partition, None)
         self._satisfy(each.topic_partition)
         self.checkpoints.remove(each)
 
@@ -295,6 +298,10 @@ class LogCleaner:
         topic_partition = each.topic_partition
         if topic_partition in self._tasks or topic_partition in self._paused:
             return False
+        if topic_partition in self._retries_ms:
+            if elapsed_ms(self._clock) < self._retries_ms[topic_partition]:
+                return False
+            del self._retries_ms[topic_partition]
         return topic_partition not in self._uncleanable.get(each.log_dir, ())
 
     def _take_filthiest(self) -> None:
@@ -417,13 +424,20 @@ class LogCleaner:
                 self._on_failure(each.files.failure(error))
             self._done_with(task, is_worker_fit=False)
             is_over = task.is_aborted or (isinstance(message, CleaningEnded) and message.is_log_at_fault)  # it is not tried again
-            self._wake_in(0 if is_over else self._config[LOG_CLEANER_BACKOFF_MS])
+            self._wake_in(0 if is_over or self._puts_off(each) else self._config[LOG_CLEANER_BACKOFF_MS])
 
         def clean_up() -> None:
             task.worker.close()
             task.remove_leftovers(self._fs)
 
         self._background.submit("log-cleaner-end", clean_up, then)
+
+    def _puts_off(self, each: PartitionLog) -> bool:
+        """Lets a log wait whose cleaning ended early. Whether others are cleaned meanwhile: not if a second one ended early, or none could
+        begin, because their logs are hardly at fault then."""
+        is_first = not self._retries_ms and each.topic_partition in self._early_ends
+        self._retries_ms[each.topic_partition] = elapsed_ms(self._clock) + self._config[LOG_CLEANER_BACKOFF_MS]
+        return is_first
 
     def _give_up(self, each: PartitionLog, reason: str) -> None:
         """Do not clean the log again until the next start."""

@@ -2,13 +2,15 @@
 
 import errno
 import logging
+from itertools import pairwise
 from typing import cast
 
 import pytest
 
 from ottla.protocol.records.batch import parse_header
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.cleaner.process import CleaningEnded
+from ottla.storage.cleaner.job import CleaningJob
+from ottla.storage.cleaner.process import CleanerMessage, CleaningEnded
 from ottla.storage.cleaner.task import CleaningTask
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.log.partition_log import PartitionLog
@@ -248,6 +250,50 @@ def test_a_log_that_kills_the_worker_is_given_up_after_three_tries(caplog: pytes
     assert len(world.cleaners) == 3
     assert world.manager.cleaner.uncleanable_partitions("/data") == {ORDERS}
     assert "3 times in a row" in caplog.text
+
+
+class Troubled(Cleaned):
+    """The cleanings of some logs end early. `started` has the logs in the order of their cleanings, with the time."""
+
+    def __init__(self, *troubled: TopicPartition, names: tuple[str, ...] = ("orders", "users")) -> None:
+        super().__init__()
+        self.started: list[tuple[int, str]] = []
+        for name in names:
+            self.disks.topics[name] = dict(topic(cleanup_policy="compact", segment_bytes=500))
+        filthiest_first = range(20 * len(names), 0, -20)
+        for name, batches in zip(names, filthiest_first, strict=True):
+            self.fill(TopicPartition(name, 0), batches)
+        world, begin = self, self.disks.clock.now_ms()
+
+        class Worker(InlineCleaner):
+            def start(self, job: CleaningJob) -> None:
+                self.name = job.log
+                world.started.append((world.disks.clock.now_ms() - begin, self.name))
+                super().start(job)
+
+            def poll(self) -> CleanerMessage | None:
+                return CleaningEnded("the cleaner process died") if self.name in map(str, troubled) else super().poll()
+
+        self.manager.cleaner._new_worker = lambda: Worker(self.disks.filesystem)
+
+
+def test_a_log_whose_cleaning_ends_early_does_not_keep_the_others_waiting() -> None:
+    world = Troubled(ORDERS)
+    world.wait(1000)
+    assert [name for _, name in world.started] == ["orders-0", "users-0"]
+    assert world.checkpoint().keys() == {USERS}
+    world.wait(3 * BACKOFF_MS)
+    tries = [at for at, name in world.started if name == "orders-0"]
+    assert len(tries) == 3
+    assert all(later - earlier >= BACKOFF_MS for earlier, later in pairwise(tries))
+
+
+def test_where_a_second_cleaning_ends_early_all_wait() -> None:
+    world = Troubled(ORDERS, USERS, names=("orders", "users", "payments"))
+    world.wait(1000)
+    assert [name for _, name in world.started] == ["orders-0", "users-0"]
+    world.wait(3 * BACKOFF_MS)
+    assert "payments-0" in [name for _, name in world.started]
 
 
 @pytest.mark.parametrize("failing", ["poll", "put_in_place"])
