@@ -133,6 +133,7 @@ from ottla.storage.manager.log_manager import LogManager
 if TYPE_CHECKING:
     from ottla.broker.metrics.endpoint import MetricsEndpoint
     from ottla.broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
     from ottla.broker.remote.remote_storage import RemoteStorage
 
 logger = logging.getLogger(__name__)
@@ -590,6 +591,7 @@ class Broker:
         if (remote_metadata := services.data.remote_metadata) is not None:
             remote_metadata.start()
             self._held.push_async_callback(remote_metadata.close)
+            self._begin_remote_tasks(remote_metadata)
         self._held.push_async_callback(services.data.producer_ids.stop)
         self._report_raisable_features()
         services.cluster.broker_epoch = await self.controller.startup()
@@ -602,6 +604,15 @@ class Broker:
         )
         check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
         self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
+
+    def _begin_remote_tasks(self, metadata: TopicMetadata) -> None:
+        from ottla.broker.remote.tasks import begin_tasks
+
+        services = self.services
+        storage = services.data.remote_storage
+        assert storage is not None  # both are there with tiered storage
+        services.data.remote_tasks = tasks = begin_tasks(services, storage, metadata, self._background, self._random)
+        self._held.push_async_callback(tasks.stop)
 
     def _report_raisable_features(self) -> None:
         """Log which features an operator could raise. On ZooKeeper that is a decision against Apache Kafka 3.9, which needs no reminder."""
@@ -633,6 +644,8 @@ class Broker:
     async def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
         self.services.administration.dynamic_config.forget({each.topic for each in partitions})
         coordinators = self.services.coordinators
+        if (tasks := self.services.data.remote_tasks) is not None:
+            tasks.on_partitions_deleted(partitions)
         await coordinators.groups.on_partitions_deleted(partitions)
         await coordinators.shares.on_partitions_deleted()
 

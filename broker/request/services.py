@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ottla.replication.follower.fetcher_pool import FetcherPool
     from ottla.replication.ports.cluster import MetadataCache
     from ottla.replication.reading.remote_read import RemoteReads
+    from ottla.replication.remote.remote_log_manager import RemoteLogManager
     from ottla.storage.disk.clock import Clock
     from ottla.storage.manager.log_manager import LogManager
 
@@ -65,6 +66,7 @@ class DataServices:
         "remote_metadata",
         "remote_reads",
         "remote_storage",
+        "remote_tasks",
         "replica_manager",
         "shares",
         "transaction_verifier",
@@ -88,7 +90,8 @@ class DataServices:
     def __init__(self) -> None:
         self.remote_reads: RemoteReads | None = None
         self.remote_storage: RemoteStorage | None = None
-        """None without tiered storage, as the two above."""
+        self.remote_tasks: RemoteLogManager | None = None
+        """None without tiered storage, as those above."""
 
 
 class CoordinatorServices:

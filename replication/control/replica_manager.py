@@ -70,6 +70,7 @@ class ReplicaManager:
         "answers",
         "broker_id",
         "cluster",
+        "config_listeners",
         "controller_epoch",
         "followers",
         "isr_changes",
@@ -110,6 +111,8 @@ class ReplicaManager:
         """Limits the data for followers of throttled replicas."""
         self.leadership_listeners: list[Callable[[Partition], None]] = []
         """Called with a partition that became leader or follower, or was removed. Coordinators load and unload their state then."""
+        self.config_listeners: list[Callable[[Partition], None]] = []
+        """Called with a partition whose log has a new configuration."""
         self.on_replicas_offline: Callable[[], None] = lambda: None
         """Called after the partitions of a failed directory went offline, to report that to the controller."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], Awaitable[None]] = _no_offsets
@@ -381,6 +384,8 @@ class ReplicaManager:
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.on_config_change()
+            for listener in self.config_listeners:
+                listener(partition)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every online directory."""

@@ -14,11 +14,19 @@ from tests.support.remote_metadata import A_PARTITION, an_entry, an_update
 from tests.support.several_brokers import metadata_of, three_brokers, until
 
 PREFIX = "rlmm.config.remote.log.metadata."
-TIERED = {
-    "remote.log.storage.system.enable": "true",
-    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-    f"{PREFIX}topic.num.partitions": "3",
-}
+
+
+def tiered(shared: Path) -> dict[str, str]:
+    """Brokers with remote storage in a folder that they share."""
+    shared.mkdir()
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        "rsm.config.dir": str(shared),
+        f"{PREFIX}topic.num.partitions": "3",
+    }
+
+
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 
 
@@ -48,7 +56,8 @@ def starts(broker: InProcessBroker) -> list[int]:
 
 def test_a_broker_knows_its_entries_again_after_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with a_broker_in_process(tmp_path, **TIERED) as broker:
+    settings, logs = tiered(tmp_path / "shared"), tmp_path / "logs"
+    with a_broker_in_process(logs, **settings) as broker:
         follow(broker)
         copy(broker, an_entry(1, 0, 99), an_entry(2, 100, 199))
         (topic,) = metadata_of(broker, METADATA_TOPIC).topics
@@ -57,9 +66,9 @@ def test_a_broker_knows_its_entries_again_after_a_restart(tmp_path: Path, caplog
         assert {b'"retention.ms":"-1"', b'"cleanup.policy":"delete"', b'"remote.storage.enable":"false"'} <= set(
             stored.partition(b'"config":{')[2].rstrip(b"}").split(b",")
         )
-    assert list(tmp_path.glob("remote-log-metadata-*.snapshot"))
+    assert list(logs.glob("remote-log-metadata-*.snapshot"))
     assert "Unknown configuration" not in caplog.text
-    with a_broker_in_process(tmp_path, **TIERED) as broker:
+    with a_broker_in_process(logs, **settings) as broker:
         follow(broker)
         assert starts(broker) == [0, 100]
         log = broker.run(lambda: metadata(broker).reader.log_of(A_PARTITION))
@@ -68,7 +77,7 @@ def test_a_broker_knows_its_entries_again_after_a_restart(tmp_path: Path, caplog
 
 @pytest.mark.cluster
 def test_brokers_read_what_others_write_also_when_the_leader_of_the_metadata_is_gone(tmp_path: Path) -> None:
-    settings = TIERED | {f"{PREFIX}topic.replication.factor": "3", "controlled.shutdown.enable": "false"}
+    settings = tiered(tmp_path / "shared") | {f"{PREFIX}topic.replication.factor": "3", "controlled.shutdown.enable": "false"}
     with three_brokers(tmp_path, **settings) as brokers:
         for broker in brokers:
             follow(broker)
