@@ -130,7 +130,7 @@ class ReplicaManager:
         """By leader id, partitions of that request whose leader is not known."""
         log_manager.moves.on_replaced = self._on_log_replaced
         log_manager.flusher.on_flushed = self._on_flushed
-        log_manager.context.on_log_start_offset = self._on_log_changed
+        log_manager.context.on_log_start_offset = self._on_log_start_offset
         log_manager.on_truncated = self._on_log_changed
 
     @property
@@ -359,6 +359,10 @@ class ReplicaManager:
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.waiters.notify()
+
+    def _on_log_start_offset(self, log: PartitionLog) -> None:
+        self.log_manager.on_log_start_offset(log)
+        self._on_log_changed(log)
 
     def _on_log_changed(self, log: PartitionLog) -> None:
         """Notify fetches when the start or end of a log changed. Other requests do not wait for that."""

@@ -9,7 +9,7 @@ from ottla.pauses import pause
 from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
-from ottla.replication.remote.positions import CopiesOf, bounds_of
+from ottla.replication.remote.positions import CopiesOf, bounds_of, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.remote.choice import Retention, bytes_in_lineage, choose_expired, is_abandoned, is_unreferenced
@@ -32,10 +32,11 @@ class Expiry:
         """Removes what is due now. Raises Deposed, RemoteStoreError, MetadataNotReady, MetadataWriteFailed, StorageError."""
         services = self._services
         log = self._leadership.check()
+        copies = CopiesOf(services.metadata, self._partition)
+        refresh(log, copies)  # otherwise segments that are here and in the store would count twice
         bounds = bounds_of(log)
         if not bounds.epochs:
             return
-        copies = CopiesOf(services.metadata, self._partition)
         began = elapsed_ms(services.clock)
         remote_bytes = await bytes_in_lineage(bounds, copies.entries)
         log = self._leadership.check()

@@ -152,9 +152,9 @@ class PartitionLog:
 
     @property
     def only_local_bytes(self) -> int:
-        """Bytes of the segments that are not, or not as a whole, in the remote store."""
+        """Bytes of the segments of which nothing is in the remote store."""
         copied = NO_OFFSET if self.tier is None else self.tier.copied.offset
-        return sum(segment.size for segment in self.segments.between(copied + 1, NEVER))
+        return sum(segment.size for segment in self.segments.between(copied, NEVER) if segment.base_offset > copied)
 
     @property
     def last_stable_offset(self) -> int:

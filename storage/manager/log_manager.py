@@ -381,6 +381,11 @@ class LogManager:
         """Writes `recovery-point-offset-checkpoint` in every live directory, soon."""
         self._checkpoints.recovery_points(self._live_paths())
 
+    def on_log_start_offset(self, log: PartitionLog) -> None:
+        """The log start offset moved: writes it soon, if the first segment on the disk says nothing about it."""
+        if log.tier is not None:
+            self._checkpoints.log_start_offsets([log.log_dir])
+
     def checkpoint_log_start_offsets(self) -> None:
         """Writes `log-start-offset-checkpoint` in every live directory, soon."""
         self._checkpoints.log_start_offsets(self._live_paths())

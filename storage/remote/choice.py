@@ -47,15 +47,16 @@ def segments_to_copy(bases: Sequence[int], first_offset: int, last_stable_offset
 
 
 async def bytes_in_lineage(log: LogBounds, entries_of: EntriesOf) -> int:
-    """Counts the bytes in the remote store that belong to the log, those that are being deleted included. Each copy counts once."""
+    """Counts the bytes in the remote store that belong to the log, in finished copies. Each record counts once."""
     seen: set[SegmentId] = set()
+    shares = _Shares()
     size = 0
     for epoch, _ in log.epochs:
         for entry in entries_of(epoch):
             await pause()
             if entry.id not in seen and _counts(entry, log):
                 seen.add(entry.id)
-                size += entry.size
+                size += shares.of(entry)
     return size
 
 
@@ -64,11 +65,12 @@ async def choose_expired(
 ) -> Expired:
     """Chooses what retention and the log start offset remove, from the oldest on, until a segment of the lineage stays.
 
-    Nothing behind a segment that this broker is copying is removed. Copies that are not finished do not count: their bytes may not be
-    there, and another copy has the same records.
+    Nothing behind a segment that this broker is copying is removed. Copies that are not finished, or are being deleted, do not
+    count: another copy has the same records, or none shall have them.
     """
     chosen: dict[SegmentId, SegmentEntry] = {}
     new_start: int | None = None
+    shares = _Shares()
     excess = remote_bytes + log.only_local_bytes - retention.retention_bytes if retention.retention_bytes >= 0 else 0
     oldest_ms = retention.now_ms - retention.retention_ms if retention.retention_ms >= 0 else NEVER
     for epoch, _ in log.epochs:
@@ -79,16 +81,34 @@ async def choose_expired(
             if entry.id in chosen:
                 continue
             counts = _counts(entry, log)
+            size = shares.of(entry) if counts else 0
             if _is_below(entry, log):
                 chosen[entry.id] = entry
-            elif counts and entry.state == SegmentState.COPY_SEGMENT_FINISHED:
-                if entry.max_timestamp_ms > oldest_ms and (excess <= 0 or entry.size > excess):
+            elif counts:
+                if entry.max_timestamp_ms > oldest_ms and (excess <= 0 or size > excess):
                     return Expired(list(chosen.values()), new_start)
                 chosen[entry.id] = entry
                 new_start = max(new_start or 0, entry.end_offset + 1)
-            if counts:
-                excess -= entry.size
+            excess -= size
     return Expired(list(chosen.values()), new_start)
+
+
+class _Shares:
+    """Divides the bytes of copies that overlap, in the order of their offsets. Elections and crashes leave such copies.
+
+    Apache Kafka counts their records several times, and then removes segments that retention.bytes would keep.
+    """
+
+    def __init__(self) -> None:
+        self._end = -1
+
+    def of(self, entry: SegmentEntry) -> int:
+        """The bytes of the offsets that the copies before do not have."""
+        new = min(entry.end_offset - self._end, entry.end_offset - entry.start_offset + 1)
+        if new <= 0:
+            return 0
+        self._end = entry.end_offset
+        return entry.size * new // (entry.end_offset - entry.start_offset + 1)
 
 
 def is_unreferenced(entry: SegmentEntry, earliest_epoch: int) -> bool:
@@ -112,6 +132,5 @@ def _is_below(entry: SegmentEntry, log: LogBounds) -> bool:
 
 
 def _counts(entry: SegmentEntry, log: LogBounds) -> bool:
-    """Whether the bytes of the segment are in the store, and are part of the log."""
-    is_whole = entry.state in (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED)
-    return is_whole and is_in_lineage(entry, log.log_end_offset, log.epochs)
+    """Whether the bytes of the segment are in the store, stay there, and are part of the log."""
+    return entry.state == SegmentState.COPY_SEGMENT_FINISHED and is_in_lineage(entry, log.log_end_offset, log.epochs)

@@ -133,6 +133,13 @@ def test_copies_are_abandoned_when_their_broker_no_longer_makes_them() -> None:
     assert not is_abandoned(an_entry(0, 9, state=FINISHED), 1, 0)
 
 
+def test_records_that_two_copies_have_count_once() -> None:
+    again = an_entry(5, 14, uuid=99, size=100)
+    assert not expired([FOUR[0], again, *FOUR[1:]], Retention(-1, 400, 10_000)).segments
+    assert starts(expired([FOUR[0], again, *FOUR[1:]], Retention(-1, 350, 10_000)).segments) == []
+    assert starts(expired([FOUR[0], again, *FOUR[1:]], Retention(-1, 300, 10_000)).segments) == [0]
+
+
 @given(st.lists(st.integers(0, 50), max_size=10), st.integers(-1, 600), st.integers(-1, 600), st.integers(0, 12_000))
 def test_retention_by_size_removes_no_more_than_the_excess(sizes, retention_bytes, retention_ms, now_ms) -> None:
     entries = [an_entry(at * 10, at * 10 + 9, size=size, max_timestamp_ms=at * 1000) for at, size in enumerate(sizes)]
