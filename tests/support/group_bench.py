@@ -225,10 +225,19 @@ class GroupBench:
 
     # -- requests ----------------------------------------------------------------------------------------------------------------
 
-    def join(self, group: str = "g", member_id: str = "", *, session_ms: int = 10_000, protocols: Protocols = RANGE) -> list[JoinResult]:
+    def join(
+        self,
+        group: str = "g",
+        member_id: str = "",
+        *,
+        session_ms: int = 10_000,
+        protocols: Protocols = RANGE,
+        instance_id: str | None = None,
+    ) -> list[JoinResult]:
         """A JoinGroup; the answer is put into the list."""
         results: list[JoinResult] = []
-        self.groups.join(group, Join(results.append, member_id, None, "client", "/127.0.0.1", 60_000, session_ms, "consumer", protocols))
+        join = Join(results.append, member_id, instance_id, "client", "/127.0.0.1", 60_000, session_ms, "consumer", protocols)
+        self.groups.join(group, join)
         return results
 
     def sync(self, member_id: str, generation: int, assignments: dict[str, bytes], group: str = "g") -> list[SyncResult]:

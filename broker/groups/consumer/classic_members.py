@@ -64,7 +64,7 @@ def on_classic_join(group: ConsumerGroup, join: Join, context: Context) -> Decis
         subscription = read_subscription(join.protocols[0][1], context.topics)
         return (yield from _join(group, join, sender, subscription, context))
     except Refused as refused:
-        return [Reply(join.waiter, JoinResult(join.member_id, refused.error))]
+        return [Reply(join.waiter, JoinResult(NO_MEMBER_ID, refused.error))]
     except (ProtocolError, UnknownMemberState) as error:
         logger.warning("group %s: the JoinGroup of %s cannot be served: %s", group.group_id, member_id, error)
         return [Reply(join.waiter, JoinResult(join.member_id, ErrorCode.UNKNOWN_SERVER_ERROR))]

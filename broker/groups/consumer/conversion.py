@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from ottla.broker.coordination.effects import Arm, Reply
 from ottla.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupSettings
 from ottla.broker.groups.classic_group import Member as ClassicMember
-from ottla.broker.groups.consumer.embedded import assignment_bytes, read_assignment, read_subscription, version_of
+from ottla.broker.groups.consumer.embedded import assignment_bytes, read_assignment, read_subscription, user_data_of, version_of
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.members import ClassicPart, Member
 from ottla.broker.groups.consumer.records import CurrentAssignment, GroupEpoch, MemberMetadata, Record, TargetEpoch, TargetMember
@@ -29,15 +29,23 @@ def may_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> bool:
     return settings.may_upgrade and group.is_consumer_group and len(group.members) <= settings.max_size
 
 
+class CustomAssignorError(Exception):
+    """An assignment has data of the members' assignor, as those of Kafka Streams have. The broker's assignors could not make it."""
+
+
 def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[ConsumerGroup, list[Record]]:
-    """(the group of the new protocol, its records). The classic group does not change. Raises ProtocolError for members that do not keep to
-    the consumer protocol."""
+    """(the group of the new protocol, its records). The classic group does not change.
+
+    Raises CustomAssignorError, and ProtocolError for members that do not keep to the consumer protocol.
+    """
     epoch = classic.generation_id
     metadata: list[Record] = []
     targets: list[Record] = []
     current: list[Record] = []
     taken: set[tuple[bytes, int]] = set()
     for each in classic.members.values():
+        if user_data_of(each.assignment):
+            raise CustomAssignorError
         name = classic.protocol_name
         subscription = read_subscription(each.protocols[0][1] if name is None else each.metadata(name), topics)
         assigned = {

@@ -21,7 +21,7 @@ from ottla.broker.groups.consumer.classic_members import (
     on_classic_sync,
     on_leave,
 )
-from ottla.broker.groups.consumer.conversion import may_upgrade, send_away, upgraded
+from ottla.broker.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
@@ -142,6 +142,13 @@ class ConsumerGroups:
         elif isinstance(group, ClassicGroup) and may_upgrade(group, self.settings):
             try:
                 made, made.creation = upgraded(group, self._cluster.topics)
+            except CustomAssignorError:
+                message = (
+                    f"Cannot upgrade classic group {group_id} to consumer group because an unsupported custom assignor is in use. Please "
+                    "refer to the documentation or switch to a default assignor before re-attempting the upgrade."
+                )
+                logger.warning("group %s: it stays classic, because its assignments have data of a custom assignor", group_id)
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
             except ProtocolError as error:
                 message = (
                     f"Cannot upgrade the classic group {group_id} to consumer group because the embedded consumer protocol is malformed."

@@ -57,6 +57,14 @@ def read_assignment(data: bytes, topics: Topics) -> Assignment:
     return _by_id(message.assigned_partitions, topics)
 
 
+def user_data_of(assignment: bytes) -> bytes:
+    """The data that the members' assignor has added to an assignment. Raises ProtocolError."""
+    if not assignment:
+        return b""
+    message, _ = ConsumerProtocolAssignment.decode(assignment, version_of(assignment), _VERSION.size)
+    return bytes(message.user_data or b"")
+
+
 def _by_id(
     named: Iterable[ConsumerProtocolSubscriptionTopicPartition | ConsumerProtocolAssignmentTopicPartition], topics: Topics
 ) -> dict[bytes, frozenset[int]]:

@@ -31,7 +31,7 @@ from ottla.broker.groups.consumer.subscriptions import on_resolved
 from ottla.broker.groups.consumer.targets import compute
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.group import Group
+from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.membership import on_loaded
 from ottla.broker.groups.rebalance import maybe_prepare_rebalance
 from ottla.broker.groups.records import group_key, group_value
@@ -221,6 +221,7 @@ class ConsumerMachine:
         """Replace the group by a classic one; False if that cannot be written."""
         now_ms = self._clock.now_ms()
         assert isinstance(group, ConsumerGroup)  # no other group has classic members
+        is_settled = not convert.without and group.state is GroupState.STABLE
         classic = downgraded(group, convert.without, self._groups.settings, self._cluster.names_by_id, now_ms)
 
         def stored(error: ErrorCode, _: int) -> None:
@@ -239,7 +240,7 @@ class ConsumerMachine:
         self._end(group)
         self._runner.cancel_timers(group)
         effects = on_loaded(classic, now_ms)
-        if convert.without:
+        if not is_settled:  # there may be partitions that no member has
             maybe_prepare_rebalance(classic, "it is a classic group again", now_ms, effects)
         self._runner.run(classic, effects)
         return True

@@ -13,7 +13,11 @@ from ottla.broker.groups.consumer.members import LEAVING
 from ottla.broker.groups.group import GroupState
 from ottla.broker.groups.membership import Leaving
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, ConsumerProtocolSubscriptionTopicPartition
+from ottla.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
 from tests.support.consumer_groups import partitions_of, state_of, topic_id
 from tests.support.group_bench import OFFSETS_TOPIC, GroupBench, run
 
@@ -202,6 +206,42 @@ def test_members_without_the_consumer_protocol_are_not_converted() -> None:
         assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND
         assert "malformed" in (refused.message or "")
         assert beat(bench, member_id, 1) == ErrorCode.NONE
+
+    run(scenario, **UPGRADES)
+
+
+def test_a_group_with_a_custom_assignor_stays_classic() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        joined = bench.join(protocols=protocols())
+        bench.pass_time(1)
+        member_id = joined[0].member_id
+        of_streams = ConsumerProtocolAssignment(user_data=b"tasks")
+        assert bench.sync(member_id, 1, {member_id: b"\0\3" + of_streams.encode(3)})[0].error == ErrorCode.NONE
+        refused = await bench.answered(bench.beat("new"))
+        assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "an unsupported custom assignor is in use" in (refused.message or "")
+        assert beat(bench, member_id, 1) == ErrorCode.NONE
+
+    run(scenario, **UPGRADES)
+
+
+@pytest.mark.parametrize("waits_ms", [0, 1_000])
+def test_a_classic_member_in_the_place_of_the_last_new_one_rebalances_a_group_that_is_not_settled(waits_ms: int) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        await bench.answered(bench.beat("new", instance_id="i"))
+        classic = await bench.answered(bench.join(protocols=protocols()))
+        bench.pass_time(waits_ms)
+        await bench.answered(bench.beat("new", -2, instance_id="i"))
+        await bench.answered(bench.join(protocols=protocols(), instance_id="i"))
+        await bench.until(lambda: isinstance(bench.groups.groups.get("g"), ClassicGroup))
+        group = bench.groups.groups.get("g")
+        assert isinstance(group, ClassicGroup)
+        assert group.state is GroupState.PREPARING_REBALANCE, "otherwise nobody would read half of the partitions"
+        assert beat(bench, classic.member_id, group.generation_id) == ErrorCode.REBALANCE_IN_PROGRESS
 
     run(scenario, **UPGRADES)
 
