@@ -14,6 +14,7 @@ from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
 from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
+from ottla.broker.metrics.remote_metadata_families import REMOTE_METADATA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
 from ottla.broker.metrics.telemetry_families import TELEMETRY_FAMILIES
@@ -66,6 +67,7 @@ _SECTIONS: Final = (
     ("Share groups", SHARE_FAMILIES),
     ("Offsets of consumer groups", GROUP_FAMILIES),
     ("Metrics of clients", TELEMETRY_FAMILIES),
+    ("Metadata of remote segments", REMOTE_METADATA_FAMILIES),
 )
 
 

@@ -59,6 +59,9 @@ class MetadataReader:
         self._watching: asyncio.Task[None] | None = None
         self._reading: dict[int, asyncio.Task[None]] = {}
         self._restored: set[int] = set()
+        self._applied_before = 0
+        self._skipped_before = 0
+        """The counts of metadata partitions that are read no more."""
         self._not_before: dict[int, float] = {}
         """By metadata partition, the time of the next attempt after a failed one."""
         self.refusals = Refusals(logger, "read")
@@ -75,6 +78,23 @@ class MetadataReader:
         await asyncio.gather(*tasks, return_exceptions=True)
         for log in self.logs.values():
             await self._save(log)
+
+    # -- counts ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def unread_partitions(self) -> int:
+        """The user partitions whose lookups are refused."""
+        return sum(not each.is_ready and not each.is_hidden for log in list(self.logs.values()) for each in list(log.followed.values()))
+
+    @property
+    def applied(self) -> int:
+        """The records that were applied."""
+        return self._applied_before + sum(log.applied for log in self.logs.values())
+
+    @property
+    def skipped(self) -> int:
+        """The records that were left out."""
+        return self._skipped_before + sum(log.skipped for log in self.logs.values())
 
     # -- which partitions are followed -------------------------------------------------------------------------------------
 
@@ -103,6 +123,8 @@ class MetadataReader:
         log.unfollow(partition)
         if not log.followed:
             del self.logs[log.index]
+            self._applied_before += log.applied
+            self._skipped_before += log.skipped
             self._restored.discard(log.index)
             self.refusals.clear(log.name)
 
@@ -155,12 +177,15 @@ class MetadataReader:
     async def _read_from(self, leader: int) -> None:
         """Reads while the broker leads a partition that is wanted."""
         peer = self._peers.to(leader)
+        failures = 0
         try:
             while logs := self._led_by(leader):
                 try:
                     await self._read_once(peer, logs)
+                    failures = 0
                 except _EXPECTED as error:
-                    self._postpone(logs, str(error))
+                    failures += 1  # a connection ends with each restart of a broker, which is no news
+                    self._postpone(logs, str(error) if failures > 1 else "")
                 except Exception as error:  # a fault of this broker: nothing would be read any more
                     logger.exception("%s cannot be read from broker %d, which is tried again", METADATA_TOPIC, leader)
                     self._postpone(logs, repr(error), LONG_BACKOFF_SECONDS)
@@ -267,7 +292,8 @@ class MetadataReader:
         until = asyncio.get_running_loop().time() + seconds
         for log in logs:
             self._not_before[log.index] = until
-            self.refusals.report(log.name, reason)
+            if reason:
+                self.refusals.report(log.name, reason)
 
     async def _save(self, log: MetadataLog) -> None:
         if self._topic_id is not None:

@@ -248,4 +248,4 @@ class MetadataLog:
         if self.skipped <= NAMED:
             logger.error("%s: the record at offset %d is left out: %s", self.name, offset, why)
         elif self.skipped == NAMED + 1:
-            logger.error("%s: more records are left out; ottla_remote_log_metadata_skipped_records counts them", self.name)
+            logger.error("%s: more records are left out; ottla_remote_log_metadata_skipped_records_total counts them", self.name)
