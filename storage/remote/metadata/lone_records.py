@@ -6,7 +6,7 @@ A broker that starts reads a million of them. All other batches are left to `ott
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD
 from ottla.protocol.records.checksum import crc32c
@@ -19,13 +19,8 @@ _MORE: Final = 0x80
 _LEAST_BYTES: Final = HEADER_SIZE + 10
 
 
-class LoneRecord(NamedTuple):
-    """The record of a batch that ends at `after`."""
-
-    offset: int
-    leader_epoch: int
-    value: bytes
-    after: int
+LoneRecord: TypeAlias = tuple[int, int, bytes, int]
+"""Offset, leader epoch, value, and where the batch ends. A named tuple would cost as much as a third of the reading."""
 
 
 def lone_record(data: bytes, view: memoryview, at: int) -> LoneRecord | None:
@@ -47,4 +42,4 @@ def lone_record(data: bytes, view: memoryview, at: int) -> LoneRecord | None:
         return None
     if crc32c(view[at + ATTRIBUTES_OFFSET : after]) != crc:
         return None
-    return LoneRecord(offset, leader_epoch, data[value_at : after - 1], after)
+    return offset, leader_epoch, data[value_at : after - 1], after

@@ -5,6 +5,7 @@ entries, and leaves the others to the declared messages. The tests hold both equ
 """
 
 import struct
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -61,6 +62,10 @@ class MetadataRecord(NamedTuple):
     broker_id: int
     event_timestamp_ms: int
     custom: bytes | None
+
+
+_record: Final = partial(tuple.__new__, MetadataRecord)
+"""Makes a record of a tuple without a call of Python, 0.2 µs less."""
 
 
 def place_of(partition: TopicIdPartition) -> bytes:
@@ -141,14 +146,14 @@ def _common_segment(value: bytes, at: int) -> MetadataRecord | None:
     if not is_common or not 0 <= start <= end or not 0 <= state <= _LAST_STATE:
         return None
     packed = HEAD.pack(start, end, max_timestamp_ms, event_timestamp_ms, broker_id, size, state, epoch)
-    return MetadataRecord(SEGMENT, place, int.from_bytes(uuid, "big"), packed, state, broker_id, event_timestamp_ms, None)
+    return _record((SEGMENT, place, int.from_bytes(uuid, "big"), packed, state, broker_id, event_timestamp_ms, None))
 
 
 def _common_update(value: bytes, at: int) -> MetadataRecord | None:
     place, partition_tags, uuid, id_tags, broker_id, event_timestamp_ms, custom, state, tags = _COMMON_UPDATE.unpack_from(value, at)
     if partition_tags | id_tags | custom | tags or not 0 <= state <= _LAST_STATE:
         return None
-    return MetadataRecord(UPDATE, place, int.from_bytes(uuid, "big"), b"", state, broker_id, event_timestamp_ms, None)
+    return _record((UPDATE, place, int.from_bytes(uuid, "big"), b"", state, broker_id, event_timestamp_ms, None))
 
 
 def _any_record(value: bytes) -> MetadataRecord:

@@ -21,6 +21,8 @@ _STARTED: Final = int(SegmentState.COPY_SEGMENT_STARTED)
 _FINISHED: Final = int(SegmentState.COPY_SEGMENT_FINISHED)
 _DELETING: Final = int(SegmentState.DELETE_SEGMENT_STARTED)
 _DELETED: Final = int(SegmentState.DELETE_SEGMENT_FINISHED)
+_BEFORE_ALL: Final = -(2**63) - 1
+"""Less than any offset that a record may name."""
 
 _ALLOWED: Final = frozenset(
     (
@@ -131,16 +133,21 @@ class SegmentCache:
             segments = self.epochs.get(epoch) or self._epoch(epoch)
             end = end_in(packed, epochs, epoch)
             keys, highest = segments.keys, segments.highest_offset
-            while keys and highest is not None and highest <= end and self._offset(keys[-1], epoch) >= offset:
-                segments.unreferenced.add(keys.pop())
-            at = self._position(keys, epoch, offset)
-            if at < len(keys) and self._offset(keys[at], epoch) == offset:
-                keys[at] = key
-            else:
-                keys.insert(at, key)
-            segments.unreferenced.discard(key)
-            if highest is None or end > highest:
+            last = self._offset(keys[-1], epoch) if keys else _BEFORE_ALL
+            if highest is None or highest <= end:
                 segments.highest_offset = end
+                while last >= offset:
+                    segments.unreferenced.add(keys.pop())
+                    last = self._offset(keys[-1], epoch) if keys else _BEFORE_ALL
+            if last < offset:
+                keys.append(key)
+            else:
+                at = self._position(keys, epoch, offset)
+                if self._offset(keys[at], epoch) == offset:
+                    keys[at] = key
+                else:
+                    keys.insert(at, key)
+            segments.unreferenced.discard(key)
 
     def _begin_deletion(self, key: int, packed: bytes) -> None:
         for epoch, offset in epochs_of(packed):
@@ -158,8 +165,6 @@ class SegmentCache:
 
     def _position(self, keys: list[int], epoch: int, offset: int) -> int:
         """The first of the copies that begin in the epoch at the offset or later."""
-        if not keys or self._offset(keys[-1], epoch) < offset:
-            return len(keys)  # the usual place of a new copy
         return bisect_left(keys, offset, key=lambda each: self._offset(each, epoch))
 
     def _offset(self, key: int, epoch: int) -> int:

@@ -217,6 +217,7 @@ def test_the_reader_of_lone_records_reads_nothing_else(at: int, byte: int, end: 
     lone = lone_record(data, memoryview(data), 0)
     if lone is not None:
         _, header = next(iter_batches(data))
+        offset, leader_epoch, value, after = lone
         assert crc_is_valid(data)
-        assert [(None, lone.value)] == list(iter_keys_and_values(record_data(data, 0, header), header))
-        assert (lone.offset, lone.leader_epoch, lone.after) == (header.base_offset, header.partition_leader_epoch, header.size)
+        assert [(None, value)] == list(iter_keys_and_values(record_data(data, 0, header), header))
+        assert (offset, leader_epoch, after) == (header.base_offset, header.partition_leader_epoch, header.size)
