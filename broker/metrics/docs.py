@@ -14,7 +14,7 @@ from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
 from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
-from ottla.broker.metrics.remote_metadata_families import REMOTE_METADATA_FAMILIES
+from ottla.broker.metrics.remote.metadata_families import REMOTE_METADATA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
 from ottla.broker.metrics.telemetry_families import TELEMETRY_FAMILIES

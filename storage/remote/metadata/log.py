@@ -90,6 +90,10 @@ class MetadataLog:
         self.followed[place_of(partition)] = Followed(SegmentCache(partition))
         self._move(0)
 
+    def know(self, partition: TopicIdPartition) -> None:
+        """Holds the entries of a user partition whose first record comes now."""
+        self.followed.setdefault(place_of(partition), Followed(SegmentCache(partition)))
+
     def unfollow(self, partition: TopicIdPartition) -> None:
         """Forgets a user partition."""
         self.followed.pop(place_of(partition), None)
@@ -198,7 +202,7 @@ class MetadataLog:
         if lone is not None:
             offset, leader_epoch, value, after = lone
             if offset >= self.position:
-                self._take_value(value, offset)
+                self.take_record(value, offset)
                 self.position = offset + 1
                 self.last_epoch = leader_epoch
             return after
@@ -220,12 +224,13 @@ class MetadataLog:
             return
         try:
             for _, value in iter_keys_and_values(record_data(data, at, header), header):
-                self._take_value(value, offset)
+                self.take_record(value, offset)
                 offset += 1
         except RecordFormatError as error:
             self._skip(offset, error)
 
-    def _take_value(self, value: bytes | None, offset: int) -> None:
+    def take_record(self, value: bytes | None, offset: int) -> None:
+        """Applies one record, of whose place in the log the caller takes care."""
         try:
             if value is None:
                 raise ProtocolError("it has no value")

@@ -73,6 +73,17 @@ def place_of(partition: TopicIdPartition) -> bytes:
     return partition.topic_id + _INDEX.pack(partition.partition)
 
 
+def partition_of(value: bytes | None) -> TopicIdPartition | None:
+    """Reads the partition of a record with its topic's name, which `read_record` leaves out; None if there is none."""
+    try:
+        record = read_record(value or b"")
+        name_bytes, at = read_uvarint(value or b"", _PREFIX_BYTES)
+        name = (value or b"")[at : at + name_bytes - 1].decode()
+    except (ProtocolError, UnicodeDecodeError):
+        return None
+    return TopicIdPartition(record.place[: -_INDEX.size], name, *_INDEX.unpack_from(record.place, 16))
+
+
 def encode_entry(entry: SegmentEntry) -> bytes:
     """Returns the record that adds a copy of a segment. Raises ProtocolError if a value does not fit."""
     message = RemoteLogSegmentMetadataRecord(

@@ -1,11 +1,14 @@
 """Brokers share the metadata of remote segments by the real topic: several of them, over restarts, with leaders that go."""
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
+from ottla.cli.main import main
 from ottla.controller.znodes.layout import config_path
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
 from ottla.storage.remote.metadata.log import METADATA_TOPIC
@@ -91,3 +94,23 @@ def test_brokers_read_what_others_write_also_when_the_leader_of_the_metadata_is_
         copy(brokers[0], an_entry(2, 100, 199))
         copy(brokers[1], an_entry(3, 200, 299))
         until(lambda: all(starts(broker) == [0, 100, 200] for broker in brokers))
+
+
+def test_the_command_lists_copies_and_tells_which_are_read(tmp_path: Path) -> None:
+    with a_broker_in_process(tmp_path / "logs", **tiered(tmp_path / "shared")) as broker:
+        follow(broker)
+        copy(broker, an_entry(1, 0, 99), an_entry(2, 0, 199), an_entry(3, 200, 299, custom=b"\x01"))
+        broker.run(lambda: metadata(broker).add(an_entry(4, 300, 399)))
+
+        def listed(*options: str) -> list[tuple[int, str, bool]]:
+            done = CliRunner().invoke(main, ["remote", "list", "-b", broker.bootstrap, "--json", *options])
+            assert done.exit_code == 0, done.output
+            return [(each["end_offset"], each["state"], each["is_read"]) for each in json.loads(done.stdout)]
+
+        replaced, going = (99, FINISHED.name, False), (399, "COPY_SEGMENT_STARTED", False)
+        read = [(199, FINISHED.name, True), (299, FINISHED.name, True)]
+        assert listed() == [replaced, *read, going]
+        assert listed("--unfinished", A_PARTITION.topic) == [replaced, going]
+        assert listed("another-topic") == []
+        table = CliRunner().invoke(main, ["remote", "list", "-b", broker.bootstrap])
+        assert "replaced" in table.stdout

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ottla.cli.main import main
 
-SINGULAR = {"ottla cluster", "ottla metadata"}
+SINGULAR = {"ottla cluster", "ottla metadata", "ottla remote"}
 """Groups of commands for the only one that there is."""
 WITHOUT_LIST = SINGULAR | {"ottla configs", "ottla quotas", "ottla features"}
 """Their entities are named by the caller; `describe` shows all."""

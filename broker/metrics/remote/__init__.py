@@ -1,0 +1,1 @@
+"""Declares the families of tiered storage."""
