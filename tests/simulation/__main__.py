@@ -60,6 +60,7 @@ def summary(told: Told, stories: int, seconds: float) -> str:
         f"{told.faults.total():,} misfortunes ({kinds(told.faults)}), "
         f"{failovers:,} failovers ({kinds(told.failovers)}), {failovers * 60 / seconds:,.0f} a minute, "
         f"{told.elections:,} elections, {told.controllers:,} controllers, {told.orders:,} orders, {told.rebalances:,} rebalances, "
+        f"{told.given:,} partitions given by the new protocol, "
         f"{told.commits:,} transactions committed, {told.aborts:,} aborted, "
         f"{told.acknowledged:,} records acknowledged, {told.seen:,} seen, {told.checks:,} checks"
     )

@@ -28,7 +28,7 @@ from ottla.controller.store.tree import ROOT
 from ottla.controller.znodes.layout import FEATURE, FeatureNode, encode_feature
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client_security import ClientSecurity
-from ottla.protocol.features import TRANSACTION_VERSION
+from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.protocol.schema.api_versions import versions_in_3_9
@@ -64,6 +64,8 @@ CONFIG = {
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "500",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
     "log.cleaner.enable": "false",
     "log.segment.bytes": "20000",
     "log.index.size.max.bytes": "4096",
@@ -157,7 +159,7 @@ class SimulatedCluster:
     """See the module."""
 
     def __init__(self, seed: int, brokers: int = 3, config: dict[str, str] | None = None, transaction_version: int = 0) -> None:
-        """`transaction_version` is the finalized level of the feature."""
+        """`transaction_version` is the finalized level of the feature; consumer groups of the new protocol are there always."""
         self.random = Random(seed)
         self.loop = SimulatedLoop(Random(self.random.getrandbits(64)))
         self.network = SimulatedNetwork(self.loop, Random(self.random.getrandbits(64)))
@@ -165,9 +167,8 @@ class SimulatedCluster:
         self.ensemble = WatchedEnsemble(self.clock)
         self.keeper = SessionKeeper(self.ensemble, self.network, SESSION_TIMEOUT_S)
         self.transaction_version = transaction_version
-        if transaction_version:
-            levels = encode_feature(FeatureNode({TRANSACTION_VERSION: transaction_version}))
-            self.ensemble.put(FEATURE, ROOT._replace(data=levels, cversion=0))
+        levels = {GROUP_VERSION: 1} | ({TRANSACTION_VERSION: transaction_version} if transaction_version else {})
+        self.ensemble.put(FEATURE, ROOT._replace(data=encode_feature(FeatureNode(levels)), cversion=0))
         self._config = {**CONFIG, **(config or {})}
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(brokers)}
 

@@ -15,6 +15,7 @@ from ottla.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator
 from tests.simulation.clients import Consumer, Leaders, Producer
 from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.consumers import ConsumerMember, Owners, is_shared
 from tests.simulation.copiers import Copier
 from tests.simulation.groups import Assignments, Committer, Member, is_settled
 from tests.simulation.ledger import Fate
@@ -61,6 +62,8 @@ class Told:
     acknowledged: int = 0
     seen: int = 0
     rebalances: int = 0
+    given: int = 0
+    """How often a member of the new protocol got a partition."""
     checks: int = 0
     steps: int = 0
     virtual_seconds: float = 0.0
@@ -78,6 +81,7 @@ class Story(Stage):
         transaction_version = 2 if seed % 2 else 0
         super().__init__(SimulatedCluster(seed, BROKERS, transaction_version=transaction_version), WATCHED, [*INSTANCES, COPY])
         self.assignments = Assignments()
+        self.owners = Owners(self.cluster, self.elections)
         self._seconds = seconds
         self._say = say
         self._misfortune = Misfortune(self.cluster, seconds, self._is_well, say)
@@ -104,6 +108,7 @@ class Story(Stage):
             acknowledged=sum(each.acknowledged for each in story),
             seen=sum(each.seen for each in story),
             rebalances=self.assignments.rebalances,
+            given=self.owners.given,
             checks=self.invariants.checks,
             steps=self.cluster.loop.steps,
             virtual_seconds=self.cluster.loop.time(),
@@ -134,13 +139,14 @@ class Story(Stage):
         administrator = self._administrator
         committers = [Committer(cluster, TOPIC, group, self.random.getrandbits(32)) for group in GROUPS]
         members = [Member(cluster, TOPIC, "members", self.assignments, self.random.getrandbits(32)) for _ in range(MEMBERS)]
+        sharing = [ConsumerMember(cluster, TOPIC, "sharing", self.owners, self.random.getrandbits(32)) for _ in range(MEMBERS)]
         vandal = Vandal(cluster, TOPIC, PARTITIONS, leaders, self.random.getrandbits(32))
         copiers, transactional, committed_consumers = self._transactional_clients(leaders)
         active: list[Producer | Administrator | Committer | Vandal | TransactionalClient] = [*producers, administrator, *committers]
         active += [vandal, *transactional, *copiers]
         acting = [asyncio.create_task(each.run()) for each in active]
         consumers += committed_consumers
-        consuming = [*(asyncio.create_task(each.run()) for each in consumers), *(asyncio.create_task(each.run()) for each in members)]
+        consuming = [asyncio.create_task(each.run()) for each in (*consumers, *members, *sharing)]
         misfortune = asyncio.create_task(self._misfortune.run())
         self.tasks = [*acting, *consuming, misfortune]
         await self._until_done([misfortune])
@@ -162,9 +168,10 @@ class Story(Stage):
         for committer in committers:
             await self._check_group(committer)
         await self._check_copies(copiers[0])
-        for member in members:
+        for member in (*members, *sharing):
             member.settling = True
         await self.until(lambda: is_settled(members), "the group to settle")
+        await self.until(lambda: is_shared(sharing, PARTITIONS), "the members of the new protocol to share all partitions")
         self.raise_errors()
         for task in consuming:
             task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from inspect import isfunction
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from ottla.broker.coordination.topic_log import encode_pairs
 from ottla.broker.groups import loading
 from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.group import AssignedGroup
+from ottla.broker.groups.consumer.reconciliation import FREE
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.broker.transactions import state as transaction_state
@@ -35,7 +38,7 @@ from ottla.storage.manager import log_loading
 from ottla.storage.producers.state import ProducerState
 from ottla.storage.validation import run as validation_run
 from ottla.storage.validation.run import BatchRun
-from tests.simulation import groups
+from tests.simulation import consumers, groups
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections
 from tests.simulation.story import Story
@@ -241,6 +244,12 @@ def group_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(groups, "HEARTBEATS_PER_S", 1.0)
 
 
+def partitions_of_others_are_free(patch: pytest.MonkeyPatch) -> None:
+    """A member takes its target before the others have given it up; they take a while."""
+    patch.setattr(AssignedGroup, "owner_epoch", lambda *_: FREE)
+    patch.setattr(consumers, "HEARTBEATS_PER_S", 1.0)
+
+
 def coordinator_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
     """What was committed is not there when another coordinates."""
     patch.setattr(loading.GroupLoader, "feed", lambda self, data: iter(()))
@@ -335,7 +344,8 @@ FAULTS: list[tuple[Plant, str]] = [
     (spoiled_batches_are_taken, "took a spoiled batch|after a start"),  # which cuts it off, if the broker died before it answered
     (broker_dies_of_bad_input, "no such api"),
     (group_members_are_not_fenced, "which had been in generation"),
-    (coordinator_forgets_offsets, "was acknowledged|in generation|had to be copied next"),
+    (partitions_of_others_are_free, "and were given to"),
+    (coordinator_forgets_offsets, "was acknowledged|in generation|had to be copied next|and were given to"),
     (markers_leave_before_the_outcome_is_safe, "no coordinator had decided"),
     (late_batches_open_transactions, "a late batch of"),
     (aborted_transactions_are_not_listed, "though"),
@@ -353,7 +363,6 @@ FIRST_SEEDS = {
     broker_dies_of_bad_input: 6,
     group_members_are_not_fenced: 4,
     coordinator_forgets_offsets: 2,
-    late_batches_open_transactions: 17,
 }
 """The stories before these end well, or badly but late: they take two to ten times as long, or stand still."""
 
@@ -365,13 +374,19 @@ FIRST_SEEDS = {
 def test_a_story_tells_of_a_planted_fault(plant: Plant, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     logging.disable(logging.CRITICAL)
+    otherwise = []
     try:
-        with pytest.raises((AssertionError, RuntimeError), match=told):
-            first = FIRST_SEEDS.get(plant, 0)
-            for seed in range(first, first + STORIES):
+        first = FIRST_SEEDS.get(plant, 0)
+        for seed in range(first, first + STORIES):
+            try:
                 Story(seed, SECONDS).tell()
+            except (AssertionError, RuntimeError) as error:  # another invariant may notice the fault first
+                if re.search(told, str(error)):
+                    return
+                otherwise.append(f"{seed}: {error}")
     finally:
         logging.disable(logging.NOTSET)
+    raise AssertionError(f"no story tells of it, but {otherwise}")
 
 
 def test_what_a_deposed_controller_writes_is_told_of() -> None:
