@@ -1,12 +1,15 @@
 """Wrong batches, each with a right checksum, get the answers that Apache Kafka 3.9.1 gave to the same bytes."""
 
 import base64
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.clients import AiokafkaClient, ConfluentClient, KafkaPythonClient
 from tests.support.command_line import CommandLine
+from tests.support.go_programs import compiled_program, needs_go
 from tests.support.judged_broker import JUDGED_BY_APACHE, JudgedBroker, a_judged_broker, needs_its_broker, only_ottla
 from tests.support.odd_batch_answers import KEPT, TOPICS, Answer, ask, create_topics, explained, from_json, recorded_batches, stored
 from tests.support.odd_batches import a_body, framed
@@ -45,10 +48,9 @@ def test_odd_batches_get_the_recorded_answers(broker: JudgedBroker, topic: str) 
         assert stored(client, topic).keys() == offsets, "of the refused batches nothing is stored"
 
 
-@only_ottla
-def test_consumers_read_past_every_refused_batch(broker: JudgedBroker) -> None:
-    readers = [ConfluentClient(broker.bootstrap), KafkaPythonClient(broker.bootstrap), AiokafkaClient(broker.bootstrap)]
-    readers[0].create_topic("readable", 1, KEPT)
+def write_between_refused(broker: JudgedBroker, topic: str) -> int:
+    """Send all batches that are refused, and a good one after every twenty of them. Returns the number of good records."""
+    ConfluentClient(broker.bootstrap).create_topic(topic, 1, KEPT)
     good = framed(a_body(3), count=3)
     refused = 0
     with a_wire_client(broker.port) as client:
@@ -56,12 +58,30 @@ def test_consumers_read_past_every_refused_batch(broker: JudgedBroker) -> None:
             batch = base64.b64decode(known["base64"])
             if not from_json(known["plain"]).code:
                 continue
-            assert ask(client, "readable", batch)[0].code
+            assert ask(client, topic, batch)[0].code
             refused += 1
             if refused % 20 == 0:
-                assert not ask(client, "readable", good)[0].code
+                assert not ask(client, topic, good)[0].code
     expected = 3 * (refused // 20)
     assert expected > 60
-    for reader in readers:
+    return expected
+
+
+@only_ottla
+def test_consumers_read_past_every_refused_batch(broker: JudgedBroker) -> None:
+    expected = write_between_refused(broker, "readable")
+    for reader in (ConfluentClient(broker.bootstrap), KafkaPythonClient(broker.bootstrap), AiokafkaClient(broker.bootstrap)):
         assert len(reader.consume("readable")) == expected
     assert len(CommandLine(broker.bootstrap)("consume", "-e", "readable").lines) == expected
+
+
+@only_ottla
+@needs_go
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_franz_go_reads_past_every_refused_batch(broker: JudgedBroker, tmp_path: Path) -> None:
+    expected = write_between_refused(broker, "readable-in-go")
+    program = compiled_program("reader", tmp_path)
+    command = [str(program), broker.bootstrap, "readable-in-go", str(expected)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, [str(offset) for offset in range(expected)]), done.stderr
