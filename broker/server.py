@@ -316,11 +316,16 @@ class Broker:
     async def _open_directories(self) -> None:
         self._background = LoopBackground(self._executor, self._environment.call_later)
         self.log_manager = self.services.data.log_manager = LogManager(
-            self.config, self._topic_config_of, self._environment.file_system, self._clock, self._background, random=self._random
+            self.config,
+            self._topic_config_of,
+            self._environment.file_system,
+            self._clock,
+            self._background,
+            random=self._random,
+            on_no_log_dir=self._fail,
+            needs_all_directories=not is_at_least(self.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_FAILED_DIRECTORIES),
         )
         self._progress = self.log_manager.progress
-        self.log_manager.on_no_log_dir = self._fail
-        self.log_manager.needs_all_directories = not is_at_least(self.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_FAILED_DIRECTORIES)
         await in_thread(self._executor, self.log_manager.open)
         self._held.callback(self.log_manager.directories.unlock)
 
@@ -402,12 +407,18 @@ class Broker:
         administration.client_metrics.on_change = self._on_subscriptions
         features.on_change(services.listed.update)
         services.running = RunningRequests(self._environment.clock_ns, while_large=resting)
-        data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
-        data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
-        self.log_manager.on_log_dir_failure = data.replica_manager.on_log_dir_failure
-        self.log_manager.cut_future_logs()
         failures = LogDirFailures(store, services.broker_id)
-        data.replica_manager.on_replicas_offline = failures.report
+        data.replica_manager = ReplicaManager(
+            services.broker_id,
+            self.log_manager,
+            cluster,
+            self._clock,
+            config[REPLICA_LAG_TIME_MAX_MS],
+            replica_selector=selector_of(config[REPLICA_SELECTOR_CLASS]),
+            on_replicas_offline=failures.report,
+        )
+        self.log_manager.on_log_dir_failure = data.replica_manager.on_log_dir_failure
+        self.log_manager.future_logs.cut()
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)

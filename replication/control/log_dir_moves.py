@@ -55,22 +55,22 @@ def _prepare(manager: ReplicaManager, topic_partition: TopicPartition, log_dir: 
     logs = manager.log_manager
     if not may_have_future(topic_partition):
         raise InvalidTopicName("The topic name is too long.")
-    logs.check_log_dir(log_dir)
+    logs.directories.check_known(log_dir)
     if topic_partition not in manager.offline:
         future = logs.get(topic_partition, future=True)
         if future is None or future.log_dir != log_dir:
             logs.moves.stop(topic_partition)
-            logs.delete_future(topic_partition)
-        logs.prefer_log_dir(topic_partition, log_dir)
+            logs.future_logs.delete(topic_partition)
+        logs.future_logs.prefer(topic_partition, log_dir)
     log = manager.partition_or_raise(*topic_partition).log
     if log.log_dir == log_dir or logs.get(topic_partition, future=True) is not None:
         return []
-    logs.check_no_future_offline(topic_partition)
+    logs.future_logs.check_none_offline(topic_partition)
     return [NewLog(topic_partition, log.topic_id, is_new=True, future_in=log_dir)]
 
 
 def _start(manager: ReplicaManager, topic_partition: TopicPartition, log_dir: str) -> None:
     """Begin the move, unless the future log could not be created or another directory was requested meanwhile."""
-    manager.log_manager.check_log_dir(log_dir)
+    manager.log_manager.directories.check_known(log_dir)
     if manager.partition_or_raise(*topic_partition).log.log_dir != log_dir:
         manager.log_manager.moves.start(topic_partition)

@@ -95,6 +95,9 @@ class ReplicaManager:
         replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
         followers: Followers | None = None,
         isr_proposals: IsrProposals | None = None,
+        *,
+        replica_selector: ReplicaSelector | None = None,
+        on_replicas_offline: Callable[[], None] = lambda: None,
     ) -> None:
         """Without `followers` and `isr_proposals` the broker is alone. Both may be set later, before the controller's first request."""
         self.broker_id = broker_id
@@ -113,14 +116,14 @@ class ReplicaManager:
         """Called with a partition that became leader or follower, or was removed. Coordinators load and unload their state then."""
         self.config_listeners: list[Callable[[Partition], None]] = []
         """Called with a partition whose log has a new configuration."""
-        self.on_replicas_offline: Callable[[], None] = lambda: None
+        self.on_replicas_offline = on_replicas_offline
         """Called after the partitions of a failed directory went offline, to report that to the controller."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], Awaitable[None]] = _no_offsets
         """Called with the partitions that the controller deleted, so that their committed offsets are removed. The metadata do not change
         before it is done."""
         self.log_manager = log_manager
         self._clock = clock
-        self.replica_selector: ReplicaSelector | None = None
+        self.replica_selector = replica_selector
         """Selects the replica that a consumer should read (KIP-392). None selects the leader."""
         self.answers: list[LeaderAndIsrAnswer] = []
         """Answers to unfinished LeaderAndIsr requests. There are several if a connection broke or the session ended meanwhile."""

@@ -137,6 +137,14 @@ class LogContext:
         producer_id_expiration_ms: int = DAY_MS,
         on_flush_due: Callable[["PartitionLog"], None] = _ignore_log,
         on_truncated: Callable[["PartitionLog"], None] = _ignore_log,
+        on_failure: Callable[[LogDirFailure], None] = _ignore_failure,
+        submit: Submit = _at_once,
+        schedule: Schedule = _schedule_nothing,
+        when_checkpointed: Callable[[str, OnWritten], None] = _checkpointed_at_once,
+        take_spare_file: Callable[[str, str], File | None] = _none_to_spare,
+        reserve: Callable[["PartitionLog"], None] = _reserve_nothing,
+        complete_roll_later: Callable[["Rolls"], None] = _complete_now,
+        verifies_transactions: Callable[[], bool] = _never,
     ) -> None:
         """`random` gives numbers in [0, 1). `on_flush_due` is called when a log rolled or reached `flush.messages`, `on_truncated` when a
         log was truncated at its end; neither may block."""
@@ -148,26 +156,26 @@ class LogContext:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.on_flush_due = on_flush_due
         self.on_truncated = on_truncated
+        self.on_failure = on_failure
+        """Called on the loop when the disk refused something that a thread did."""
         self.on_flushed: Callable[[float], None] = _ignore_duration
         """Called with the duration of a flush, in seconds; at shutdown by several threads."""
         self.on_log_start_offset: Callable[[PartitionLog], None] = _ignore_log
         """Called when the log start offset was incremented."""
-        self.submit: Submit = _at_once
+        self.submit = submit
         """`Background.submit` of the broker, for long work. The default does the work at once."""
-        self.schedule: Schedule = _schedule_nothing
+        self.schedule = schedule
         """`Background.schedule` of the broker, for work to be repeated."""
-        self.when_checkpointed: Callable[[str, OnWritten], None] = _checkpointed_at_once
+        self.when_checkpointed = when_checkpointed
         """`LogCheckpoints.when_written` of the broker."""
-        self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
+        self.take_spare_file = take_spare_file
         """`SpareFiles.take` of the broker."""
-        self.reserve: Callable[[PartitionLog], None] = _reserve_nothing
+        self.reserve = reserve
         """`Reservations.reserve` of the broker. Called when the active segment has reached its `reserve_at`."""
-        self.complete_roll_later: Callable[[Rolls], None] = _complete_now
+        self.complete_roll_later = complete_roll_later
         """`RollCompletion.complete_later` of the broker; may raise OSError."""
-        self.verifies_transactions: Callable[[], bool] = _never
+        self.verifies_transactions = verifies_transactions
         """Returns whether a transactional batch may open a transaction only after its coordinator was asked."""
-        self.on_failure: Callable[[LogDirFailure], None] = _ignore_failure
-        """Called on the loop when the disk refused something that a thread did."""
 
     def roll_jitter_ms(self, settings: LogSettings) -> int:
         """How much earlier than due a new segment is rolled, so that the partitions of a topic do not roll at the same time."""

@@ -5,24 +5,20 @@ log is renamed and deleted. `NewLogs` creates it, in a thread; everything else h
 """
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from random import Random
 
-from ottla.config.keys.log import LOG_SEGMENT_DELETE_DELAY_MS
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.storage.cleaner.checkpoints import CleanerCheckpoints
 from ottla.storage.disk.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
 from ottla.storage.disk.partition_metadata import ZERO_UUID
-from ottla.storage.errors import LogDirFailure, LogDirNotFound
+from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.manager.log_directories import LogDirectory
-from ottla.storage.upkeep.directory_renames import DirectoryRename
-
-if TYPE_CHECKING:
-    from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.log_directories import LogDirectories, LogDirectory
+from ottla.storage.upkeep.directory_renames import DirectoryRenames
+from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
 
 log = logging.getLogger(__name__)
-
-MAX_PREFERRED_LOG_DIRS = 10_000
-"""Partitions that do not exist yet and have a preferred directory, at most; any client may name any partition."""
 
 _UNIQUE_DIGITS = 32
 
@@ -33,128 +29,120 @@ def may_have_future(topic_partition: TopicPartition) -> bool:
     return len(f"{topic_partition}.") + _UNIQUE_DIGITS + len(DirectoryKind.FUTURE.value) <= MAX_NAME_LENGTH
 
 
-def check_log_dir(manager: "LogManager", log_dir: str) -> None:
-    """See `LogManager.check_log_dir`."""
-    if log_dir not in manager.directories.all:
-        raise LogDirNotFound(log_dir)
-    manager.directories.check_live(log_dir)
+class FutureLogs:
+    """The future logs of a broker."""
 
+    def __init__(
+        self,
+        current: dict[TopicPartition, PartitionLog],
+        directories: LogDirectories,
+        checkpoints: LogCheckpoints,
+        clean_offsets: CleanerCheckpoints,
+        renames: DirectoryRenames,
+        random: Random,
+        on_failure: Callable[[LogDirFailure], None],
+        remove: Callable[[PartitionLog, bool], object],
+        on_deleted: Callable[[TopicPartition], None],
+    ) -> None:
+        """`current` are the logs that may be replaced. `remove` renames and deletes a log; a thread does that, unless it is to happen at
+        once. `on_deleted` is called when a partition no longer moves."""
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._current = current
+        self._directories = directories
+        self._checkpoints = checkpoints
+        self._clean_offsets = clean_offsets
+        self._renames = renames
+        self._random = random
+        self._on_failure = on_failure
+        self._remove = remove
+        self._on_deleted = on_deleted
 
-def prefer_log_dir(manager: "LogManager", topic_partition: TopicPartition, log_dir: str) -> None:
-    """See `LogManager.prefer_log_dir`."""
-    logs = (manager.get(topic_partition), manager.get(topic_partition, future=True))
-    if not any(each is not None and each.log_dir == log_dir for each in logs):
-        preferred = manager.preferred_log_dirs
-        if len(preferred) >= MAX_PREFERRED_LOG_DIRS and topic_partition not in preferred:
-            del preferred[next(iter(preferred))]
-        preferred[topic_partition] = log_dir
+    def directory(self, topic_partition: TopicPartition, log_dir: str) -> str:
+        """The path of a new future log of the partition in `log_dir`."""
+        return f"{log_dir}/{suffixed_name(topic_partition, DirectoryKind.FUTURE, f'{self._random.getrandbits(128):032x}')}"
 
+    def prefer(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Has the partition's log created in `log_dir`, unless it is there already or moving there."""
+        logs = (self._current.get(topic_partition), self.logs.get(topic_partition))
+        if not any(each is not None and each.log_dir == log_dir for each in logs):
+            self._directories.prefer(topic_partition, log_dir)
 
-def check_no_future_offline(manager: "LogManager", topic_partition: TopicPartition) -> None:
-    """See `LogManager.check_no_future_offline`."""
-    offline = manager.directories.offline
-    if offline:
-        raise LogDirFailure(offline[0], offline[0], f"a future log of {topic_partition} may be in this offline directory")
+    def check_none_offline(self, topic_partition: TopicPartition) -> None:
+        """Raises LogDirFailure when a directory is offline, because another future log may be in it."""
+        offline = self._directories.offline
+        if offline:
+            raise LogDirFailure(offline[0], offline[0], f"a future log of {topic_partition} may be in this offline directory")
 
+    def take_in(self, created: PartitionLog, directory: LogDirectory, topic_id: bytes) -> None:
+        """Adds a future log that `NewLogs` has created, with this topic id in its file."""
+        topic_partition, log_dir = created.topic_partition, directory.path
+        self.logs[topic_partition] = created
+        self._directories.preferred.pop(topic_partition, None)
+        directory.log_count += 1
+        self._checkpoints.watch(created)
+        self._checkpoints.on_created(created)
+        # The partition may have been there before: the recovery point in the file does not apply to this log.
+        self._checkpoints.recovery_points([log_dir])
+        if topic_id != ZERO_UUID:
+            self._checkpoints.on_topic_id_written(created, topic_id)
+        log.info("%s: moving from %s to %s", topic_partition, self._current[topic_partition].log_dir, created.directory)
 
-def future_directory(manager: "LogManager", topic_partition: TopicPartition, log_dir: str) -> str:
-    """See `LogManager.future_directory`."""
-    return f"{log_dir}/{suffixed_name(topic_partition, DirectoryKind.FUTURE, f'{manager._random.getrandbits(128):032x}')}"
+    def cut(self) -> None:
+        """Cuts future logs that are longer than their current log, which a crash may have shortened. Blocks; called after
+        `LogManager.load`.
 
+        The cut must be durable before any append: a leader's next append may have the leader epoch of lost records, and the
+        two could not be distinguished.
+        """
+        cut = False
+        for topic_partition, future in list(self.logs.items()):
+            current = self._current.get(topic_partition)
+            if current is None or current.log_end_offset >= future.log_end_offset:
+                continue
+            cut = True
+            try:
+                future.truncations.truncate_to(current.log_end_offset)
+                future.segments.active.sync()
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+            except OSError as error:
+                self._on_failure(future.files.failure(error))
+            except Exception:  # damage in its files: the broker starts without the move
+                log.exception("%s: %s cannot be truncated to offset %d", topic_partition, future.directory, current.log_end_offset)
+        if cut:
+            self._checkpoints.run_now()  # the recovery point decreased; otherwise requests of other components need not be waited for
 
-def take_in_future(manager: "LogManager", created: PartitionLog, directory: LogDirectory, topic_id: bytes) -> None:
-    """See `LogManager.take_in_future`."""
-    topic_partition, log_dir = created.topic_partition, directory.path
-    manager._future[topic_partition] = created
-    manager.preferred_log_dirs.pop(topic_partition, None)
-    directory.log_count += 1
-    manager._checkpoints.watch(created)
-    manager._checkpoints.on_created(created)
-    # The partition may have been there before: the recovery point in the file does not apply to this log.
-    manager._checkpoints.recovery_points([log_dir])
-    if topic_id != ZERO_UUID:
-        manager._checkpoints.on_topic_id_written(created, topic_id)
-    log.info("%s: moving from %s to %s", topic_partition, manager._current[topic_partition].log_dir, created.directory)
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """The partition no longer moves."""
+        self._on_deleted(topic_partition)
+        future = self.logs.pop(topic_partition, None)
+        if future is not None:
+            self._remove(future, False)
 
+    def replace_current(self, topic_partition: TopicPartition) -> PartitionLog:
+        """Replaces the current log by the future log, which is returned; the current log is renamed and deleted later.
 
-def cut_future_logs(manager: "LogManager") -> None:
-    """See `LogManager.cut_future_logs`."""
-    cut = False
-    for topic_partition, future in list(manager._future.items()):
-        current = manager._current.get(topic_partition)
-        if current is None or current.log_end_offset >= future.log_end_offset:
-            continue
-        cut = True
-        try:
-            future.truncations.truncate_to(current.log_end_offset)
-            future.segments.active.sync()
-        except LogDirFailure as failure:
-            manager.report_failure(failure)
-        except OSError as error:
-            manager.report_failure(future.files.failure(error))
-        except Exception:  # damage in its files: the broker starts without the move
-            log.exception("%s: %s cannot be truncated to offset %d", topic_partition, future.directory, current.log_end_offset)
-    if cut:
-        manager._checkpoints.run_now()  # the recovery point decreased; otherwise requests of other components need not be waited for
-
-
-def delete_future(manager: "LogManager", topic_partition: TopicPartition) -> None:
-    """See `LogManager.delete_future`."""
-    manager.new_logs.on_deleted(topic_partition, future=True)
-    future = manager._future.pop(topic_partition, None)
-    if future is not None:
-        remove_log(manager, future)
-
-
-def replace_current_with_future(manager: "LogManager", topic_partition: TopicPartition) -> PartitionLog:
-    """See `LogManager.replace_current_with_future`."""
-    source, target = manager._current[topic_partition], manager._future[topic_partition]
-    directory = f"{target.log_dir}/{topic_partition}"
-    manager.renames.finish(directory)
-    if target.topic_id == ZERO_UUID != source.topic_id:  # a crash came between the creation of its directory and that file
-        manager._checkpoints.take_topic_id(target, source.topic_id)
-    target.move_to(directory)
-    target.update_high_watermark(source.high_watermark)
-    # A batch that a transaction coordinator is being asked about comes with the guard from the former log.
-    target.producer_state.state.verifications = source.producer_state.state.verifications
-    del manager._future[topic_partition]
-    manager._current[topic_partition] = target
-    manager._checkpoints.on_created(target)
-    clean_up_to = manager.cleaner.checkpoints.get(source)
-    remove_log(manager, source, at_once=True)  # even if the directory that it leaves has failed
-    if clean_up_to is not None:
-        manager.cleaner.checkpoints.update(target, clean_up_to)
-    manager._checkpoints.recovery_points([target.log_dir])
-    manager._checkpoints.log_start_offsets([target.log_dir])
-    manager._checkpoints.high_watermarks([target.log_dir])
-    log.info("%s: moved from %s to %s", topic_partition, source.log_dir, target.directory)
-    return target
-
-
-def remove_log(manager: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at_once: bool = False) -> DirectoryRename:
-    """Renames the directory of a log that was removed from the lists, and deletes it later; a stray log is kept.
-
-    A thread does that, unless `at_once`. Failures are reported as all disk failures.
-    """
-    manager.directories[gone.log_dir].log_count -= 1
-    gone.leader_epochs.on_change = None
-    gone.refuse_appends()  # before the rename: holders of the log must not access its files at the old path
-    manager.rolls.forget(gone.rolls)
-    manager.flusher.forget(gone)
-    manager.cleaner.on_deleted(gone)
-    kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
-    name = suffixed_name(gone.topic_partition, kind, f"{manager._random.getrandbits(128):032x}")
-    rename = DirectoryRename(gone, f"{gone.log_dir}/{name}")
-
-    def then() -> None:
-        if is_stray:
-            log.warning("%s: the controller does not know this replica; it is not served, %s is kept", gone.topic_partition, gone.directory)
-            gone.close_without_writing()
-        else:
-            manager._deletions.delete_later(gone, manager._config[LOG_SEGMENT_DELETE_DELAY_MS])
-        manager._checkpoints.recovery_points([gone.log_dir])
-        manager._checkpoints.log_start_offsets([gone.log_dir])
-        manager._checkpoints.high_watermarks([gone.log_dir])
-
-    (manager.renames.do_now if at_once else manager.renames.begin)(rename, then)
-    return rename
+        Two renames, as in Apache Kafka, both on the loop: no append may come in between, and after a crash two logs of a
+        partition cannot be distinguished. Raises LogDirFailure, with everything unchanged.
+        """
+        source, target = self._current[topic_partition], self.logs[topic_partition]
+        directory = f"{target.log_dir}/{topic_partition}"
+        self._renames.finish(directory)
+        if target.topic_id == ZERO_UUID != source.topic_id:  # a crash came between the creation of its directory and that file
+            self._checkpoints.take_topic_id(target, source.topic_id)
+        target.move_to(directory)
+        target.update_high_watermark(source.high_watermark)
+        # A batch that a transaction coordinator is being asked about comes with the guard from the former log.
+        target.producer_state.state.verifications = source.producer_state.state.verifications
+        del self.logs[topic_partition]
+        self._current[topic_partition] = target
+        self._checkpoints.on_created(target)
+        clean_up_to = self._clean_offsets.get(source)
+        self._remove(source, True)  # even if the directory that it leaves has failed
+        if clean_up_to is not None:
+            self._clean_offsets.update(target, clean_up_to)
+        self._checkpoints.recovery_points([target.log_dir])
+        self._checkpoints.log_start_offsets([target.log_dir])
+        self._checkpoints.high_watermarks([target.log_dir])
+        log.info("%s: moved from %s to %s", topic_partition, source.log_dir, target.directory)
+        return target

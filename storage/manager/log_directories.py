@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterable
 
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.checkpoint import replace_file
 from ottla.storage.disk.directory_names import PERMITTED_DIRECTORIES, parse_directory_name
 from ottla.storage.disk.filesystem import File, FileSystem
@@ -29,9 +30,12 @@ from ottla.storage.disk.start_errors import (
     LogDirectoryLocked,
     NoUsableLogDirectory,
 )
-from ottla.storage.errors import LogDirFailure
+from ottla.storage.errors import LogDirFailure, LogDirNotFound
 
 log = logging.getLogger(__name__)
+
+MAX_PREFERRED_LOG_DIRS = 10_000
+"""Partitions that do not exist yet and have a preferred directory, at most; any client may name any partition."""
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -66,6 +70,8 @@ class LogDirectories:
         """Raises DuplicateLogDirectory."""
         self._fs = filesystem
         self.all: dict[str, LogDirectory] = {}
+        self.preferred: dict[TopicPartition, str] = {}
+        """Directories in which partitions are to be created that do not exist yet."""
         for path in paths:
             absolute = os.path.abspath(path)
             if absolute in self.all:
@@ -165,6 +171,18 @@ class LogDirectories:
         """Raises NoUsableLogDirectory."""
         if not self.live:
             raise NoUsableLogDirectory({path: directory.failure or "" for path, directory in self.all.items()})
+
+    def check_known(self, path: str) -> None:
+        """Raises LogDirNotFound unless it is one of the absolute paths of `log.dirs`; LogDirFailure when it is offline."""
+        if path not in self.all:
+            raise LogDirNotFound(path)
+        self.check_live(path)
+
+    def prefer(self, topic_partition: TopicPartition, path: str) -> None:
+        """Has the partition created in the directory, once it is created."""
+        if len(self.preferred) >= MAX_PREFERRED_LOG_DIRS and topic_partition not in self.preferred:
+            del self.preferred[next(iter(self.preferred))]
+        self.preferred[topic_partition] = path
 
     def check_live(self, path: str) -> None:
         """Raises LogDirFailure when the directory is offline, KeyError when it is not in `log.dirs`."""

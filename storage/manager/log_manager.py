@@ -38,6 +38,7 @@ from ottla.storage.cleaner.compaction import LogCleaner
 from ottla.storage.cleaner.process import CleanerProcess, CleanerWorker
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.clock import Clock, elapsed_ms
+from ottla.storage.disk.directory_names import DirectoryKind, suffixed_name
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.partition_metadata import ZERO_UUID
 from ottla.storage.disk.start_errors import NoUsableLogDirectory
@@ -46,7 +47,7 @@ from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.manager import future_logs
+from ottla.storage.manager.future_logs import FutureLogs
 from ottla.storage.manager.log_closing import close_logs
 from ottla.storage.manager.log_directories import LogDirectories, LogDirectory
 from ottla.storage.manager.log_dirs_description import LogDirDescription, describe
@@ -71,11 +72,12 @@ _CLOSED_PER_TURN = 40  # half a millisecond
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
+def _ignore() -> None:
+    pass
+
+
 class LogManager:
     """See the module."""
-
-    needs_all_directories = False
-    """Whether the broker has to stop at the first failed directory, because the controller would not learn of it."""
 
     def __init__(
         self,
@@ -87,18 +89,19 @@ class LogManager:
         *,
         random: Random,
         new_cleaner: Callable[[], CleanerWorker] = CleanerProcess,
+        on_no_log_dir: Callable[[], None] = _ignore,
+        needs_all_directories: bool = False,
     ) -> None:
-        """Raises DuplicateLogDirectory."""
+        """`on_no_log_dir` is called when the last directory has failed, or any if `needs_all_directories`: the broker has to stop, or the
+        controller would not learn of it. Raises DuplicateLogDirectory."""
         self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
         self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
         """Called on the loop with a directory that failed in the background, and the reason. A replacement must call
         `handle_log_dir_failure`."""
         self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
         """Called when a log was cut at its end."""
-        self.on_no_log_dir: Callable[[], None] = _ignore
-        """Called when the last directory has failed, or any if `needs_all_directories`: the broker has to stop."""
-        self.preferred_log_dirs: dict[TopicPartition, str] = {}
-        """Directories in which partitions are to be created that do not exist yet."""
+        self.on_no_log_dir = on_no_log_dir
+        self.needs_all_directories = needs_all_directories
         self.topic_config_of = topic_config_of
         """The effective configuration of a topic, by its name."""
         self.background = background
@@ -109,34 +112,18 @@ class LogManager:
         self._clock = clock
         self._random = random
         self._current: dict[TopicPartition, PartitionLog] = {}
-        self._future: dict[TopicPartition, PartitionLog] = {}
-        self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
-        self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
-        self.renames = DirectoryRenames(background, self._on_failure, self._checkpoints.when_written)
+        self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self.report_failure)
+        self.flusher = Flusher(background, self.report_failure, elapsed_ms(clock))
+        self.renames = DirectoryRenames(background, self.report_failure, self._checkpoints.when_written)
         self.events = PartitionEvents(background)
-        self._deletions = LogDeletions(filesystem, background, self.events, self._on_failure)
+        self._deletions = LogDeletions(filesystem, background, self.events, self.report_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
-        self._retention = RetentionChecks(background, clock, self._applies_retention, self._on_failure)
+        self._retention = RetentionChecks(background, clock, self._applies_retention, self.report_failure)
         self._expirations = ProducerExpirations(background, clock)
         self.progress = Progress()
-        self.context = LogContext(
-            filesystem,
-            clock,
-            background,
-            random=random.random,
-            producer_id_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
-            on_flush_due=self.flusher.flush,
-            on_truncated=self._on_truncated,
-        )
-        self.context.submit, self.context.schedule = background.submit, background.schedule
-        self.context.when_checkpointed = self._checkpoints.when_written
-        self.context.verifies_transactions = lambda: config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        self.context.take_spare_file = self._spare_files.take
-        self.context.reserve = Reservations(filesystem, background.submit).reserve
-        self.rolls = RollCompletion(background, self._spare_files, self._on_failure)
-        self.context.complete_roll_later = self.rolls.complete_later
-        self.context.on_failure = self._on_failure
+        self.rolls = RollCompletion(background, self._spare_files, self.report_failure)
+        self.context = self._new_context()
         self.cleaner = LogCleaner(
             config,
             filesystem,
@@ -144,8 +131,39 @@ class LogManager:
             background,
             self._checkpoints,
             logs=self.current_logs,
-            on_failure=self._on_failure,
+            on_failure=self.report_failure,
             new_worker=new_cleaner,
+        )
+        self.future_logs = FutureLogs(
+            self._current,
+            self.directories,
+            self._checkpoints,
+            self.cleaner.checkpoints,
+            self.renames,
+            random,
+            self.report_failure,
+            lambda gone, at_once: self.remove_log(gone, at_once=at_once),
+            lambda topic_partition: self.new_logs.on_deleted(topic_partition, future=True),
+        )
+
+    def _new_context(self) -> LogContext:
+        background = self.background
+        return LogContext(
+            self._fs,
+            self._clock,
+            background,
+            random=self._random.random,
+            producer_id_expiration_ms=self._config[PRODUCER_ID_EXPIRATION_MS],
+            on_flush_due=self.flusher.flush,
+            on_truncated=self._on_truncated,
+            on_failure=self.report_failure,
+            submit=background.submit,
+            schedule=background.schedule,
+            when_checkpointed=self._checkpoints.when_written,
+            take_spare_file=self._spare_files.take,
+            reserve=Reservations(self._fs, background.submit).reserve,
+            complete_roll_later=self.rolls.complete_later,
+            verifies_transactions=lambda: self._config[TRANSACTION_PARTITION_VERIFICATION_ENABLE],
         )
 
     # ---- start and end
@@ -176,15 +194,16 @@ class LogManager:
         except BaseException:
             self.directories.unlock()
             raise
-        self._current, self._future = loaded.current, loaded.future
+        self._current.update(loaded.current)
+        self.future_logs.logs.update(loaded.future)
         self._left_by_deletions = loaded.deleted
         for each in self.all_logs():
             self._checkpoints.watch(each)
         self.cleaner.checkpoints.load([directory.path for directory in self.directories.live])
-        log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
+        log.info("opened %d logs in %d ms", len(self._current) + len(self.future_logs.logs), (self._clock.monotonic() - began) * 1000)
 
     def start(self) -> None:
-        """Starts the background work. On the event loop, after `load` and `cut_future_logs`."""
+        """Starts the background work. On the event loop, after `load` and `FutureLogs.cut`."""
         config = self._config
         self._checkpoints.write_epochs()
         for log_dir, path in self._left_by_deletions:
@@ -229,18 +248,18 @@ class LogManager:
             except OSError as error:
                 log.error("%s: the next start will check its logs, because they cannot be marked as closed: %s", directory.path, error)
         self._current.clear()
-        self._future.clear()
+        self.future_logs.logs.clear()
         self.directories.unlock()
 
     # ---- the logs
 
     def get(self, topic_partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
         """The log of a partition, or (`future`) the one that is to replace it from another directory."""
-        return (self._future if future else self._current).get(topic_partition)
+        return (self.future_logs.logs if future else self._current).get(topic_partition)
 
     def all_logs(self) -> Iterator[PartitionLog]:
         """The current and future logs."""
-        return chain(self._current.values(), self._future.values())
+        return chain(self._current.values(), self.future_logs.logs.values())
 
     def current_logs(self) -> Iterable[PartitionLog]:
         """The current logs."""
@@ -272,12 +291,12 @@ class LogManager:
         """
         for future in (False, True):
             self.new_logs.on_deleted(topic_partition, future=future)
-        logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]
+        logs = [logs.pop(topic_partition) for logs in (self._current, self.future_logs.logs) if topic_partition in logs]
         if not logs and self.directories.offline:
             offline = self.directories.offline[0]
             raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, because it may be in this offline directory")
         self.moves.stop(topic_partition)
-        return [future_logs.remove_log(self, gone, is_stray=is_stray) for gone in logs]
+        return [self.remove_log(gone, is_stray=is_stray) for gone in logs]
 
     def update_config(self, log: PartitionLog, config: TopicConfig) -> None:
         """The configuration of the log's topic changed. Aborts a cleaning if the log is no longer compacted."""
@@ -290,7 +309,7 @@ class LogManager:
         offline = self.directories.offline
         if offline and not is_new:
             raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may be in this offline directory")
-        log_dir = log_dir or self.preferred_log_dirs.get(topic_partition)
+        log_dir = log_dir or self.directories.preferred.get(topic_partition)
         if log_dir is not None:
             self.directories.check_live(log_dir)
             return self._create_in(self.directories[log_dir], topic_partition)
@@ -298,7 +317,7 @@ class LogManager:
             try:
                 return self._create_in(directory, topic_partition)
             except LogDirFailure as failure:
-                self._on_failure(failure)
+                self.report_failure(failure)
         raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
 
     def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
@@ -312,7 +331,7 @@ class LogManager:
         """Adds the log of a new partition, with this topic id in its file, which is served from now on."""
         topic_partition = created.topic_partition
         self._current[topic_partition] = created
-        self.preferred_log_dirs.pop(topic_partition, None)
+        self.directories.preferred.pop(topic_partition, None)
         directory.log_count += 1
         self._checkpoints.watch(created)
         self._checkpoints.on_created(created)
@@ -335,8 +354,9 @@ class LogManager:
         self.moves.on_log_dir_failure(log_dir)
         self.cleaner.on_log_dir_failure(log_dir)
         gone = [each for each in self.all_logs() if each.log_dir == log_dir]
-        self._current = _without(self._current, log_dir)
-        self._future = _without(self._future, log_dir)
+        for logs in (self._current, self.future_logs.logs):
+            for each in [each for each in logs.values() if each.log_dir == log_dir]:
+                del logs[each.topic_partition]
         in_turns(self.background, "log-dir-failure", gone, _CLOSED_PER_TURN, self._close_failed, _ignore)
         try:
             self.directories.check_any_live()
@@ -355,7 +375,7 @@ class LogManager:
 
     def describe_log_dirs(self) -> list[LogDirDescription]:
         """The data for DescribeLogDirs."""
-        return describe(self.directories, self._current, self._future, self._fs)
+        return describe(self.directories, self._current, self.future_logs.logs, self._fs)
 
     def _on_truncated(self, each: PartitionLog) -> None:
         self._checkpoints.on_truncated(each)
@@ -365,9 +385,6 @@ class LogManager:
 
     def report_failure(self, failure: LogDirFailure) -> None:
         """Reports a disk failure, which takes the directory offline. On the loop."""
-        self._on_failure(failure)
-
-    def _on_failure(self, failure: LogDirFailure) -> None:
         if self.directories[failure.log_dir].is_live:
             self.on_log_dir_failure(failure.log_dir, failure.what)
 
@@ -404,48 +421,35 @@ class LogManager:
         loop."""
         self._retention.check(self.all_logs())
 
-    # ---- future logs
+    def remove_log(self, gone: PartitionLog, *, is_stray: bool = False, at_once: bool = False) -> DirectoryRename:
+        """Renames the directory of a log that was removed from the lists, and deletes it later; a stray log is kept.
 
-    def check_log_dir(self, log_dir: str) -> None:
-        """Raises LogDirNotFound unless it is one of the absolute paths of `log.dirs`; LogDirFailure when it is offline."""
-        future_logs.check_log_dir(self, log_dir)
-
-    def prefer_log_dir(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Has the partition's log created in `log_dir`, unless it is there already or moving there."""
-        future_logs.prefer_log_dir(self, topic_partition, log_dir)
-
-    def check_no_future_offline(self, topic_partition: TopicPartition) -> None:
-        """Raises LogDirFailure when a directory is offline, because another future log may be in it."""
-        future_logs.check_no_future_offline(self, topic_partition)
-
-    def future_directory(self, topic_partition: TopicPartition, log_dir: str) -> str:
-        """The path of a new future log of the partition in `log_dir`."""
-        return future_logs.future_directory(self, topic_partition, log_dir)
-
-    def take_in_future(self, created: PartitionLog, directory: LogDirectory, topic_id: bytes) -> None:
-        """Adds a future log that `NewLogs` has created, with this topic id in its file."""
-        future_logs.take_in_future(self, created, directory, topic_id)
-
-    def cut_future_logs(self) -> None:
-        """Cuts future logs that are longer than their current log, which a crash may have shortened. Blocks; called after
-        `load`.
-
-        The cut must be durable before any append: a leader's next append may have the leader epoch of lost records, and the
-        two could not be distinguished.
+        A thread does that, unless `at_once`. Failures are reported as all disk failures.
         """
-        future_logs.cut_future_logs(self)
+        log_dir = gone.log_dir
+        self.directories[log_dir].log_count -= 1
+        gone.leader_epochs.on_change = None
+        gone.refuse_appends()  # before the rename: holders of the log must not access its files at the old path
+        self.rolls.forget(gone.rolls)
+        self.flusher.forget(gone)
+        self.cleaner.on_deleted(gone)
+        kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
+        name = suffixed_name(gone.topic_partition, kind, f"{self._random.getrandbits(128):032x}")
+        rename = DirectoryRename(gone, f"{log_dir}/{name}")
 
-    def delete_future(self, topic_partition: TopicPartition) -> None:
-        """The partition no longer moves."""
-        future_logs.delete_future(self, topic_partition)
+        def then() -> None:
+            if is_stray:
+                where = gone.directory
+                log.warning("%s: the controller does not know this replica; it is not served, %s is kept", gone.topic_partition, where)
+                gone.close_without_writing()
+            else:
+                self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
+            self._checkpoints.recovery_points([log_dir])
+            self._checkpoints.log_start_offsets([log_dir])
+            self._checkpoints.high_watermarks([log_dir])
 
-    def replace_current_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """Replaces the current log by the future log, which is returned; the current log is renamed and deleted later.
-
-        Two renames, as in Apache Kafka, both on the loop: no append may come in between, and after a crash two logs of a
-        partition cannot be distinguished. Raises LogDirFailure, with everything unchanged.
-        """
-        return future_logs.replace_current_with_future(self, topic_partition)
+        (self.renames.do_now if at_once else self.renames.begin)(rename, then)
+        return rename
 
     def _applies_retention(self, each: PartitionLog) -> bool:
         return each in (self.get(each.topic_partition), self.get(each.topic_partition, future=True)) and not is_compacted(each)
@@ -456,11 +460,3 @@ class LogManager:
     def _every(self, name: str, period_ms: int, callback: Callable[[], None]) -> None:
         if period_ms < _NEVER_MS:
             self.background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
-
-
-def _without(logs: dict[TopicPartition, PartitionLog], log_dir: str) -> dict[TopicPartition, PartitionLog]:
-    return {topic_partition: log for topic_partition, log in logs.items() if log.log_dir != log_dir}
-
-
-def _ignore() -> None:
-    pass

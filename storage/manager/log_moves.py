@@ -353,7 +353,7 @@ class LogMoves:
         _take_latest_epoch(current, future)
         topic_partition = current.topic_partition
         due = min(current.flushes.due_offset, current.log_end_offset)
-        replaced = self._manager.replace_current_with_future(topic_partition)
+        replaced = self._manager.future_logs.replace_current(topic_partition)
         if due > future.recovery_point:
             # Producers wait for this flush.
             future.on_flush_due()

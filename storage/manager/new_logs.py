@@ -23,7 +23,6 @@ from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.manager.future_logs import remove_log
 from ottla.storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class NewLogs:
             return None
         if not directories.live or (directories.offline and not wanted.is_new):
             return None
-        preferred = manager.preferred_log_dirs.get(topic_partition)
+        preferred = directories.preferred.get(topic_partition)
         directory = directories.by_fewest_logs()[0] if preferred is None else directories[preferred]
         directory.log_count += 1  # otherwise all would go to the directory with the fewest logs
         return _Place(wanted, directory, f"{directory.path}/{topic_partition}", manager.topic_config_of(topic_partition.topic))
@@ -177,7 +176,7 @@ class NewLogs:
             return None
         directory = manager.directories[log_dir]
         directory.log_count += 1
-        return _Place(wanted, directory, manager.future_directory(topic_partition, log_dir), current.config)
+        return _Place(wanted, directory, manager.future_logs.directory(topic_partition, log_dir), current.config)
 
     def _make(self, places: Collection[_Place], made: list[tuple[_Place, PartitionLog]], refused: dict[str, LogDirFailure]) -> None:
         """Creates the logs, in a thread. Logs of a directory whose disk fails are skipped."""
@@ -231,8 +230,8 @@ class NewLogs:
             log.close_without_writing()
         elif not is_wanted:
             directory.log_count += 1  # `remove_log` decrements it again
-            remove_log(self._manager, log)
+            manager.remove_log(log)
         elif is_future:
-            manager.take_in_future(log, directory, wanted.topic_id)
+            manager.future_logs.take_in(log, directory, wanted.topic_id)
         else:
             manager.take_in(log, directory, wanted.topic_id)

@@ -62,7 +62,7 @@ class Disks:
         manager.open()
         manager.identify(cluster_id, broker_id)
         manager.load()
-        manager.cut_future_logs()
+        manager.future_logs.cut()
         manager.start()
         return manager
 
@@ -92,9 +92,9 @@ class Disks:
 
 def a_future_log(manager: LogManager, log: PartitionLog, log_dir: str) -> PartitionLog:
     """One that is to take the place of `log`. Raises LogDirFailure when none could be made."""
-    manager.check_no_future_offline(log.topic_partition)
+    manager.future_logs.check_none_offline(log.topic_partition)
     manager.new_logs.make([NewLog(log.topic_partition, log.topic_id, is_new=True, future_in=log_dir)], lambda error: None)
-    manager.check_log_dir(log_dir)
+    manager.directories.check_known(log_dir)
     made = manager.get(log.topic_partition, future=True)
     assert made is not None
     return made

@@ -201,7 +201,7 @@ def test_a_log_that_moves_to_where_one_of_its_name_was_a_moment_ago_takes_the_na
     append(log, a_batch(2))
     future = a_future_log(started.manager, log, "/a")
     append(future, a_batch(2))
-    replaced = started.manager.replace_current_with_future(T0)
+    replaced = started.manager.future_logs.replace_current(T0)
     assert replaced is future
     assert replaced.directory == "/a/orders-0"
     assert started.directories("/b") == ["orders-0-delete"]

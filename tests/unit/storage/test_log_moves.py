@@ -307,13 +307,13 @@ def test_a_move_that_ends_in_an_error_is_tried_again(caplog: pytest.LogCaptureFi
     disks = Disks(log_dirs="/a,/b")
     manager = disks.start(num_replica_alter_log_dirs_threads=1)
     log = a_log_in_a(manager)
-    replace = manager.replace_current_with_future
+    replace = manager.future_logs.replace_current
 
     def fail_once(topic_partition: TopicPartition) -> PartitionLog:
-        manager.replace_current_with_future = replace  # type: ignore[method-assign]  # a fault of this broker
+        manager.future_logs.replace_current = replace  # type: ignore[method-assign]  # a fault of this broker
         raise MemoryError
 
-    manager.replace_current_with_future = fail_once  # type: ignore[method-assign]  # as above
+    manager.future_logs.replace_current = fail_once  # type: ignore[method-assign]  # as above
     future = begin_move(manager, log)
     disks.settle()
     assert manager.get(T0) is log
@@ -369,7 +369,7 @@ def test_a_move_that_is_called_off_leaves_the_log_where_it_is() -> None:
     append(log)
     begin_move(manager, log)
     manager.moves.stop(T0)
-    manager.delete_future(T0)
+    manager.future_logs.delete(T0)
     disks.settle()
     assert (manager.get(T0), manager.get(T0, future=True)) == (log, None)
     assert T0 not in manager.moves
@@ -434,13 +434,13 @@ def test_a_flush_that_fails_as_the_last_batch_is_copied_ends_the_move_and_others
 def test_a_log_is_created_in_the_directory_that_was_asked_for() -> None:
     disks = Disks(log_dirs="/a,/b,/c")
     manager = disks.start()
-    manager.prefer_log_dir(T0, "/c")
+    manager.future_logs.prefer(T0, "/c")
     assert manager.get_or_create(T0, is_new=True).log_dir == "/c"
-    assert manager.preferred_log_dirs == {}
-    manager.prefer_log_dir(T0, "/c")
-    assert manager.preferred_log_dirs == {}
+    assert manager.directories.preferred == {}
+    manager.future_logs.prefer(T0, "/c")
+    assert manager.directories.preferred == {}
     with pytest.raises(LogDirNotFound, match=r"Log dir 'c' is not found in the config\."):
-        manager.check_log_dir("c")
+        manager.directories.check_known("c")
 
 
 def test_a_name_that_leaves_no_room_for_the_future_one_cannot_move() -> None:

@@ -236,7 +236,7 @@ def test_a_future_log_that_nobody_wants_any_more_is_removed_when_it_is_made() ->
     moving = Moving()
     moving.ask("/b", "/b")
     moving.manager.delete(TopicPartition("orders", 0))
-    moving.manager.delete_future(TopicPartition("orders", 1))
+    moving.manager.future_logs.delete(TopicPartition("orders", 1))
     moving.disks.background.run_work()
     assert moving.futures() == [None, None]
     moving.disks.background.advance(60_000)

@@ -76,10 +76,10 @@ def test_a_replica_may_move_to_and_fro_while_its_files_are_written(call: str, su
     a_moving_log(disks, manager)
 
     def to_and_fro() -> None:
-        moved = manager.replace_current_with_future(T0)
+        moved = manager.future_logs.replace_current(T0)
         back = a_future_log(manager, moved, "/a")
         follow(back, _bytes_of(moved), 3)
-        manager.replace_current_with_future(T0)
+        manager.future_logs.replace_current(T0)
 
     interruption = Interruption(disks, call, f"{name}{suffix}" if call == "sync" else suffix, to_and_fro)
     disks.settle()
