@@ -108,7 +108,9 @@ class Copier:
                 segment = describe_segment(log, base_offset, end_offset)
             except ColdRead as cold:
                 await self._services.in_thread(cold.warm)
-                return True
+                if self._leadership.check() is not log:
+                    return True
+                segment = describe_segment(log, base_offset, end_offset, may_wait=True)
             if segment is None or not segment.size or not segment.leader_epochs:
                 continue  # the cleaner or a truncation left it without records
             await self._copy(log, segment)

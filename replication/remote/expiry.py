@@ -34,7 +34,7 @@ class Expiry:
         log = self._leadership.check()
         copies = CopiesOf(services.metadata, self._partition)
         refresh(log, copies)  # otherwise segments that are here and in the store would count twice
-        bounds = bounds_of(log)
+        bounds = bounds_of(log)._replace(only_local_bytes=log.only_local_bytes)
         if not bounds.epochs:
             return
         began = elapsed_ms(services.clock)

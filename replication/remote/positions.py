@@ -31,8 +31,8 @@ class CopiesOf:
 
 
 def bounds_of(log: PartitionLog) -> LogBounds:
-    """The offsets and epochs of a log, with which its remote segments are compared."""
-    return LogBounds(log.log_start_offset, log.log_end_offset, with_records(log.leader_epochs.entries), log.only_local_bytes)
+    """The offsets and epochs of a log, with which its remote segments are compared; without its bytes."""
+    return LogBounds(log.log_start_offset, log.log_end_offset, with_records(log.leader_epochs.entries))
 
 
 def refresh(log: PartitionLog, copies: CopiesOf) -> None:

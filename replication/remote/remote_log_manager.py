@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 
+from ottla.pauses import pause
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.leader.partition import Partition
@@ -72,6 +73,8 @@ class RemoteLogManager:
         former = self._replicas.pop(topic_partition, None)
         if former is not None:
             self._end(former)
+        if partition.log.tier is not None and partition.log.topic_id == ZERO_UUID:
+            logger.error("%s: nothing is copied, because the topic has no id; raise inter.broker.protocol.version", topic_partition)
         if not partition.is_online or partition.log.tier is None or partition.log.topic_id == ZERO_UUID:
             self._services.counters.partitions.pop(topic_partition, None)
             if former is not None and former.partition not in self._deletions:
@@ -142,6 +145,7 @@ class RemoteLogManager:
         while True:
             try:
                 async with slots or _UNLIMITED:
+                    await pause()  # the tasks of thousands of partitions are due together
                     has_more = await step()
                 if has_more is None:
                     return
@@ -188,11 +192,16 @@ class RemoteLogManager:
                 self._services.metadata.unfollow(partition)
 
     async def _delete_some(self, partition: TopicIdPartition) -> bool | None:
+        """Removes all segments but those that a cancelled copy may still be writing."""
+        busy = False
         stats = self._services.counters.of(partition.topic)
         for entry in list(self._services.metadata.all_entries(partition)):
+            if entry.id in self._services.being_copied:
+                busy = True
+                continue
             stats.delete_requests += 1
             await self._removals.remove(entry, lambda: None)
-        return None
+        return False if busy else None
 
     def _report(self, name: str, error: Exception, wait_ms: float) -> None:
         """Logs a failure. One of the store concerns all partitions, and is logged once a minute."""

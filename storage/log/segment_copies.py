@@ -32,10 +32,11 @@ class SegmentToCopy(NamedTuple):
     leader_epochs: list[tuple[int, int]]
 
 
-def describe_segment(log: "PartitionLog", base_offset: int, end_offset: int) -> SegmentToCopy | None:
+def describe_segment(log: "PartitionLog", base_offset: int, end_offset: int, *, may_wait: bool = False) -> SegmentToCopy | None:
     """Describes the closed segment with that base offset, whose files are complete then; None if the log has lost it.
 
-    On the event loop. Raises ColdRead if its largest timestamp has to be read first, LogDirFailure, CorruptRecord.
+    On the event loop. Raises LogDirFailure, CorruptRecord; and ColdRead if its largest timestamp has to be read from the disk, unless it
+    `may_wait`.
     """
     segment = log.segments.floor(base_offset)
     following = log.segments.higher(base_offset)
@@ -43,7 +44,8 @@ def describe_segment(log: "PartitionLog", base_offset: int, end_offset: int) -> 
         return None
     try:
         log.rolls.finish()
-        check_time_cached(segment)
+        if not may_wait:
+            check_time_cached(segment)
         largest = segment.largest_timestamp
     except LOOKUP_ERRORS as error:
         raise log.files.failed_lookup(error) from error

@@ -117,6 +117,7 @@ class MemoryMetadata:
         self.before: Callable[[Record], Awaitable[None]] = _written
         self.after: Callable[[Record], Awaitable[None]] = _written
         self.ready = True
+        self.questions = 0
         self.refused = 0
         """Number of questions while it was not ready."""
 
@@ -184,6 +185,7 @@ class MemoryMetadata:
         return self._readable(partition).all_entries()
 
     def _readable(self, partition: TopicIdPartition) -> SegmentCache:
+        self.questions += 1
         if not self.is_ready(partition):
             self.refused += 1
             raise MetadataNotReady

@@ -8,10 +8,14 @@ import pytest
 from ottla.replication.remote.copies import CustomMetadataTooLarge
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
+from ottla.replication.remote.positions import CopiesOf, refresh
+from ottla.storage.log.segment_copies import describe_segment
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate
 from ottla.storage.remote.ports import IndexKind, MetadataWriteFailed, RemoteStoreError
+from ottla.storage.segment.cold_lookups import ColdRead
 from tests.support.batches import a_batch
+from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import append
 from tests.support.remote_fakes import Record
 from tests.support.tiered_replicas import TIERED, TieredReplica
@@ -96,6 +100,28 @@ def test_a_copy_has_the_producers_at_its_end_even_if_their_snapshot_is_missing(h
             snapshot = replica.store.parts[entry.id.uuid].indexes[IndexKind.PRODUCER_SNAPSHOT]
             last += [(each.producer_id, each.batches[-1][0], each.batches[-1][1]) for each in decode_snapshot(snapshot, "")]
         assert last == [(7, 1, 1), (7, 3, 3)]
+
+    run(scenario())
+
+
+def test_a_segment_that_is_not_in_the_page_cache_is_read_by_a_thread() -> None:
+    filesystem = ColdFileSystem()
+    TieredReplica(filesystem).produce(3)
+    replica = TieredReplica(filesystem)
+    filesystem.cached = {}
+    replica.log = replica.partition.log = replica.open()
+    for segment in replica.log.segments:
+        segment.release()
+    replica.lead()
+    replica.log.update_high_watermark(3)
+
+    async def scenario() -> None:
+        assert replica.copier is not None
+        refresh(replica.log, CopiesOf(replica.metadata, TIERED))
+        with pytest.raises(ColdRead):
+            describe_segment(replica.log, 0, 1)
+        assert await replica.copier.copy_next()
+        assert replica.ranges() == [(0, 0)]
 
     run(scenario())
 

@@ -194,6 +194,43 @@ def test_the_deletion_of_a_topic_removes_its_segments_although_the_store_is_down
     run(scenario)
 
 
+def test_the_objects_of_a_cancelled_copy_are_removed_when_no_thread_can_write_them_any_more() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        begun = asyncio.Event()
+
+        async def wait(call: str, entry: SegmentEntry) -> None:
+            if call == "copy of the records":
+                begun.set()
+                await asyncio.Event().wait()
+
+        replica.store.before = wait
+        become_leader(replica, manager)
+        replica.produce(2)
+        await begun.wait()
+        manager.on_partitions_deleted([replica.partition.topic_partition])
+        replica.partition.take_offline()
+        manager.on_leadership_change(replica.partition)
+        before = replica.metadata.questions
+        await until(lambda: replica.metadata.questions > before + 3)
+        assert replica.ranges(STARTED) == [(0, 0)]
+        replica.services.being_copied.clear()
+        await until(lambda: TIERED not in replica.metadata.followed)
+        assert not replica.store.parts
+
+    run(scenario)
+
+
+def test_a_topic_without_an_id_is_not_copied(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        replica.log.topic_id = bytes(16)
+        become_leader(replica, manager)
+        assert "topic-0: nothing is copied, because the topic has no id" in caplog.text
+        replica.produce(2)
+        assert not replica.metadata.records
+
+    run(scenario)
+
+
 def test_a_reassigned_partition_keeps_its_segments() -> None:
     async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
         become_leader(replica, manager)
