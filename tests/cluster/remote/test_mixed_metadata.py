@@ -25,6 +25,7 @@ from tests.support.peers import until
 pytestmark = [pytest.mark.java, pytest.mark.cluster, pytest.mark.slow]
 
 RECORDS = 200
+COPYING = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
 TIERED_TOPIC = {
     "remote.storage.enable": "true",
     "segment.bytes": 4000,
@@ -36,15 +37,15 @@ TIERED_TOPIC = {
 STARTED, FINISHED, DELETING, DELETED = SegmentState
 
 
-def produce(cluster: Cluster, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "batch.num.messages": 5, "linger.ms": 0})
-    for number in range(RECORDS):
+def produce(cluster: Cluster, topic: str, first: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "batch.num.messages": 5, "linger.ms": 0, "acks": "all"})
+    for number in range(first, first + RECORDS):
         producer.produce(topic, b"%d" % number + b"." * 200)
         if number % 5 == 4:
             assert not producer.flush(30)
 
 
-def consume(cluster: Cluster, topic: str) -> list[int]:
+def consume(cluster: Cluster, topic: str, count: int = RECORDS) -> list[int]:
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "enable.auto.commit": False, "auto.offset.reset": "error"}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -55,7 +56,7 @@ def consume(cluster: Cluster, topic: str) -> list[int]:
         if message is not None:
             assert message.error() is None, message.error()
             found.append(int(message.value().partition(b".")[0]))
-        return len(found) >= RECORDS
+        return len(found) >= count
 
     eventually(more, 60, "all records are read")
     consumer.close()
@@ -82,7 +83,7 @@ async def replace_copy(metadata: TopicMetadata, entry: SegmentEntry, store: Path
 def test_apache_kafka_reads_what_was_written_here_and_the_reverse(tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
-    config = {**tiered_config(store, metadata_replicas=3), "log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
+    config = {**tiered_config(store, metadata_replicas=3), **COPYING}
     with a_mixed_cluster(tmp_path, config=config) as cluster:
         cluster.create_topic("t", replicas=[[APACHE]], **TIERED_TOPIC)
         produce(cluster, "t")
@@ -110,3 +111,34 @@ def test_apache_kafka_reads_what_was_written_here_and_the_reverse(tmp_path: Path
         assert consume(cluster, "t") == list(range(RECORDS))
         leaders = {state.leader for state in cluster_at(port, METADATA_TOPIC).topics[METADATA_TOPIC].partitions.values()}
         assert len(leaders) > 1
+
+
+def test_each_kind_of_leader_serves_what_the_other_has_copied(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    config = {**tiered_config(store, metadata_replicas=3), **COPYING, "log.segment.delete.delay.ms": "100"}
+    with a_mixed_cluster(tmp_path, config=config) as cluster:
+
+        def wait_until_remote(broker_id: int, start: int) -> None:
+            """Until the broker, which leads, has removed the segments below an offset, because the store has them."""
+            data = cluster.broker(broker_id).data / "t-0"
+            eventually(
+                lambda: min((int(path.name[:20]) for path in data.glob("*.log")), default=0) >= start,
+                90,
+                f"broker {broker_id} keeps nothing below {start}",
+            )
+
+        cluster.create_topic("t", replicas=[[APACHE, 0]], **TIERED_TOPIC)
+        produce(cluster, "t")
+        wait_until_remote(APACHE, RECORDS // 2)
+        cluster.broker(APACHE).stop()
+        cluster.wait_until_led_by_another("t", 0, than=APACHE)
+        assert consume(cluster, "t") == list(range(RECORDS))
+        produce(cluster, "t", RECORDS)
+        wait_until_remote(0, RECORDS + RECORDS // 2)
+        assert consume(cluster, "t", 2 * RECORDS) == list(range(2 * RECORDS))
+        cluster.broker(APACHE).start()
+        cluster.wait_until_isr_is("t", 0, 0, APACHE)
+        cluster.broker(0).stop()
+        cluster.wait_until_led_by_another("t", 0, than=0)
+        assert consume(cluster, "t", 2 * RECORDS) == list(range(2 * RECORDS))
