@@ -2,7 +2,7 @@
 
 An event is complete when its records are in the log and applied to the group. Some events need work that takes long: a target, or the check
 of a regular expression. A thread does it; the next events of the same group wait meanwhile, and those of other groups do not. The answer is
-sent when all in-sync replicas have the records.
+sent when all in-sync replicas have the records, also those of earlier events of the group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.coordination.effects import Arm
+from ottla.broker.coordination.effects import Arm, Reply
 from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.coordination.topic_log import NOT_APPENDED, TopicLog, encode_pairs
 from ottla.broker.groups.classic_group import ClassicGroup
@@ -59,7 +59,20 @@ class Event(NamedTuple):
 class ConsumerMachine:
     """See the module. Implements `machines.StateMachine`."""
 
-    __slots__ = ("_clock", "_cluster", "_groups", "_log", "_queues", "_runner", "_tasks", "_workers", "members", "rebalances", "settings")
+    __slots__ = (
+        "_clock",
+        "_cluster",
+        "_groups",
+        "_log",
+        "_queues",
+        "_runner",
+        "_tasks",
+        "_waiting",
+        "_workers",
+        "members",
+        "rebalances",
+        "settings",
+    )
 
     def __init__(
         self,
@@ -85,6 +98,8 @@ class ConsumerMachine:
         self._queues: dict[AssignedGroup, deque[Event]] = {}
         """The events that wait, by group with an event in progress."""
         self._tasks: set[asyncio.Future[None]] = set()
+        self._waiting: dict[AssignedGroup, list[tuple[Event, list[Reply]]]] = {}
+        """The answers that wait for the last append of a group: they tell of records that could still be lost."""
 
     def submit(self, group: AssignedGroup, event: Event) -> None:
         """Decide about an event, now or after the earlier ones."""
@@ -186,17 +201,30 @@ class ConsumerMachine:
                 self._convert(group, event, effect)
             else:
                 self._resolve(group, effect)
+        waiting = self._waiting.get(group)
+        if waiting is not None:
+            replies = [effect for effect in others if isinstance(effect, Reply)]
+            if replies:
+                waiting.append((event, replies))
+                others = [effect for effect in others if not isinstance(effect, Reply)]
         self._runner.run(group, others)
 
     def _write(self, group: AssignedGroup, event: Event, write: Write) -> bool:
         """Append the records and apply them; False if they cannot be appended."""
         group_id = group.group_id
+        waiting: list[tuple[Event, list[Reply]]] = []
+        is_stored = False
 
         def stored(error: ErrorCode, _: int) -> None:
-            if error:
-                event.refuse(STORE_ERRORS.get(error, error))
-            else:
-                self._runner.run(group, write.replies)
+            nonlocal is_stored
+            is_stored = True
+            if self._waiting.get(group) is waiting:
+                del self._waiting[group]
+            for answered, replies in ((event, write.replies), *waiting):
+                if error:
+                    answered.refuse(STORE_ERRORS.get(error, error))
+                else:
+                    self._runner.run(group, replies)
 
         old = group.replaced
         pairs = group.pairs_of(write.records)
@@ -206,6 +234,8 @@ class ConsumerMachine:
         if self._log.append(index, encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
             self._runner.run(group, write.otherwise)
             return False
+        if not is_stored:
+            self._waiting[group] = waiting
         before = len(group.members) if old is None else 0  # a group that replaces another one has all its members from now on
         for record in write.records:
             group.apply(record)

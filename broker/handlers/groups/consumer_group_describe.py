@@ -11,11 +11,11 @@ from typing import Final
 from ottla.broker.groups.consumer.assignors import Assignment as Assigned
 from ottla.broker.groups.consumer.members import Member as GroupMember
 from ottla.broker.groups.consumer.members import indexes_of
+from ottla.broker.handlers.groups.described_groups import UNSEEN_TOPICS, described_groups, sees_all
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.repeats import Repeats
 from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
 from ottla.pauses import pause
-from ottla.protocol.acls import Operation, ResourceType
+from ottla.protocol.acls import ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -31,22 +31,15 @@ CONSUMER_MEMBER: Final = 1
 
 
 async def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
-    """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
-    refused = []
-    described = []
-    repeats = Repeats()
-    is_served = context.broker.coordinators.groups.consumer.is_served
-    for group_id in request.group_ids:
-        if not is_served:
-            refused.append(DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id))
-        elif not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
-        elif repeats.are_too_many(group_id):
-            described.append(DescribedGroup(error_code=ErrorCode.INVALID_REQUEST, group_id=group_id))
-        else:
-            described.append(await _describe(group_id, request, context))
-        await pause()
-    return ConsumerGroupDescribeResponse(groups=refused + described)
+    """Describe each group."""
+    groups = await described_groups(
+        request.group_ids,
+        context,
+        lambda group_id, error: DescribedGroup(error_code=error, group_id=group_id),
+        lambda group_id: _describe(group_id, request, context),
+        is_served=context.broker.coordinators.groups.consumer.is_served,
+    )
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def _describe(group_id: str, request: ConsumerGroupDescribeRequest, context: RequestContext) -> DescribedGroup:
@@ -62,19 +55,13 @@ async def _describe(group_id: str, request: ConsumerGroupDescribeRequest, contex
         assignor_name=consumer.assignor_of(group),
     )
     names = context.broker.metadata.names_by_id
-    seen: dict[str, bool] = {}
     target = dict(group.target)
     for member in list(group.members.values()):  # all of it at once: the group may change between two steps
         described.members.append(_member(member, target.get(member.member_id, {}), names))
         await pause()
-    for shown in described.members:
-        for name in (*shown.subscribed_topic_names, *[each.topic_name for each in shown.assignment.topic_partitions]):
-            if name not in seen:
-                seen[name] = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name, log_if_denied=False)
-            if not seen[name]:
-                message = "The group has described topic(s) that the client is not authorized to describe."
-                return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=message, group_id=group_id)
-        await pause()
+    shown = [(*each.subscribed_topic_names, *[part.topic_name for part in each.assignment.topic_partitions]) for each in described.members]
+    if not await sees_all(shown, context):
+        return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=UNSEEN_TOPICS, group_id=group_id)
     if request.include_authorized_operations:
         described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id, GROUP_CONFIG_OPERATIONS)
     return described

@@ -52,16 +52,30 @@ def test_a_member_gets_its_partitions_when_they_are_in_the_log() -> None:
     run(scenario)
 
 
-def test_the_answer_waits_for_the_replicas_and_the_next_event_does_not() -> None:
+def test_an_answer_waits_for_the_replicas_and_so_does_the_next_which_tells_of_the_same_records() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead(isr=(0, 1))
         bench.announce({"t": 4})
         first = bench.beat("m")
         await bench.until(lambda: len(bench.records()) == 5)
         second = bench.beat("m", 2)
-        assert (first, second[0].epoch) == ([], 2), "a heartbeat without records is answered at once"
+        assert (first, second) == ([], [])
         bench.follower_fetches()
-        assert first[0].epoch == 2
+        assert (first[0].epoch, second[0].epoch) == (2, 2)
+        assert bench.beat("m", 2)[0].epoch == 2, "a heartbeat without records is answered at once"
+
+    run(scenario)
+
+
+def test_answers_that_wait_for_records_that_are_lost_are_errors() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        bench.announce({"t": 4})
+        first = bench.beat("m")
+        await bench.until(lambda: len(bench.records()) == 5)
+        second = bench.beat("m", 2)
+        await bench.lead(leader=1, epoch=1)
+        assert [each.error for each in (*first, *second)] == [ErrorCode.NOT_COORDINATOR] * 2
 
     run(scenario)
 
