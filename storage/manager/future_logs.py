@@ -132,6 +132,7 @@ class FutureLogs:
             self._checkpoints.take_topic_id(target, source.topic_id)
         target.move_to(directory)
         target.update_high_watermark(source.high_watermark)
+        target.tier = source.tier
         # A batch that a transaction coordinator is being asked about comes with the guard from the former log.
         target.producer_state.state.verifications = source.producer_state.state.verifications
         del self.logs[topic_partition]
