@@ -32,7 +32,7 @@ NOT_READY: Final = int(ErrorCode.REPLICA_NOT_AVAILABLE)
 class RemoteFetch:
     """The remote partitions of one Fetch. `wake` has the fetch read again."""
 
-    __slots__ = ("_client", "_failed", "_pending", "_planned", "_reads", "_wake", "has_records")
+    __slots__ = ("_client", "_failed", "_has_expired", "_pending", "_planned", "_reads", "_wake", "has_records")
 
     def __init__(self, reads: RemoteReads, client: Hashable, wake: Callable[[], None]) -> None:
         """`client` is the connection: readers of several connections have turns."""
@@ -42,6 +42,7 @@ class RemoteFetch:
         self._pending: dict[SessionPartition, asyncio.Future[None]] = {}
         self._failed: dict[SessionPartition, int] = {}
         self._planned = 0
+        self._has_expired = False
         self.has_records = False
         """Whether the present reading found records of a remote partition."""
 
@@ -60,6 +61,9 @@ class RemoteFetch:
 
         Raises ColdRead and StorageError.
         """
+        if is_last and not self._has_expired:
+            self._has_expired = True
+            self._reads.expirations += 1
         note_offsets(partition, asked)
         code = self._failed.get(asked)
         if code is not None:

@@ -14,6 +14,7 @@ from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
 from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
+from ottla.broker.metrics.remote.families import REMOTE_FAMILIES
 from ottla.broker.metrics.remote.metadata_families import REMOTE_METADATA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
@@ -61,6 +62,7 @@ _SECTIONS: Final = (
     ("Topics and replicas", REPLICA_FAMILIES),
     ("Following other brokers", FOLLOWER_FAMILIES),
     ("Logs", LOG_FAMILIES),
+    ("Tiered storage", REMOTE_FAMILIES),
     ("The controller", CONTROLLER_FAMILIES),
     ("Groups, the broker", CLUSTER_FAMILIES),
     ("Transactions", TRANSACTION_FAMILIES),

@@ -40,6 +40,7 @@ from ottla.broker.metrics.http_server import HttpServer, bind
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.loop_watch import LoopWatch
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
+from ottla.broker.metrics.remote.families import REMOTE_FAMILIES
 from ottla.broker.metrics.remote.metadata_families import REMOTE_METADATA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
@@ -64,6 +65,7 @@ FAMILIES: tuple[Family, ...] = (
     *REPLICA_FAMILIES,
     *FOLLOWER_FAMILIES,
     *LOG_FAMILIES,
+    *REMOTE_FAMILIES,
     *CONTROLLER_FAMILIES,
     *CLUSTER_FAMILIES,
     *TRANSACTION_FAMILIES,

@@ -28,7 +28,7 @@ class RemoteReads:
     `copy_of` finds the copy that has an offset of a log; it raises MetadataNotReady. `max_wait_ms` is how long a Fetch may wait for it.
     """
 
-    __slots__ = ("copy_of", "max_wait_ms", "segments")
+    __slots__ = ("copy_of", "expirations", "max_wait_ms", "segments")
 
     def __init__(
         self, segments: SegmentReader, copy_of: Callable[[PartitionLog, int], SegmentEntry | None], max_wait_ms: Callable[[], int]
@@ -36,6 +36,8 @@ class RemoteReads:
         self.segments = segments
         self.copy_of = copy_of
         self.max_wait_ms = max_wait_ms
+        self.expirations = 0
+        """Fetches that have waited for `max_wait_ms`."""
 
     def entry(self, log: PartitionLog, offset: int) -> SegmentEntry:
         """Returns the copy that has the offset. Raises MetadataNotReady, and RemoteStoreError if there is none."""

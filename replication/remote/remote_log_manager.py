@@ -19,7 +19,7 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.leader.partition import Partition
 from ottla.replication.remote.copies import Copier, CopyServices, CustomMetadataTooLarge
-from ottla.replication.remote.counters import RemotePartitionState
+from ottla.replication.remote.counters import RemoteCounters, RemotePartitionState
 from ottla.replication.remote.expiry import Expiry
 from ottla.replication.remote.leadership import Deposed, Leadership
 from ottla.replication.remote.positions import CopiesOf, find_log_start, refresh
@@ -63,6 +63,11 @@ class RemoteLogManager:
         self._deletions: set[TopicIdPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet_until: dict[str, float] = {}
+
+    @property
+    def counters(self) -> RemoteCounters:
+        """Returns the counters of this broker."""
+        return self._services.counters
 
     # -- roles -------------------------------------------------------------------------------------------------------------
 

@@ -100,6 +100,11 @@ class ChunkLoads:
         """Returns the number of chunks that are being read."""
         return len(self._tasks)
 
+    @property
+    def idle_share(self) -> float:
+        """Returns the part of the reads that could run and do not: 1 if none does."""
+        return 1 - len(self._tasks) / self._most_running
+
     def want(self, entry: SegmentEntry, number: int, first_batch: int | None, reader: Hashable) -> asyncio.Future[None]:
         """Reads a chunk for a reader. The future ends when it is present, or with RemoteStoreError. No reader may cancel it.
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -20,6 +21,7 @@ SETTINGS = {
     "remote.log.manager.task.interval.ms": "100",
     "log.retention.check.interval.ms": "100",
     "log.initial.task.delay.ms": "100",
+    "ottla.metrics.listener": "127.0.0.1:0",
     "file.delete.delay.ms": "0",
 }
 TOPIC = {
@@ -56,6 +58,14 @@ def local_starts(broker: InProcessBroker, partitions: int) -> list[int]:
     return broker.run(lambda: [found[index].log.local_log_start_offset for index in range(partitions)])
 
 
+def scrape(broker: InProcessBroker) -> dict[str, float]:
+    metrics = broker.broker.metrics
+    assert metrics is not None
+    with urlopen(f"http://{metrics.address}/metrics") as answer:
+        samples = (line.split() for line in answer.read().decode().splitlines() if line.startswith(("kafka_server_broker", "ottla_")))
+    return {sample[0]: float(sample[1]) for sample in samples if "{" not in sample[0]}
+
+
 def consume(broker: InProcessBroker, *begins: TopicPartition) -> dict[int, list[tuple[int, bytes]]]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False, "check.crcs": True})
     consumer.assign(list(begins))
@@ -80,6 +90,11 @@ def test_all_records_are_read_wherever_they_are_also_after_a_restart(settings: d
         until(lambda: min(local_starts(broker, partitions)) > RECORDS // 2)
         begins = [TopicPartition("t", index, 0) for index in range(partitions)]
         assert consume(broker, *begins) == dict.fromkeys(range(partitions), everything)
+        metrics = scrape(broker)
+        assert metrics["kafka_server_brokertopicmetrics_remotefetchbytes_total"] > 100_000
+        assert metrics["kafka_server_brokertopicmetrics_remotecopyrequests_total"] >= 2 * partitions
+        assert metrics["kafka_server_brokertopicmetrics_remotefetcherrors_total"] == 0
+        assert metrics["ottla_remote_chunk_cache_bytes"] > 100_000
     with a_broker_in_process(tmp_path / "logs", **settings) as broker:
         assert min(local_starts(broker, partitions)) > RECORDS // 2
         assert consume(broker, TopicPartition("t", 1, 7)) == {1: everything[7:]}

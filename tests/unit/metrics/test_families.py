@@ -56,6 +56,24 @@ OF_SHARE_GROUPS = {
 }
 """Apache Kafka has them since 4.0."""
 
+OF_TIERED_STORAGE = {
+    *(
+        f"kafka.server:name={name},topic=*,type=BrokerTopicMetrics"
+        for name in (
+            *(f"Remote{what}{unit}PerSec" for what in ("Fetch", "Copy") for unit in ("Bytes", "Requests", "Errors")),
+            *(f"{what}{unit}PerSec" for what in ("RemoteDelete", "BuildRemoteLogAuxState") for unit in ("Requests", "Errors")),
+            *(f"Remote{what}Lag{unit}" for what in ("Copy", "Delete") for unit in ("Bytes", "Segments")),
+            *("RemoteLogMetadataCount", "RemoteLogSizeBytes", "RemoteLogSizeComputationTime"),
+        )
+    ),
+    "kafka.server:name=ExpiresPerSec,type=DelayedRemoteFetchMetrics",
+    *(
+        f"org.apache.kafka.storage.internals.log:name={name},type=RemoteStorageThreadPool"
+        for name in ("RemoteLogReaderTaskQueueSize", "RemoteLogReaderAvgIdlePercent")
+    ),
+}
+"""The broker that was recorded had no tiered storage."""
+
 OF_QUOTAS = {
     mbean
     for kind in ("Produce", "Fetch", "Request", "ControllerMutation")
@@ -119,7 +137,7 @@ def test_the_mbean_is_one_of_apache_kafka(family: Family) -> None:
     # Those of single topics come into being with the first such event, so not all were there to be recorded.
     assert (
         not family.mbean
-        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TLS | OF_NEW_GROUPS | OF_TELEMETRY | OF_SHARE_GROUPS
+        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TIERED_STORAGE | OF_TLS | OF_NEW_GROUPS | OF_TELEMETRY | OF_SHARE_GROUPS
         or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
     )
 

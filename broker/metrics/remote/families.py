@@ -1,0 +1,134 @@
+"""Declares the families of tiered storage: copies, reads and removals of remote segments, and what is still to be done.
+
+Without tiered storage they have no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.metrics.families import Family, Kind, Reading, labels_text
+
+if TYPE_CHECKING:
+    from ottla.broker.metrics.view import View
+    from ottla.broker.remote.remote_storage import RemoteStorage
+
+
+def _of_topics(mbean: str, doc: str, totals: Callable[[View], Iterable[tuple[str, float]]], kind: Kind = Kind.COUNTER) -> Family:
+    def read(view: View) -> Reading:
+        sums: dict[str, float] = {}
+        for topic, value in totals(view):
+            sums[topic] = sums.get(topic, 0) + value
+        for topic, value in sums.items():
+            yield labels_text(("topic",), (topic,)), value
+        if sums:
+            yield "", sum(sums.values())
+
+    name = f"{mbean.removesuffix('PerSec').lower()}{'_total' if kind is Kind.COUNTER else ''}"
+    pattern = f"kafka.server:name={mbean},topic=*,type=BrokerTopicMetrics"
+    return Family(
+        f"kafka_server_brokertopicmetrics_{name}", kind, ("topic",), pattern, f"{doc} Without a label: the sum over all topics.", read
+    )
+
+
+def _read(mbean: str, attribute: str, doc: str) -> Family:
+    def totals(view: View) -> Iterable[tuple[str, float]]:
+        storage = view.services.data.remote_storage
+        return [] if storage is None else [(topic, getattr(stats, attribute)) for topic, stats in storage.stats.items()]
+
+    return _of_topics(mbean, doc, totals)
+
+
+def _task(mbean: str, attribute: str, doc: str) -> Family:
+    def totals(view: View) -> Iterable[tuple[str, float]]:
+        tasks = view.services.data.remote_tasks
+        return [] if tasks is None else [(topic, getattr(stats, attribute)) for topic, stats in tasks.counters.topics.items()]
+
+    return _of_topics(mbean, doc, totals)
+
+
+def _state(mbean: str, attribute: str, doc: str) -> Family:
+    def totals(view: View) -> Iterable[tuple[str, float]]:
+        tasks = view.services.data.remote_tasks
+        return [] if tasks is None else [(each.topic, getattr(state, attribute)) for each, state in tasks.counters.partitions.items()]
+
+    return _of_topics(mbean, f"{doc}, of the partitions that this broker leads.", totals, Kind.GAUGE)
+
+
+def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], float], kind: Kind = Kind.GAUGE) -> Family:
+    def read(view: View) -> Reading:
+        storage = view.services.data.remote_storage
+        if storage is not None and storage.loads is not None:
+            yield "", value(storage)
+
+    return Family(name, kind, (), mbean, doc, read)
+
+
+def _expirations(view: View) -> Reading:
+    reads = view.services.data.remote_reads
+    if reads is not None:
+        yield "", reads.expirations
+
+
+_POOL = "org.apache.kafka.storage.internals.log"
+
+REMOTE_FAMILIES: tuple[Family, ...] = (
+    _read("RemoteFetchBytesPerSec", "remote_fetch_bytes", "Bytes of records that were read from the remote store."),
+    _read("RemoteFetchRequestsPerSec", "remote_fetch_requests", "Reads of records from the remote store."),
+    _read("RemoteFetchErrorsPerSec", "remote_fetch_errors", "Reads of records from the remote store that failed."),
+    _task("RemoteCopyBytesPerSec", "copy_bytes", "Bytes of records that were copied to the remote store."),
+    _task("RemoteCopyRequestsPerSec", "copy_requests", "Copies of segments to the remote store."),
+    _task("RemoteCopyErrorsPerSec", "copy_errors", "Copies of segments that failed."),
+    _task("RemoteDeleteRequestsPerSec", "delete_requests", "Removals of segments from the remote store."),
+    _task("RemoteDeleteErrorsPerSec", "delete_errors", "Removals of segments that failed."),
+    _task("BuildRemoteLogAuxStateRequestsPerSec", "build_aux_state_requests", "Starts of followers behind remote records."),
+    _task("BuildRemoteLogAuxStateErrorsPerSec", "build_aux_state_errors", "Starts of followers behind remote records that failed."),
+    _state("RemoteCopyLagBytes", "copy_lag_bytes", "Bytes that are to be copied"),
+    _state("RemoteCopyLagSegments", "copy_lag_segments", "Segments that are to be copied"),
+    _state("RemoteDeleteLagBytes", "delete_lag_bytes", "Remote bytes that are to be removed"),
+    _state("RemoteDeleteLagSegments", "delete_lag_segments", "Remote segments that are to be removed"),
+    _state("RemoteLogMetadataCount", "metadata_count", "Entries of remote segments"),
+    _state("RemoteLogSizeBytes", "log_size_bytes", "Bytes in the remote store"),
+    _state("RemoteLogSizeComputationTime", "log_size_computation_ms", "Milliseconds for which these bytes were counted"),
+    _storage(
+        f"{_POOL.replace('.', '_')}_remotestoragethreadpool_remotelogreadertaskqueuesize",
+        f"{_POOL}:name=RemoteLogReaderTaskQueueSize,type=RemoteStorageThreadPool",
+        "Reads of chunks from the remote store that wait, without those ahead of demand.",
+        lambda storage: 0 if storage.loads is None else storage.loads.waiting,
+    ),
+    _storage(
+        f"{_POOL.replace('.', '_')}_remotestoragethreadpool_remotelogreaderavgidlepercent",
+        f"{_POOL}:name=RemoteLogReaderAvgIdlePercent,type=RemoteStorageThreadPool",
+        "The part of `remote.log.reader.threads` that reads nothing now.",
+        lambda storage: 0 if storage.loads is None else storage.loads.idle_share,
+    ),
+    Family(
+        "kafka_server_delayedremotefetchmetrics_expires_total",
+        Kind.COUNTER,
+        (),
+        "kafka.server:name=ExpiresPerSec,type=DelayedRemoteFetchMetrics",
+        "Fetches that waited for `remote.fetch.max.wait.ms` for the remote store.",
+        _expirations,
+    ),
+    _storage(
+        "ottla_remote_fetch_throttled_seconds_total",
+        "",
+        "Time for which reads waited for `remote.log.manager.fetch.max.bytes.per.second`.",
+        lambda storage: 0 if storage.loads is None else storage.loads.throttled_seconds,
+        Kind.COUNTER,
+    ),
+    _storage("ottla_remote_memory_bytes", "", "Memory of transfers to and from the remote store.", lambda storage: storage.budget.used),
+    _storage(
+        "ottla_remote_chunk_cache_bytes",
+        "",
+        "Records of remote segments on the disk of this broker.",
+        lambda storage: 0 if storage.chunks is None else storage.chunks.size,
+    ),
+    _storage(
+        "ottla_remote_index_cache_bytes",
+        "",
+        "Indexes of remote segments on the disk of this broker.",
+        lambda storage: 0 if storage.indexes is None else storage.indexes.size,
+    ),
+)
