@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +32,11 @@ CLOSE_SECONDS: Final = 5.0
 
 _CLIENT: Final[dict[str, Any]] = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=30)}
 _RETRY: Final[dict[str, Any]] = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
+
+_DENIED: Final = re.compile(
+    r"status code: 40[13]\b|\b(?:AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed)\b"
+)
+"""Finds refused credentials in errors that obstore takes for others, such as those of a listing."""
 
 _Result = TypeVar("_Result")
 
@@ -120,15 +126,16 @@ class Objects:
         await self._call(
             key,
             lambda: self._obstore.put_async(self._store, key, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE),
-            seconds=CALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND,
+            more_seconds=size / SLOWEST_BYTES_PER_SECOND,
         )
 
     async def _call(
-        self, key: str, begin: Callable[[], Awaitable[_Result]], *, seconds: float = CALL_SECONDS, asks_bucket: bool = True
+        self, key: str, begin: Callable[[], Awaitable[_Result]], *, more_seconds: float = 0, asks_bucket: bool = True
     ) -> _Result:
         task = asyncio.current_task()
         assert task is not None
         where = f"{self._bucket}/{key}"
+        seconds = CALL_SECONDS + more_seconds
         is_outer = task not in self._calls
         self._calls.add(task)
         try:
@@ -146,7 +153,8 @@ class Objects:
         except self._denied as error:
             raise RemoteStoreDenied(f"{where}: {_reason(error)}") from None
         except self._errors as error:
-            raise RemoteStoreError(f"{where}: {_reason(error)}") from None
+            kind = RemoteStoreDenied if _DENIED.search(str(error)) else RemoteStoreError
+            raise kind(f"{where}: {_reason(error)}") from None
         finally:
             if is_outer:
                 self._calls.discard(task)

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.server import CannotStart
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
+from tests.support.fault_proxy import Fault, a_fault_proxy, always
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.moto_server import a_moto_server, s3_keys
 
@@ -44,6 +45,17 @@ def test_a_bucket_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
         start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(url, "another"))
 
     assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_credentials_that_are_refused_end_the_start(tmp_path: Path) -> None:
+    with a_moto_server("bucket") as url, a_fault_proxy(url) as proxy:
+        proxy.choose = always(Fault.FORBIDDEN)
+        with pytest.raises(CannotStart, match="403") as refusal:
+            start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(proxy.url))
+
+    assert "\n" not in str(refusal.value)
+    assert "moto-secret" not in str(refusal.value)
     assert not (tmp_path / "logs").exists()
 
 
