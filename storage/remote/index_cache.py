@@ -1,8 +1,9 @@
 """Keeps the indexes of remote segments on the local disk, in Apache Kafka's folder and under its names.
 
 `remote-log-index-cache/<base offset>_<segment uuid>` with the suffixes `.index`, `.timeindex` and `.txnindex`, within
-`remote.log.index.file.cache.total.size.bytes`; the least recently used ones go first. Files of an earlier process are used again if they
-can belong to their segment. If the disk refuses them, the indexes of the segment stay in memory.
+`remote.log.index.file.cache.total.size.bytes`; the least recently used ones go first. Files of an earlier process are used again if that
+was stopped in order, and if they can belong to their segment: without a sync a power cut may leave empty ones, which would pass. If the
+disk refuses them, the indexes of the segment stay in memory.
 
 Lives on the event loop; files are read, written and removed in threads.
 """
@@ -29,6 +30,8 @@ from ottla.storage.remote.threads import Threads
 log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "remote-log-index-cache"
+DURABLE: Final = "remote-log-index-cache.durable"
+"""The file in the log directory by which a process tells the next one that all files of the cache are durable."""
 KINDS: Final = (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.TRANSACTION)
 """The indexes in the order of SUFFIXES."""
 LOAD_SECONDS: Final = 60.0
@@ -47,6 +50,7 @@ class IndexCache:
     def __init__(self, filesystem: FileSystem, log_dir: str, limit: int, store: RemoteStore, threads: Threads) -> None:
         self._filesystem = filesystem
         self._directory = f"{log_dir}/{DIRECTORY}"
+        self._durable = f"{log_dir}/{DURABLE}"
         self._store = store
         self._threads = threads
         self.limit = limit
@@ -61,10 +65,13 @@ class IndexCache:
     def prepare(self) -> None:
         """Makes the folder, and finds what is in it. Blocks; called once, at the start. Raises OSError."""
         self._filesystem.make_directory(self._directory)
+        is_durable = self._filesystem.exists(self._durable)
+        if is_durable:
+            self._filesystem.unlink(self._durable)
         sizes: dict[str, dict[str, int]] = {}
         for file in self._filesystem.list_directory(self._directory):
             name, dot, suffix = file.partition(".")
-            if dot + suffix in SUFFIXES:
+            if is_durable and dot + suffix in SUFFIXES:
                 sizes.setdefault(name, {})[suffix] = self._filesystem.size(f"{self._directory}/{file}")
             else:
                 self._filesystem.unlink(f"{self._directory}/{file}")
@@ -109,10 +116,12 @@ class IndexCache:
         self._evict(name)
 
     async def close(self) -> None:
-        """Ends what is being read."""
+        """Ends what is being read, and makes the files durable for the next process."""
         for task in self._loads.values():
             task.cancel()
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
+        with contextlib.suppress(OSError):  # then the next process reads the indexes again
+            await self._threads(self._make_durable)
 
     def _on_loaded(self, name: str, task: asyncio.Task[None]) -> None:
         del self._loads[name]
@@ -178,6 +187,10 @@ class IndexCache:
 
     # -- in threads ------------------------------------------------------------------------------------------------------
 
+    def _make_durable(self) -> None:
+        if self._filesystem.sync_everything(self._directory):
+            self._filesystem.open(self._durable, create=True).close()
+
     def _open(self, entry: SegmentEntry) -> RemoteSegment:
         name = f"{self._directory}/{_name(entry)}"
         sizes = [self._filesystem.size(name + suffix) for suffix in SUFFIXES]
@@ -191,7 +204,6 @@ class IndexCache:
             try:
                 file.truncate(0)
                 file.pwrite(data, 0)
-                file.sync()  # an index that a power cut emptied would pass all checks
             finally:
                 file.close()
             self._filesystem.rename(path, name + suffix)

@@ -171,3 +171,8 @@ def once(fault: Fault, matches: Callable[[str, str], bool] = lambda method, path
 def always(fault: Fault, matches: Callable[[str, str], bool] = lambda method, path: True) -> Choice:
     """Chooses the fault for each request that matches."""
     return lambda number, method, path: fault if matches(method, path) else None
+
+
+def at_request(due: int, fault: Fault) -> Choice:
+    """Chooses the fault for the request of this number."""
+    return lambda number, method, path: fault if number == due else None

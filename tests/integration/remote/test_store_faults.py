@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.remote import objects
 from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError
-from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always, once
+from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always, at_request, once
 from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket
 from tests.support.remote_reading import a_reading, copy_closed_segments, run, when_here
 from tests.support.remote_stores import an_entry, an_s3_store, segment_files
@@ -89,8 +89,7 @@ def test_a_copy_that_fails_at_any_request_is_completed_by_the_next(proxy: FaultP
         assert count >= 3
         for number in range(1, count + 1):
             entry = an_entry(0, 99, len(RECORDS), uuid=number)
-            begun = len(proxy.requests)
-            proxy.choose = lambda at, _method, _path, due=begun + number: fault if at == due else None  # type: ignore[misc]
+            proxy.choose = at_request(len(proxy.requests) + number, fault)
             try:
                 await store.copy(entry, files)
             except RemoteStoreError:

@@ -247,6 +247,7 @@ def test_indexes_of_an_earlier_process_are_used_again(tmp_path: Path) -> None:
     async def story() -> None:
         reading, entries = await a_remote_log(tmp_path, log)
         await read_segments(reading, entries, 700)
+        await reading.reader.close()
         (tmp_path / "cache" / "remote-log-index-cache" / "17_x.index").write_bytes(b"alone")
         again = a_reading(reading.store.inner, tmp_path / "cache")
         assert await read_segments(again, entries, 700) == local_bytes(log, entries)
@@ -256,7 +257,21 @@ def test_indexes_of_an_earlier_process_are_used_again(tmp_path: Path) -> None:
         assert {name.split(".")[1] for name in names} == {"index", "timeindex", "txnindex"}
         assert len(names) == 3 * len(entries)
         assert f"0_{'A' * 22}.index" in names
-        await reading.reader.close()
+        await again.reader.close()
+
+    run(story)
+
+
+def test_indexes_of_a_process_that_was_killed_are_not_used(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        await read_segments(reading, entries, 700)
+        again = a_reading(reading.store.inner, tmp_path / "cache")
+        assert not list((tmp_path / "cache" / "remote-log-index-cache").iterdir())
+        assert await read_segments(again, entries, 700) == local_bytes(log, entries)
+        assert len(again.store.indexes) == 3 * len(entries)
         await again.reader.close()
 
     run(story)
@@ -268,11 +283,11 @@ def test_indexes_that_cannot_be_of_their_segment_are_read_again(tmp_path: Path) 
     async def story() -> None:
         reading, entries = await a_remote_log(tmp_path, log)
         await read_segments(reading, entries, 700)
+        await reading.reader.close()
         (tmp_path / "cache" / "remote-log-index-cache" / f"0_{'A' * 22}.index").write_bytes(bytes(16))
         again = a_reading(reading.store.inner, tmp_path / "cache")
         assert await read_segments(again, entries, 700) == local_bytes(log, entries)
         assert {start for start, _ in again.store.indexes} == {0}
-        await reading.reader.close()
         await again.reader.close()
 
     run(story)
