@@ -182,7 +182,7 @@ SUITES = {
     "bench-long": Suite("`make bench` with more and longer turns (BENCH_ARGS=)", bench_long),
     "judge": Suite("the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)", judge),
     "neighbours": Suite(
-        "Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, faust, Go; minutes each", neighbours, ()
+        "Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, faust, Go, Node; minutes each", neighbours, ()
     ),
     "apache-suite": Suite(
         "Apache Kafka's own integration tests with Ottla as their server (CLASSES=); an hour for all", apache_suite, ("java", "mvn")

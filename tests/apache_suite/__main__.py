@@ -2,7 +2,8 @@
 
 `python -m tests.apache_suite [CLASS...] [--methods EXPRESSION]`: a class may be named without its package. With OTTLA_JUDGE the servers are
 Apache Kafka's own, and every test has to pass. The status is 0 if everything is as listed. What JUnit and the brokers wrote is in
-`build/apache-suite`. `--table` prints the rows of the table in docs/long-tests.md, and runs nothing.
+`build/apache-suite`. `--table` prints the rows of the table in docs/long-tests.md, and runs nothing. `--kafka-4` runs the classes of
+`suite-4.toml`, which are of Apache Kafka 4, instead.
 """
 
 import argparse
@@ -12,10 +13,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.apache_suite.expectations import Expectation, complaints, read_list, table
+from tests.apache_suite.expectations import LIST, LIST_4, Expectation, complaints, read_list, table
 from tests.apache_suite.running import DidNotRunError, Suite
 from tests.support.apache_kafka.jars import ToolMissingError
-from tests.support.neighbours.artifacts import APACHE_SUITE
+from tests.support.neighbours.artifacts import APACHE_SUITE, APACHE_SUITE_4
 
 RESULTS = Path(__file__).parents[2] / "build" / "apache-suite"
 
@@ -51,22 +52,25 @@ def main() -> None:
     parser.add_argument("classes", nargs="*", metavar="CLASS")
     parser.add_argument("--methods", default=".*", help="an expression for the names of the methods")
     parser.add_argument("--table", action="store_true", help="print the list as the table of the page")
+    parser.add_argument("--kafka-4", action="store_true", help="classes of Apache Kafka 4, on clusters with all features")
     arguments = parser.parse_args()
-    known = read_list()
+    listed = LIST_4 if arguments.kafka_4 else LIST
+    known = read_list(listed)
     if arguments.table:
         print(*table(known), sep="\n")
         return
     names = [full_name(name, known) for name in arguments.classes] or [name for name, each in known.items() if each.runs]
     judge = "OTTLA_JUDGE" in os.environ
     try:
-        suite = Suite(APACHE_SUITE.fetch(), RESULTS, judge)
+        jars = (APACHE_SUITE_4 if arguments.kafka_4 else APACHE_SUITE).fetch()
+        suite = Suite(jars, RESULTS, judge, is_4=arguments.kafka_4)
     except ToolMissingError as missing:
         sys.exit(str(missing))
     nothing = Expectation(0, {})
     expected = {name: nothing if judge else known.get(name, nothing) for name in names}
     wrong = [name for name in names if not run_class(suite, name, arguments.methods, expected[name])]
     if wrong:
-        sys.exit(f"not as listed in tests/apache_suite/suite.toml: {', '.join(wrong)}")
+        sys.exit(f"not as listed in tests/apache_suite/{listed.name}: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

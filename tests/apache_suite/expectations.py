@@ -1,4 +1,4 @@
-"""Reads which tests are expected to pass from `suite.toml`, and judges the outcomes of a run by it."""
+"""Reads which tests are expected to pass from `suite.toml` or `suite-4.toml`, and judges the outcomes of a run by it."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LIST = Path(__file__).with_name("suite.toml")
+LIST_4 = Path(__file__).with_name("suite-4.toml")
 KINDS = ("harness", "difference")
 """Why a test cannot pass: it looks into the server's JVM, or Ottla differs on purpose."""
 WHOLE_CLASS = "*"

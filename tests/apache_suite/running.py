@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from ottla.broker.metrics.endpoint import FAMILIES
 from tests.apache_suite.expectations import Outcome
-from tests.apache_suite.stand_in_classes import stand_in
+from tests.apache_suite.stand_in_classes import stand_in, stand_in_4
 from tests.support.apache_kafka import free_ports, process_guard
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.neighbours.artifacts import LOG4J
@@ -33,13 +33,20 @@ class DidNotRunError(RuntimeError):
 
 
 class Suite:
-    """Runs classes with the jars in `libs`, below the folder `results`. With `judge` the servers are Apache Kafka's own."""
+    """Runs classes with the jars in `libs`, below the folder `results`. With `judge` the servers are Apache Kafka's own.
 
-    def __init__(self, libs: Path, results: Path, judge: bool = False) -> None:
+    With `is_4` the classes are those of Apache Kafka 4.
+    """
+
+    def __init__(self, libs: Path, results: Path, judge: bool = False, *, is_4: bool = False) -> None:
         self._results = results
         self._judge = judge
-        extension, server = stand_in(libs)
-        self._class_path = os.pathsep.join(map(str, (extension, *(() if judge else (server,)), libs / "*")))
+        if is_4:
+            first = [] if judge else [stand_in_4(libs)]
+        else:
+            extension, server = stand_in(libs)
+            first = [extension] if judge else [extension, server]
+        self._class_path = os.pathsep.join(map(str, (*first, libs / "*")))
         self._ports = ",".join(map(str, free_ports(_PORTS)))
 
     def run(self, class_name: str, methods: str = ".*") -> list[Outcome]:
@@ -80,6 +87,7 @@ class Suite:
             "ottla.judge": str(self._judge).lower(),
             "java.io.tmpdir": str(scratch),
             "log4j.configuration": f"file:{LOG4J}",
+            "org.slf4j.simpleLogger.defaultLogLevel": "warn",
             "junit.jupiter.extensions.autodetection.enabled": "true",
             "junit.jupiter.execution.timeout.testable.method.default": f"{_TEST_SECONDS} s",
             "junit.jupiter.execution.timeout.lifecycle.method.default": f"{_TEST_SECONDS} s",

@@ -1,7 +1,8 @@
-"""Compiles the stand-in for Apache Kafka's server, once for each state of its sources.
+"""Compiles the stand-ins for Apache Kafka's server, once for each state of their sources.
 
-The tests create their servers in two classes. Their sources come from the published archive of the tests' sources, are changed in one place
-each, and are compiled with the sources in `stand_in`. The result is in a folder below the jars, and comes before them in the class path.
+The tests of 3.9 create their servers in two classes. Their sources come from the published archive of the tests' sources, are changed in
+one place each, and are compiled with the sources in `stand_in`. The tests of 4 get their cluster from one class, which `stand_in_4`
+replaces. The results are in folders below the jars, and come before them in the class path.
 """
 
 import os
@@ -13,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 SOURCES = Path(__file__).with_name("stand_in")
+SOURCES_4 = Path(__file__).with_name("stand_in_4")
 _ARCHIVE = "kafka_2.13-*-test-sources.jar"
 _CREATORS = ("unit/kafka/utils/TestUtils.scala", "integration/kafka/server/QuorumTestHarness.scala")
 """The sources of the classes that create a server, once each."""
@@ -42,6 +44,21 @@ def stand_in(libs: Path) -> tuple[Path, Path]:
             if not folder.exists():  # another process may have been faster
                 made.rename(folder)
     return folder / "extension", folder / "server"
+
+
+def stand_in_4(libs: Path) -> Path:
+    """The folder with the classes for tests of Apache Kafka 4. Raises AssertionError with the compiler's output."""
+    sources = sorted(SOURCES_4.iterdir())
+    digest = blake2b(b"".join(source.read_bytes() for source in sources), digest_size=8).hexdigest()
+    folder = libs / "stand-in" / digest
+    if not folder.exists():
+        folder.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            made = Path(scratch, "made")
+            _compile("java", libs, made, sources)
+            if not folder.exists():  # another process may have been faster
+                made.rename(folder)
+    return folder
 
 
 def _changed(libs: Path, scratch: Path) -> list[Path]:

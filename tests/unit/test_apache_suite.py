@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apache_suite.expectations import Expectation, Outcome, Reason, complaints, read_list, table
+from tests.apache_suite.expectations import LIST_4, Expectation, Outcome, Reason, complaints, read_list, table
 from tests.apache_suite.running import read_report
 
 ROOT = Path(__file__).parents[2]
@@ -60,10 +60,14 @@ def test_an_entry_without_a_reason_is_refused(tmp_path: Path) -> None:
 def test_a_difference_is_a_row_of_the_page() -> None:
     page = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
     cases = set(re.findall(r"^\| (.+?) \|", page, flags=re.MULTILINE))
-    named = {reason.text for each in read_list().values() for reason in each.reasons.values() if reason.kind == "difference"}
+    lists = [*read_list().values(), *read_list(LIST_4).values()]
+    named = {reason.text for each in lists for reason in each.reasons.values() if reason.kind == "difference"}
     assert named <= cases
 
 
 def test_the_page_has_the_table_of_the_list() -> None:
     page = (ROOT / "docs" / "long-tests.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `\w+Test` .*$", page, flags=re.MULTILINE) == table(read_list()), "python -m tests.apache_suite --table"
+    assert re.findall(r"^\| `\w+Test` .*$", page, flags=re.MULTILINE) == [
+        *table(read_list()),
+        *table(read_list(LIST_4)),
+    ], "python -m tests.apache_suite --table, also with --kafka-4"

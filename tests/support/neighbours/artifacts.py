@@ -65,6 +65,7 @@ REGISTRY = Neighbour("registry")
 FLINK = Neighbour("flink")
 DEBEZIUM = Neighbour("debezium")
 APACHE_SUITE = Neighbour("apache-suite")
+APACHE_SUITE_4 = Neighbour("apache-suite-4")
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
 """Marks all tests of neighbours: most take minutes, and Maven fetches their jars before."""
