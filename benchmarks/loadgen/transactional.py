@@ -24,7 +24,12 @@ from tests.support.apache_kafka import pinned_to
 
 PATIENCE_S: Final = 60.0
 REFUSALS: Final = frozenset(
-    {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
 )
 """A step with one of these errors is sent again, as clients do."""
 _RECEIVED_AT_ONCE: Final = 1 << 20
