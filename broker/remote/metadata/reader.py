@@ -36,6 +36,8 @@ WATCH_SECONDS: Final = 0.5
 """How often the topic and the leaders are looked at."""
 SOON_SECONDS: Final = 0.02
 """The same while the topic is missing or a leader is not known, and the pause after a fetch that was answered at once without records."""
+HIDDEN_SECONDS: Final = 300.0
+"""How long a user partition without a replica here is remembered. Most of them come back after a restart or a move of their leader."""
 BACKOFF_SECONDS: Final = 0.1
 LONG_BACKOFF_SECONDS: Final = 1.0
 """The pause of a partition whose records cannot be taken in."""
@@ -84,7 +86,7 @@ class MetadataReader:
     @property
     def unread_partitions(self) -> int:
         """The user partitions whose lookups are refused."""
-        return sum(not each.is_ready and not each.is_hidden for log in list(self.logs.values()) for each in list(log.followed.values()))
+        return sum(not each.is_ready and each.hidden_at is None for log in list(self.logs.values()) for each in list(log.followed.values()))
 
     @property
     def applied(self) -> int:
@@ -116,11 +118,16 @@ class MetadataReader:
         self._changed.set()
 
     def unfollow(self, partition: TopicIdPartition) -> None:
-        """Forgets a user partition. A metadata partition without any is read no more."""
+        """Forgets a user partition, after a time in which it may come back."""
         log = self.log_of(partition)
         if log is None:
             return
-        log.unfollow(partition)
+        log.unfollow(partition, asyncio.get_running_loop().time())
+        self._drop_hidden(log, HIDDEN_SECONDS)
+
+    def _drop_hidden(self, log: MetadataLog, seconds: float) -> None:
+        """Forgets what is hidden for so long. A metadata partition without any user partition is read no more."""
+        log.drop_hidden(asyncio.get_running_loop().time() - seconds)
         if not log.followed:
             del self.logs[log.index]
             self._applied_before += log.applied
@@ -146,6 +153,8 @@ class MetadataReader:
 
     async def _look(self) -> bool:
         """Finds the topic and its leaders. Returns whether all partitions are being read."""
+        for log in list(self.logs.values()):
+            self._drop_hidden(log, HIDDEN_SECONDS)
         if not self.logs:
             return True
         if self._topic.is_missing():
@@ -225,7 +234,6 @@ class MetadataReader:
             await pause()
         for log in due:
             if self._snapshots.is_due(log):
-                log.drop_hidden()
                 await self._save(log)
         if is_empty and asyncio.get_running_loop().time() - now < SOON_SECONDS:
             await asyncio.sleep(SOON_SECONDS)
@@ -237,7 +245,7 @@ class MetadataReader:
         self._restored.add(log.index)
         snapshot = await self._snapshots.load(self._topic_id, log.index)
         if snapshot is not None and log.position == 0 and self.logs.get(log.index) is log:
-            log.restore(*snapshot)
+            log.restore(*snapshot, asyncio.get_running_loop().time())
 
     async def _ask_for_ends(self, peer: Peer, logs: list[MetadataLog]) -> None:
         if not logs:

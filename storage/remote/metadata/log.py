@@ -37,15 +37,17 @@ NO_EPOCH: Final = -1
 class Followed:
     """A user partition with its cache. Records before `from_offset` are in the cache already.
 
-    A hidden one came from a snapshot, and no one has asked for it yet.
+    A hidden one came from a snapshot and no one has asked for it yet, or its replica here was stopped. A broker that stops in a controlled
+    way loses all its replicas before it writes the snapshots.
     """
 
-    __slots__ = ("cache", "from_offset", "is_hidden", "is_ready")
+    __slots__ = ("cache", "from_offset", "hidden_at", "is_ready")
 
-    def __init__(self, cache: SegmentCache, from_offset: int = 0, *, is_hidden: bool = False) -> None:
+    def __init__(self, cache: SegmentCache, from_offset: int = 0, hidden_at: float | None = None) -> None:
         self.cache = cache
         self.from_offset = from_offset
-        self.is_hidden = is_hidden
+        self.hidden_at = hidden_at
+        """Since when it is hidden, by the caller's clock."""
         self.is_ready = False
 
 
@@ -83,7 +85,7 @@ class MetadataLog:
         """Reads the entries of a user partition from now on."""
         known = self.followed.get(place_of(partition))
         if known is not None:
-            known.is_hidden = False
+            known.hidden_at = None
             return
         for each in self.followed.values():
             each.from_offset = max(each.from_offset, self.position)
@@ -94,21 +96,25 @@ class MetadataLog:
         """Holds the entries of a user partition whose first record comes now."""
         self.followed.setdefault(place_of(partition), Followed(SegmentCache(partition)))
 
-    def unfollow(self, partition: TopicIdPartition) -> None:
-        """Forgets a user partition."""
-        self.followed.pop(place_of(partition), None)
+    def unfollow(self, partition: TopicIdPartition, now: float) -> None:
+        """Hides a user partition, which has no replica here any more."""
+        known = self.followed.get(place_of(partition))
+        if known is not None and known.is_ready:
+            known.hidden_at = now
+        else:
+            self.followed.pop(place_of(partition), None)
 
-    def drop_hidden(self) -> None:
-        """Forgets the user partitions of the snapshot that have no replica here any more."""
-        self.followed = {place: each for place, each in self.followed.items() if not each.is_hidden}
+    def drop_hidden(self, before: float) -> None:
+        """Forgets the user partitions that are hidden since then or longer."""
+        if any(each.hidden_at is not None for each in self.followed.values()):
+            self.followed = {place: each for place, each in self.followed.items() if each.hidden_at is None or each.hidden_at > before}
 
-    def restore(self, position: int, last_epoch: int, caches: Iterable[SegmentCache]) -> None:
+    def restore(self, position: int, last_epoch: int, caches: Iterable[SegmentCache], now: float) -> None:
         """Begins with the state of a snapshot, which has all records before `position`. Nothing has been read before."""
         assert self.position == 0
         for cache in caches:
             place = place_of(cache.partition)
-            is_hidden = place not in self.followed
-            self.followed[place] = Followed(cache, position, is_hidden=is_hidden)
+            self.followed[place] = Followed(cache, position, None if place in self.followed else now)
         self._move(min(each.from_offset for each in self.followed.values()) if self.followed else position)
         if self.position == position:
             self.last_epoch = last_epoch
@@ -143,7 +149,7 @@ class MetadataLog:
     def cache_of(self, partition: TopicIdPartition) -> SegmentCache | None:
         """Returns the entries of a user partition; None while they are incomplete."""
         found = self.followed.get(place_of(partition))
-        return found.cache if found is not None and found.is_ready else None
+        return found.cache if found is not None and found.is_ready and found.hidden_at is None else None
 
     def on_end_offset(self, end: int) -> None:
         """Takes in the end that the partition has now, after the last user partition was followed."""

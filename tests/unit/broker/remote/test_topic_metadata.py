@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from ottla.broker.remote.metadata import reader
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
@@ -89,7 +90,8 @@ def test_lookups_are_refused_until_everything_has_been_read() -> None:
     run(story, topic)
 
 
-def test_only_metadata_partitions_of_replicas_here_are_fetched() -> None:
+def test_only_metadata_partitions_of_replicas_here_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "HIDDEN_SECONDS", 0.0)
     topic = PlayedTopic().create()
 
     async def story(metadata: PlayedMetadata) -> None:
@@ -374,6 +376,26 @@ def test_after_a_restart_only_the_tail_is_read(snapshot: str) -> None:
 
     run(before, topic, filesystem)
     assert [name for name in filesystem.list_directory(LOG_DIR) if name.endswith(".snapshot")]
+    run(after, topic, filesystem)
+
+
+def test_a_broker_whose_replicas_are_stopped_before_it_stops_has_snapshots() -> None:
+    topic, filesystem = PlayedTopic().create(), MemoryFileSystem()
+
+    async def before(metadata: PlayedMetadata) -> None:
+        await ready(metadata)
+        await metadata.add(an_entry(1, 0, 100))
+        metadata.unfollow(A_PARTITION)
+        assert not metadata.is_ready(A_PARTITION)
+
+    async def after(metadata: PlayedMetadata) -> None:
+        topic.peers.asked.clear()
+        await ready(metadata)
+        assert len(metadata.all_entries(A_PARTITION)) == 1
+        first = next(asked.message.topics[0].partitions[0] for asked in topic.peers.asked if asked.api_key == ApiKey.FETCH)
+        assert first.fetch_offset == 1
+
+    run(before, topic, filesystem)
     run(after, topic, filesystem)
 
 

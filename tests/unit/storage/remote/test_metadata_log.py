@@ -56,8 +56,15 @@ def test_partitions_that_are_not_followed_are_not_known() -> None:
     log = a_log()
     log.on_end_offset(0)
     assert log.cache_of(PARTITIONS[1]) is None
-    log.unfollow(A_PARTITION)
+    log.unfollow(A_PARTITION, 5.0)
     assert log.cache_of(A_PARTITION) is None
+    log.follow(A_PARTITION)
+    assert log.cache_of(A_PARTITION) is not None
+    log.unfollow(A_PARTITION, 5.0)
+    log.drop_hidden(4.0)
+    assert log.followed
+    log.drop_hidden(5.0)
+    assert not log.followed
 
 
 def test_a_partition_that_is_followed_later_is_read_from_the_start_while_the_others_stay_known() -> None:

@@ -45,7 +45,7 @@ def test_a_snapshot_and_the_tail_lead_to_what_the_whole_topic_leads_to(values: l
     log = MetadataLog(3)
     for partition in PARTITIONS:
         log.follow(partition)
-    log.restore(*decoded(data))
+    log.restore(*decoded(data), 1.0)
     assert log.position == (at if known == len(PARTITIONS) else 0)
     assert log.last_epoch == (4 if log.position else -1)
     asyncio.run(log.take(batches_of(values[log.position :], log.position)))
@@ -57,10 +57,10 @@ def test_a_snapshot_and_the_tail_lead_to_what_the_whole_topic_leads_to(values: l
 
 def test_partitions_of_a_snapshot_are_known_as_soon_as_they_are_followed() -> None:
     log = MetadataLog(3)
-    log.restore(7, 4, [SegmentCache(A_PARTITION), SegmentCache(PARTITIONS[1])])
+    log.restore(7, 4, [SegmentCache(A_PARTITION), SegmentCache(PARTITIONS[1])], 1.0)
     log.follow(A_PARTITION)
     assert (log.position, log.last_epoch) == (7, 4)
-    log.drop_hidden()
+    log.drop_hidden(2.0)
     assert list(log.followed) == [place_of(A_PARTITION)]
     log.on_end_offset(7)
     assert log.cache_of(A_PARTITION) is not None
