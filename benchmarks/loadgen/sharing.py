@@ -73,13 +73,11 @@ class Member:
         self.received = 0
         self._id = to_text(uuid4().bytes)
         self._epoch = 0
-        self._acknowledging = 0
         self._buffer = bytearray()
 
     def send(self, *, is_last: bool = False, wait_ms: int = _WAIT_MS) -> None:
         """Acknowledge the records of the last answer, and ask for more; the last request ends the session."""
         acquired, self.acquired = self.acquired, {}
-        self._acknowledging = sum(last - first + 1 for ranges in acquired.values() for first, last in ranges)
         named = acquired if self._epoch else {partition: [] for partition in self._partitions}
         partitions = [
             FetchPartition(partition_index=partition, acknowledgement_batches=self._accepted(ranges)) for partition, ranges in named.items()
@@ -106,7 +104,7 @@ class Member:
         return [AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[ACCEPT]) for first, last in ranges]
 
     def take(self) -> int | None:
-        """The number of records whose acceptance was confirmed, if the answer is complete. Raises LoadFailedError."""
+        """The number of records that the member has now, if the answer is complete. Raises LoadFailedError."""
         more = self.socket.recv(_RECEIVED_AT_ONCE)
         if not more:
             raise LoadFailedError("the broker closed the connection of a member of a share group")
@@ -125,14 +123,14 @@ class Member:
                 _check(found.acknowledge_error_code)
                 if found.acquired_records:
                     self.acquired[found.partition_index] = [(each.first_offset, each.last_offset) for each in found.acquired_records]
-        return self._acknowledging
+        return sum(last - first + 1 for ranges in self.acquired.values() for first, last in ranges)
 
     def ask(self, *, is_last: bool = False, wait_ms: int = _WAIT_MS) -> int:
         """Send, and wait for the answer, as `take`."""
         self.send(is_last=is_last, wait_ms=wait_ms)
-        while (confirmed := self.take()) is None:
+        while (acquired := self.take()) is None:
             pass
-        return confirmed
+        return acquired
 
     def close(self) -> None:
         self.socket.close()
@@ -145,7 +143,7 @@ def _check(code: int) -> None:
 
 @dataclass(slots=True)
 class _Counts:
-    confirmed: int = 0
+    acquired: int = 0
     delivered: dict[int, int] = field(default_factory=dict)
     """When each offset was delivered first, ns."""
 
@@ -153,17 +151,21 @@ class _Counts:
 def accept_all(
     group: Group, members: int, records: int, *, pin_cpu: int | None = None, probe: Callable[[], float] = lambda: 0.0
 ) -> Measured:
-    """Members accept this many records of partition 0, which are there. A response stands for a record. Raises LoadFailedError."""
+    """Members acquire this many records of partition 0, and accept them with their next fetches. A response stands for a record.
+
+    At the end, only records in flight are not accepted. Confirmations are not counted: they come with the answer to the next fetch, which
+    waits behind those of the other members. Raises LoadFailedError.
+    """
     counts = _Counts()
     with _playing(group, members, pin_cpu) as (played, poll):
         cpu_s, own_s, began = probe(), time.thread_time(), time.monotonic()
         for member in played.values():
             member.send()
-        while counts.confirmed < records:
+        while counts.acquired < records:
             _turn(played, poll, counts)
         window_s, own_s, cpu_s = time.monotonic() - began, time.thread_time() - own_s, probe() - cpu_s
     sent, received = (sum(sizes) for sizes in zip(*((each.sent, each.received) for each in played.values()), strict=True))
-    return Measured(counts.confirmed, counts.confirmed, window_s, sent, received, Histogram(), own_s, cpu_s)
+    return Measured(counts.acquired, counts.acquired, window_s, sent, received, Histogram(), own_s, cpu_s)
 
 
 def deliver_new(
@@ -195,7 +197,7 @@ def deliver_new(
                 _turn(played, poll, counts, left_ns / 1e9, producer)
             due_ns.append(at_ns)
             producer.send()
-        while counts.confirmed < len(due_ns):
+        while counts.acquired < len(due_ns):
             _turn(played, poll, counts, producer=producer)
         window_s, own_s, cpu_s = (time.monotonic_ns() - began_ns) / 1e9, time.thread_time() - own_s, probe() - cpu_s
     latencies = Histogram()
@@ -247,8 +249,8 @@ def _turn(
         if member is None:
             assert producer is not None
             producer.socket.recv(_RECEIVED_AT_ONCE)  # only how soon the records arrive matters
-        elif (confirmed := member.take()) is not None:
-            counts.confirmed += confirmed
+        elif (acquired := member.take()) is not None:
+            counts.acquired += acquired
             if producer is not None:
                 for first, last in member.acquired.get(0, ()):
                     for offset in range(first, last + 1):
