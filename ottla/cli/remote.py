@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import cluster_command, command_group, json_option
+from ottla.cli.options import cluster_command, command_group, fail, json_option
 from ottla.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ _COLUMNS = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "m
 
 @command_group
 def remote() -> None:
-    """Show the segments that topics with tiered storage have in the remote store."""
+    """Show and check the segments that topics with tiered storage have in the remote store."""
 
 
 @remote.command(name="list")
@@ -43,6 +46,67 @@ def list_(cluster: Cluster, topics: tuple[str, ...], unfinished: bool, as_json: 
     print_table(_COLUMNS, [_row(entry, is_read=is_read) for entry, is_read in found])
     if not found:
         say("no copies of segments")
+
+
+@remote.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option(
+    "--config",
+    "config_file",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The server.properties of a broker, which name the remote store.",
+)
+@json_option
+@cluster_command
+def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json: bool) -> None:
+    """Check that the remote store has all segments that consumers may read.
+
+    Of each copy the indexes and the end of the records are read. Status 1 if a copy is missing, shorter than its entry, or cannot be read.
+    """
+    from ottla.config.errors import ConfigError
+
+    wanted = [entry for entry, is_read in _entries(cluster) if is_read and (not topics or entry.id.partition.topic in topics)]
+    try:
+        faults = asyncio.run(_faults(config_file, wanted))
+    except ConfigError as error:
+        fail([str(error)])
+        return
+    if as_json:
+        print_json([{**_json(entry, is_read=True), "fault": fault} for entry, fault in faults])
+    else:
+        print_table((*_COLUMNS, "fault"), [[*_row(entry, is_read=True), fault] for entry, fault in faults])
+        say(f"{len(wanted) - len(faults)} of {len(wanted)} copies are complete")
+    if faults:
+        fail([f"{len(faults)} copies are not complete"])
+
+
+async def _faults(config_file: Path, entries: list[SegmentEntry]) -> list[tuple[SegmentEntry, str]]:
+    """The copies that are not complete, and why. Raises ConfigError."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ottla.broker.loop.clock import SystemClock
+    from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.loader import load_properties
+    from ottla.storage.disk.filesystem import RealFileSystem
+    from ottla.storage.remote.ports import IndexKind, RemoteStoreError
+
+    faults = []
+    with ThreadPoolExecutor(2) as threads:
+        storage = RemoteStorage(BrokerConfig(load_properties(config_file, os.environ)), RealFileSystem(), threads, SystemClock())
+        try:
+            await storage.probe()
+            for entry in entries:
+                try:
+                    await storage.store.fetch(entry, entry.size - 1, entry.size)
+                    for kind in IndexKind:
+                        await storage.store.index(entry, kind)
+                except RemoteStoreError as error:
+                    faults.append((entry, str(error)))
+        finally:
+            await storage.store.close()
+    return faults
 
 
 def _entries(cluster: Cluster) -> list[tuple[SegmentEntry, bool]]:

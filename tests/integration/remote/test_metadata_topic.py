@@ -11,6 +11,7 @@ from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
 from ottla.cli.main import main
 from ottla.controller.znodes.layout import config_path
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
+from ottla.storage.remote.local_layout import LOG_SUFFIX, ROOT, SUFFIX_OF, partition_directory, segment_name
 from ottla.storage.remote.metadata.log import METADATA_TOPIC
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.remote_metadata import A_PARTITION, an_entry, an_update
@@ -114,3 +115,21 @@ def test_the_command_lists_copies_and_tells_which_are_read(tmp_path: Path) -> No
         assert listed("another-topic") == []
         table = CliRunner().invoke(main, ["remote", "list", "-b", broker.bootstrap])
         assert "replaced" in table.stdout
+
+
+def test_the_command_finds_copies_that_the_store_does_not_have(tmp_path: Path) -> None:
+    settings = tiered(tmp_path / "shared")
+    properties = tmp_path / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    folder = tmp_path / "shared" / ROOT / partition_directory(A_PARTITION)
+    entries = [an_entry(1, 0, 99), an_entry(2, 100, 199), an_entry(3, 200, 299)]
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        follow(broker)
+        copy(broker, *entries)
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry, size in zip(entries, (1024, 1000), strict=False):
+            for suffix in (LOG_SUFFIX, *SUFFIX_OF.values()):
+                (folder / f"{segment_name(entry)}{suffix}").write_bytes(bytes(size))
+        done = CliRunner().invoke(main, ["remote", "check", "-b", broker.bootstrap, "--config", str(properties), "--json"])
+        assert done.exit_code == 1, done.output
+        assert [each["start_offset"] for each in json.loads(done.stdout)] == [100, 200]
