@@ -11,6 +11,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
+import kafka.network.SocketServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 
@@ -24,6 +25,8 @@ import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.MetadataCache;
 
+import org.mockito.Mockito;
+
 /** Shows tests what they ask of a broker object: its configuration, its port, and the topics that it knows. */
 final class BrokerView {
     private BrokerView() {
@@ -33,6 +36,7 @@ final class BrokerView {
         return proxy(KafkaBroker.class, (self, method, arguments) -> switch (method.getName()) {
             case "config" -> configuration(node);
             case "boundPort" -> node.port();
+            case "socketServer" -> socket(node);
             case "isShutdown" -> !node.isRunning();
             case "shutdown" -> {
                 node.stop();
@@ -49,6 +53,15 @@ final class BrokerView {
                 default -> throw missing(asked.getName());
             });
             default -> throw missing(method.getName());
+        });
+    }
+
+    private static SocketServer socket(OttlaNode node) {
+        return Mockito.mock(SocketServer.class, call -> {
+            if (call.getMethod().getName().equals("boundPort")) {
+                return node.port();
+            }
+            throw missing("socketServer." + call.getMethod().getName());
         });
     }
 
