@@ -1,6 +1,6 @@
 # Builds an image with one broker. Its data is in /data, and KAFKA_* variables configure it as they do Apache Kafka's image.
 #   docker build --tag ottla .
-#   docker run --publish 9092:9092 --env KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 --volume ottla:/data ottla
+#   docker run --publish 9092:9092 --volume ottla:/data ottla
 
 FROM debian:bookworm-slim AS build
 # The versions are those of the Debian release. A fixed one is no longer there after the next security update.
@@ -21,6 +21,14 @@ RUN apt-get update \
     && useradd --system --uid 1000 --user-group --home-dir /data --shell /usr/sbin/nologin ottla \
     && install --directory --owner ottla --group ottla --mode 0750 /data
 COPY --from=build /opt/ottla /opt/ottla
+# Programs that start the images of Apache Kafka or Confluent, like testcontainers, find what they call. They change files in these folders.
+COPY deploy/container /opt/ottla/container
+RUN install --directory --owner ottla --group ottla /etc/kafka /etc/kafka/docker /etc/confluent/docker \
+    && install --owner ottla --group ottla --target-directory /etc/kafka/docker /opt/ottla/container/run \
+    && install --owner ottla --group ottla --target-directory /etc/confluent/docker /opt/ottla/container/run /opt/ottla/container/configure \
+    && install --owner ottla --group ottla /opt/ottla/container/run /etc/confluent/docker/launch \
+    && install --owner ottla --group ottla --mode 0644 /dev/null /etc/confluent/docker/bash-config \
+    && install --target-directory /usr/local/bin /opt/ottla/container/kafka-storage /opt/ottla/container/zookeeper-server-start
 ENV PATH=/opt/ottla/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     KAFKA_LISTENERS=PLAINTEXT://:9092 \
@@ -34,4 +42,4 @@ EXPOSE 9092
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s \
     CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9404/health/ready', timeout=2)"]
-CMD ["ottla", "serve"]
+CMD ["/etc/kafka/docker/run"]

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +45,11 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--ephemeral", is_flag=True, help="For tests: take a free port, remove the data at the end, and end with the process that started it."
 )
+@click.option("--announce", "announced", multiple=True, metavar="LINE", help="Also print this line when the broker is ready.")
 @click.option("--json", "as_json", is_flag=True, help="Print addresses, process id and ids in one line of JSON.")
-def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | None, ephemeral: bool, as_json: bool) -> None:
+def serve(
+    properties: Path | None, overrides: tuple[str, ...], secure: Path | None, ephemeral: bool, announced: tuple[str, ...], as_json: bool
+) -> None:
     """Run a broker.
 
     PROPERTIES is a server.properties file as for Apache Kafka. Environment variables like KAFKA_NUM_PARTITIONS are read
@@ -79,7 +83,7 @@ def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | No
     for remark in remarks(config):
         logger.warning(remark)
     try:
-        status = run(config, sink, start, ephemeral=ephemeral, as_json=as_json)
+        status = run(config, sink, start, ephemeral=ephemeral, announced=announced, as_json=as_json)
     finally:
         if test_broker is not None:
             test_broker.close()
@@ -87,16 +91,24 @@ def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | No
 
 
 def run(
-    config: BrokerConfig, sink: LogSink | None = None, secure: SecureStart | None = None, *, ephemeral: bool = False, as_json: bool = False
+    config: BrokerConfig,
+    sink: LogSink | None = None,
+    secure: SecureStart | None = None,
+    *,
+    ephemeral: bool = False,
+    announced: Sequence[str] = (),
+    as_json: bool = False,
 ) -> int:
     """Run the event loop until the broker has stopped; returns the exit status."""
     import uvloop  # not needed to report an invalid configuration
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, sink, secure, ephemeral, as_json))
+        return runner.run(_serve(config, sink, secure, ephemeral, announced, as_json))
 
 
-async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart | None, ephemeral: bool, as_json: bool) -> int:
+async def _serve(
+    config: BrokerConfig, sink: LogSink | None, secure: SecureStart | None, ephemeral: bool, announced: Sequence[str], as_json: bool
+) -> int:
     from ottla.broker.server import Broker, CannotStart
     from ottla.broker.service_manager import ServiceManager
     from ottla.protocol.compiled import describe
@@ -147,6 +159,8 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
     say(json.dumps(_described(broker, addresses)) if as_json else f"ottla is ready: {', '.join(addresses)}")
     if advice and not as_json:
         say(advice)
+    for line in announced:
+        say(line)
     await stop.wait()
     manager.on_stopping()
     await broker.stop(forced)
