@@ -118,7 +118,7 @@ def test_the_image_runs_as_a_user_checks_its_health_and_stops_cleanly() -> None:
     assert re.search(r"^USER 1000$", final, flags=re.MULTILINE)
     assert re.search(r"^STOPSIGNAL SIGTERM$", final, flags=re.MULTILINE)
     assert "/health/ready" in final
-    assert re.search(r'^CMD \["ottla", "serve"\]$', final, flags=re.MULTILINE)
+    assert re.search(r'^CMD \["/etc/kafka/docker/run"\]$', final, flags=re.MULTILINE)
     environment = dict(pair.split("=", 1) for pair in re.findall(r"KAFKA_\S+=\S+", final))
     config = BrokerConfig(from_environment(environment))
     assert config.unknown == []
@@ -152,7 +152,7 @@ def test_every_instruction_of_the_dockerfile_is_one_that_its_trial_carries_out()
         if instruction.name not in dockerfile.CHANGING:
             dockerfile.apply(settings, instruction)
     assert (settings.user, settings.folder, settings.volumes, settings.ports) == ("1000", "/data", ["/data"], [9092])
-    assert settings.command == ["ottla", "serve"]
+    assert settings.command == ["/etc/kafka/docker/run"]
     assert settings.environment["PATH"].startswith("/opt/ottla/bin:/usr/local/sbin:")
     assert settings.health is not None
     assert (settings.health.command[0], settings.health.timeout) == ("python3", 3.0)
