@@ -22,7 +22,7 @@ RUN apt-get update \
     && install --directory --owner ottla --group ottla --mode 0750 /data
 COPY --from=build /opt/ottla /opt/ottla
 # Programs that start the images of Apache Kafka or Confluent, like testcontainers, find what they call. They change files in these folders.
-COPY deploy/container /opt/ottla/container
+COPY --from=build /source/deploy/container /opt/ottla/container
 RUN install --directory --owner ottla --group ottla /etc/kafka /etc/kafka/docker /etc/confluent/docker \
     && install --owner ottla --group ottla --target-directory /etc/kafka/docker /opt/ottla/container/run \
     && install --owner ottla --group ottla --target-directory /etc/confluent/docker /opt/ottla/container/run /opt/ottla/container/configure \
