@@ -32,6 +32,7 @@ class _Partition(NamedTuple):
 def check_cluster(facts: ClusterFacts) -> Iterator[Finding]:
     """All findings, the most urgent subjects first."""
     partitions = [_Partition(str(topic.name), partition) for topic in facts.topics for partition in topic.partitions]
+    yield from _dead_brokers(facts, partitions)
     yield from _brokers(facts)
     yield from _availability(facts, partitions)
     yield from _placement(facts, partitions)
@@ -73,6 +74,16 @@ def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def _dead_brokers(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Finding]:
+    held = Counter(broker for each in partitions for broker in each.facts.replica_nodes if broker not in facts.brokers)
+    for broker, count in sorted(held.items()):
+        yield found(
+            "broker-dead",
+            f"broker {broker} is not alive; it has replicas of {count} partition{'' if count == 1 else 's'}",
+            f"start broker {broker}; if it is gone for good, ottla brokers drain {broker}",
+        )
+
+
 def _availability(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Finding]:
     offline = [each.name for each in partitions if each.facts.leader_id == NO_LEADER]
     if offline:
@@ -90,7 +101,8 @@ def _availability(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator
             f"{some(below)}: fewer replicas in sync than min.insync.replicas",
             "ottla topics describe --under-replicated names the missing brokers; start them",
         )
-    behind = [each.name for each in served if len(each.facts.isr_nodes) < len(each.facts.replica_nodes)]
+    # Replicas on dead brokers are reported with those.
+    behind = [each.name for each in served if (set(each.facts.replica_nodes) & facts.brokers.keys()) - set(each.facts.isr_nodes)]
     if behind:
         yield found(
             "partition-under-replicated",

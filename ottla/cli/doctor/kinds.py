@@ -84,6 +84,7 @@ _PROBLEMS: Final = {
     "segment-damaged": "records cannot be read, or are found slowly or not at all",
     "zookeeper-unreachable": "brokers do not start, and the controller cannot decide anything",
     "cluster-unreachable": "no client can use the cluster",
+    "broker-dead": "its replicas fall behind, and the records in them exist once less",
     "broker-unreachable": "clients are sent to this address for the partitions that the broker leads",
     "controller-missing": "no leader is elected, and no topic is created",
     "partition-offline": "its records can be neither written nor read",

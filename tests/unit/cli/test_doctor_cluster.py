@@ -74,7 +74,18 @@ def _uneven(facts: ClusterFacts) -> None:
     facts.topics[0].partitions += [partition(number, [0, 1]) for number in range(3, 40)]
 
 
+def _dead(facts: ClusterFacts) -> None:
+    """Broker 2 is gone, and the others know it."""
+    del facts.brokers[2]
+    facts.disks = [each for each in facts.disks if each.broker_id != 2]
+    for topic in facts.topics:
+        for each in topic.partitions:
+            each.isr_nodes.remove(2)
+            each.leader_id = each.isr_nodes[0]
+
+
 PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
+    "broker-dead": _dead,
     "broker-unreachable": lambda facts: _change_broker(facts, versions={}, error="Connection refused"),
     "controller-missing": lambda facts: setattr(facts, "controller_id", -1),
     "versions-mixed": lambda facts: _change_broker(facts, versions={0: Versions(3, 12)}),
@@ -115,6 +126,13 @@ def test_each_fault_of_a_cluster_is_found(kind: str) -> None:
     found = list(check_cluster(facts))
     assert kind in {each.kind.id for each in found}, found
     assert all(each.what and each.command for each in found)
+
+
+def test_a_dead_broker_is_named_first_and_once() -> None:
+    facts = healthy()
+    _dead(facts)
+    (dead,) = check_cluster(facts)
+    assert dead.what == "broker 2 is not alive; it has replicas of 9 partitions"
 
 
 def test_every_kind_of_finding_is_provoked_by_a_test() -> None:
