@@ -11,7 +11,8 @@ RUN apt-get update \
 COPY . /source
 RUN python3 -m venv /opt/ottla \
     && /opt/ottla/bin/python -m pip --no-cache-dir install --constraint /source/constraints.txt "/source[console,security,regex]" \
-    && /opt/ottla/bin/python -m pip --no-cache-dir uninstall --yes pip
+    && /opt/ottla/bin/python -m pip --no-cache-dir uninstall --yes pip \
+    && cp --recursive /source/deploy/container /opt/ottla/container
 
 FROM debian:bookworm-slim
 # hadolint ignore=DL3008
@@ -22,7 +23,6 @@ RUN apt-get update \
     && install --directory --owner ottla --group ottla --mode 0750 /data
 COPY --from=build /opt/ottla /opt/ottla
 # Programs that start the images of Apache Kafka or Confluent, like testcontainers, find what they call. They change files in these folders.
-COPY --from=build /source/deploy/container /opt/ottla/container
 RUN install --directory --owner ottla --group ottla /etc/kafka /etc/kafka/docker /etc/confluent/docker \
     && install --owner ottla --group ottla --target-directory /etc/kafka/docker /opt/ottla/container/run \
     && install --owner ottla --group ottla --target-directory /etc/confluent/docker /opt/ottla/container/run /opt/ottla/container/configure \
