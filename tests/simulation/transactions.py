@@ -1,7 +1,9 @@
 """Transactional producers of a simulated cluster, and the consumers that read only what they commit.
 
 Several instances may share a transactional id; the newest one fences the others. A producer that is refused begins anew, with another
-epoch. Where the cluster allows it, a producer chooses the version of each transaction (KIP-890).
+epoch. Where the cluster allows it, a producer chooses the version of each transaction (KIP-890). It moves from version 1 to 2 with a new
+epoch only, as Java's producer does. Otherwise a leader that has the last transaction's records, and not its marker yet, would take the
+first records of version 2 for more of them.
 
 In version 0 it begins anew also after a request without an answer, which could arrive in its next transaction: nothing else keeps such a
 request from that transaction. What its coordinator says about the end of a transaction is certain only if that broker had begun the
@@ -76,6 +78,8 @@ class TransactionalClient(CoordinatorClient):
         self._sequences: dict[int, int] = {}
         self.in_version_2 = False
         """Whether the transaction has version 2."""
+        self._stays_in_version_1 = False
+        """Whether a transaction of this epoch had version 1."""
         self._ended: tuple[ProducerEpoch, dict[int, int]] | None = None
         """The producer and the sequence numbers of the last transaction of version 2."""
         self._is_clean = True
@@ -122,6 +126,7 @@ class TransactionalClient(CoordinatorClient):
         self.producer = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         self.owner.give(self.instance, self.producer)
         self._sequences = {}
+        self._stays_in_version_1 = False
         self._ended = None
         if before is not None and before != self.producer and sequences and self.random.random() < LATE:
             await self._try_to_send_late(before, sequences)
@@ -130,7 +135,9 @@ class TransactionalClient(CoordinatorClient):
         """A new transaction."""
         self._is_clean = True
         self._began_at = set()
-        self.in_version_2 = self.cluster.transaction_version == 2 and self.random.random() < self.version_2
+        may_rise = self.cluster.transaction_version == 2 and self.random.random() < self.version_2
+        self.in_version_2 = may_rise and not self._stays_in_version_1
+        self._stays_in_version_1 |= not self.in_version_2
         return self.owner.begin()
 
     async def add_partitions(self, partitions: list[int]) -> None:
