@@ -1,4 +1,4 @@
-"""Starts the broker of a container by the variables of Apache Kafka's and Confluent's images: `python -m ottla.cli.container`.
+"""Starts the broker of a container by the variables of Apache Kafka's and Confluent's images: `python -m ottla.container`.
 
 Programs that start such images, like the Kafka modules of testcontainers, ask for KRaft, and wait for a line of Apache Kafka's log. The
 variables that make a process a KRaft controller are left out, and those lines are printed when the broker is ready.
@@ -26,10 +26,11 @@ class NotABroker(Exception):
     """One line: why no broker is started."""
 
 
-def settled(given: Mapping[str, str], *, has_zookeeper: bool = True) -> tuple[dict[str, str], list[str]]:
+def settled(given: Mapping[str, str], *, has_zookeeper: bool = True, is_alone: bool = True) -> tuple[dict[str, str], list[str]]:
     """The variables for `ottla serve`, and the names of those that are left out. Raises NotABroker.
 
-    Without listeners the broker is advertised as localhost:9092, which is where a published port 9092 is for the host.
+    Without listeners the broker is advertised as localhost:9092, which is where a published port 9092 is for the host. If the variables
+    are not alone, arguments of the command may set the listeners.
     """
     found = dict(given)
     left_out = []
@@ -49,7 +50,7 @@ def settled(given: Mapping[str, str], *, has_zookeeper: bool = True) -> tuple[di
         left_out.append("KAFKA_ZOOKEEPER_CONNECT")
     for name in left_out:
         del found[name]
-    if found.get("KAFKA_LISTENERS", _DEFAULT_LISTENERS) == _DEFAULT_LISTENERS:
+    if is_alone and found.get("KAFKA_LISTENERS", _DEFAULT_LISTENERS) == _DEFAULT_LISTENERS:
         found.setdefault("KAFKA_ADVERTISED_LISTENERS", _DEFAULT_ADVERTISED)
     return found, sorted(left_out)
 
@@ -65,7 +66,7 @@ def main() -> None:
     from ottla.cli.main import main as command_line
 
     try:
-        variables, left_out = settled(os.environ, has_zookeeper=not NO_ZOOKEEPER.exists())
+        variables, left_out = settled(os.environ, has_zookeeper=not NO_ZOOKEEPER.exists(), is_alone=not sys.argv[1:])
     except NotABroker as reason:
         raise SystemExit(f"ottla: {reason}") from None
     if left_out:

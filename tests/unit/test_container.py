@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.container import NotABroker, announcements, settled
+from ottla.container import NotABroker, announcements, settled
 from ottla.config.broker import BrokerConfig
 from ottla.config.loader import load_properties, remarks
 from tests.support.broker_process import eventually
@@ -57,6 +57,7 @@ def test_the_host_reaches_a_broker_that_nothing_was_told() -> None:
     assert settled({})[0] == {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092"}
     given = {"KAFKA_LISTENERS": "PLAINTEXT://:9092", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:9092"}
     assert settled(given)[0] == given
+    assert settled({}, is_alone=False)[0] == {}
     own = {"KAFKA_LISTENERS": "INSIDE://:19092,OUTSIDE://:9092"}
     assert settled(own)[0] == own
 
@@ -71,7 +72,7 @@ def test_it_starts_and_says_so(tmp_path: Path) -> None:
     variables = {**KRAFT, "KAFKA_LISTENERS": re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", KRAFT["KAFKA_LISTENERS"])}
     with (tmp_path / "out").open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.cli.container", "--set", f"log.dirs={tmp_path / 'data'}"],
+            [sys.executable, "-m", "ottla.container", "--set", f"log.dirs={tmp_path / 'data'}"],
             stdout=out,
             stderr=subprocess.STDOUT,
             env={**os.environ, **variables},
