@@ -73,7 +73,7 @@ _ADVERTISE = "export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:{port},BRO
 _CONFLUENT = ". /etc/confluent/docker/bash-config\n/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n"
 _RECOVERED = ".*Transitioning from RECOVERY to RUNNING.*"
 _STARTED = r".*\[KafkaServer id=\d+\] started.*"
-_TMP = "/tmp/testcontainers_start.sh"
+_TMP = str(Path("/tmp") / "testcontainers_start.sh")
 MODULES = {
     "java apache": Module(
         {**_COMMON, **_KRAFT}, _kraft(9092, 9093), 9092, "", _TMP, f"#!/bin/bash\n{_ADVERTISE}/etc/kafka/docker/run \n", _RECOVERED

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.container import NotABroker, announcements, settled
 from ottla.config.broker import BrokerConfig
 from ottla.config.loader import load_properties, remarks
+from ottla.container import NotABroker, announcements, settled
 from tests.support.broker_process import eventually
 
 KRAFT = {
