@@ -52,8 +52,7 @@ def consume(cluster: Cluster, topic: str, count: int = RECORDS) -> list[int]:
     found: list[int] = []
 
     def more() -> bool:
-        message = consumer.poll(0.5)
-        if message is not None:
+        for message in consumer.consume(1000, 0.5):
             assert message.error() is None, message.error()
             found.append(int(message.value().partition(b".")[0]))
         return len(found) >= count
