@@ -153,9 +153,14 @@ class TopicConfig:
         return is_at_least(self._broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], _FIRST_WITH_ZSTD)
 
     @property
+    def has_remote_store(self) -> bool:
+        """Whether the broker has a remote store, from which records of the topic may be read."""
+        return self._broker[broker_tiered.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
+
+    @property
     def has_remote_storage(self) -> bool:
         """Whether closed segments go to the remote store (KIP-405). Compacted topics never have it."""
-        enabled = self._values[REMOTE_STORAGE_ENABLE] and self._broker[broker_tiered.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
+        enabled = self._values[REMOTE_STORAGE_ENABLE] and self.has_remote_store
         return enabled and "compact" not in self._values[CLEANUP_POLICY]
 
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:

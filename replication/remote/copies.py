@@ -99,7 +99,7 @@ class Copier:
         """
         log = self._leadership.check()
         tier = log.tier
-        if tier is None or not log.config.has_remote_storage:
+        if tier is None or not log.is_copied:
             return False
         self._count_lag(log)
         first = max(tier.copied.offset + 1, log.log_start_offset)

@@ -29,9 +29,14 @@ class Expiry:
         self._partition = partition
 
     async def run(self) -> None:
-        """Removes what is due now. Raises Deposed, RemoteStoreError, MetadataNotReady, MetadataWriteFailed, StorageError."""
+        """Removes what is due now; nothing while the topic has lost its remote storage.
+
+        Raises Deposed, RemoteStoreError, MetadataNotReady, MetadataWriteFailed, StorageError.
+        """
         services = self._services
         log = self._leadership.check()
+        if not log.is_copied:
+            return
         copies = CopiesOf(services.metadata, self._partition)
         refresh(log, copies)  # otherwise segments that are here and in the store would count twice
         bounds = bounds_of(log)._replace(only_local_bytes=log.only_local_bytes)

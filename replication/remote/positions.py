@@ -41,6 +41,7 @@ def refresh(log: PartitionLog, copies: CopiesOf) -> None:
     if tier is not None:
         tier.find = copies.find
         tier.copied = highest_copied(bounds_of(log), copies)
+        tier.is_known = True
 
 
 def find_log_start(log: PartitionLog, copies: CopiesOf) -> None:

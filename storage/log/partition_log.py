@@ -101,7 +101,9 @@ class PartitionLog:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
+        keeps_tier: bool = False,
     ) -> None:
+        """`keeps_tier`: the remote store may have records of the log, although its topic has no remote storage now."""
         self.context = context
         self.topic_partition = topic_partition
         self.topic_id = ZERO_UUID
@@ -118,7 +120,8 @@ class PartitionLog:
         self.high_watermark = log_start_offset
         self.tier: Tier | None = None
         """The part of the log that is in the remote store, of a topic with remote storage."""
-        self._maybe_begin_tier()
+        if keeps_tier or is_tiered(topic_partition.topic, config):
+            self._begin_tier()
         self.discards = Discards(self.files, segments)
         self.rolls = Rolls(self.files, segments, producer_state, self.discards)
         self.flushes = Flushes(self.files, segments, producer_state, self.rolls, recovery_point)
@@ -149,6 +152,11 @@ class PartitionLog:
     def local_log_start_offset(self) -> int:
         """The first offset on this broker: the log start offset, or a later one if older segments are in the remote store only."""
         return max(self.log_start_offset, self.segments.first.base_offset)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether closed segments go to the remote store."""
+        return is_tiered(self.topic_partition.topic, self.config)
 
     @property
     def only_local_bytes(self) -> int:
@@ -239,6 +247,7 @@ class PartitionLog:
 
     def update_config(self, config: TopicConfig) -> None:
         """Use another configuration from the next append on. Existing segments keep the size of their indexes."""
+        was_copied = self.is_copied
         self.config = config
         self.rules = rules_for(self.topic_partition, config)
         if self.rules.magic != CURRENT_MAGIC:
@@ -246,12 +255,20 @@ class PartitionLog:
         settings = LogSettings(config)
         self.segments.use_settings(settings)
         self.flushes.use_settings(settings)
-        self._maybe_begin_tier()
+        if was_copied != self.is_copied:
+            self._begin_tier()
 
-    def _maybe_begin_tier(self) -> None:
+    def _begin_tier(self) -> None:
         """A tier stays when the topic loses its remote storage, because the records there are still read."""
-        if self.tier is None and is_tiered(self.topic_partition.topic, self.config):
+        if self.tier is None:
             self.tier = Tier()
+        if not self.is_copied:
+            log.warning(
+                "%s: its topic has no remote.storage.enable any more: what is in the remote store from offset %d on is still read, and "
+                "nothing is copied or expires there; enable it again",
+                self.topic_partition,
+                self.log_start_offset,
+            )
 
     def on_flush_due(self) -> None:
         """Request a flush, because `flush.messages` records were appended since the last request."""

@@ -31,7 +31,7 @@ from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.producer_replay import rebuild_producer_state, replay_producer
 from ottla.storage.producers.state_manager import ProducerStateManager, snapshot_offsets
-from ottla.storage.remote.tier import is_tiered
+from ottla.storage.remote.tier import is_tiered, was_tiered
 from ottla.storage.segment.batch_scan import header_at, whole_batches
 from ottla.storage.segment.leftovers import clean_up_leftovers
 from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
@@ -58,13 +58,15 @@ def open_log(
     topic_id: bytes = ZERO_UUID,
     is_new: bool = False,
     clean_shutdown: bool = True,
-    log_start_offset: int = 0,
+    log_start_offset: int | None = None,
     recovery_point: int = 0,
 ) -> PartitionLog:
     """The log in `directory` (default: the partition's directory in `log_dir`), created if necessary.
 
-    `log_start_offset` and `recovery_point` come from the checkpoints. `is_new` promises an empty or missing directory. Otherwise a given
-    `directory` must exist. Raises LogDirFailure, InconsistentTopicId, CorruptCheckpoint. Blocks.
+    `log_start_offset` and `recovery_point` come from the checkpoints; the former is None without an entry. `is_new`
+    promises an empty or missing directory. Otherwise a given `directory` must exist.
+
+    Raises LogDirFailure, InconsistentTopicId, CorruptCheckpoint. Blocks.
     """
     where = directory or f"{log_dir}/{topic_partition}"
     try:
@@ -128,8 +130,8 @@ class _Loader:
         self._snapshot_offsets: list[int] = []
         """Offsets of the producer snapshots on the disk."""
 
-    def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
-        self.log_start_offset = log_start_offset
+    def load(self, checkpoint: int | None, recovery_point: int) -> PartitionLog:
+        log_start_offset = self.log_start_offset = checkpoint or 0
         if not self.clean:
             self._flushed_to = recovery_point
         epochs_on_disk = self.leader_epochs.entries
@@ -143,8 +145,10 @@ class _Loader:
             recovery_point = log_end_offset if self.clean else min(recovery_point, log_end_offset)
         self.segments.active.become_active()
         self.leader_epochs.truncate_from_end(log_end_offset)
-        if not is_tiered(self.topic_partition.topic, self.config):
-            log_start_offset = max(log_start_offset, self.segments.first.base_offset)
+        topic, first = self.topic_partition.topic, self.segments.first.base_offset
+        keeps_tier = was_tiered(topic, self.config, checkpoint, first)
+        if not keeps_tier and not is_tiered(topic, self.config):
+            log_start_offset = max(log_start_offset, first)
         self.leader_epochs.truncate_from_start(log_start_offset)
         producer_state = self._recovered
         if producer_state is None or producer_state.map_end_offset != log_end_offset:
@@ -172,6 +176,7 @@ class _Loader:
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
+            keeps_tier=keeps_tier,
         )
 
     # ---- finding the segments

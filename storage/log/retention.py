@@ -7,6 +7,9 @@ of a segment is that of its newest timestamp. The active segment may be deleted,
 Of a log with remote storage, `local.retention.*` deletes segments that the remote store has, and leaves the log start offset. `retention.*`
 deletes segments although the store does not have them: an outage of the store must not fill the disk. The active segment is rolled when it
 is due, and is deleted once it is copied.
+
+A topic may have lost its remote storage by a program that did not ask the brokers, or by a malformed configuration. Nothing is copied
+then, and only what the store has is deleted: the oldest records are there, and the log start offset must not pass them.
 """
 
 from ottla.config.topic import CLEANUP_POLICY, LOCAL_RETENTION_BYTES, LOCAL_RETENTION_MS, RETENTION_BYTES, RETENTION_MS
@@ -31,7 +34,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIM
             deleted += log.delete_old_segments(_below(log.log_start_offset), reason, at_most)
         if "delete" not in log.config[CLEANUP_POLICY]:
             return deleted
-        if log.tier is not None:
+        if log.tier is not None and (log.is_copied or log.tier.may_have(log.log_start_offset, log.segments.first.base_offset)):
             return deleted + _delete_tiered(log, log.tier, now_ms, at_most - deleted, may_wait=may_wait)
         retention_bytes = log.config[RETENTION_BYTES]
         if retention_bytes >= 0 and deleted < at_most:
@@ -55,7 +58,7 @@ def _delete_tiered(log: PartitionLog, tier: Tier, now_ms: int, at_most: int, *, 
     local_bytes, local_ms = log.config[LOCAL_RETENTION_BYTES], log.config[LOCAL_RETENTION_MS]
     active = log.segments.active
     is_old = _older_than(now_ms - local_ms, may_wait=may_wait)
-    if active.size and (local_bytes == 0 or (local_ms >= 0 and is_old(active, None))):
+    if log.is_copied and active.size and (local_bytes == 0 or (local_ms >= 0 and is_old(active, None))):
         log.roll()
     deleted = 0
 
@@ -71,6 +74,8 @@ def _delete_tiered(log: PartitionLog, tier: Tier, now_ms: int, at_most: int, *, 
             delete(_beyond(excess), f"the log is {excess} bytes larger than local.retention.bytes={local_bytes}", is_copied=True)
     if local_ms >= 0:
         delete(is_old, f"older than local.retention.ms={local_ms}", is_copied=True)
+    if not log.is_copied:
+        return deleted
     retention_bytes, retention_ms = log.config[RETENTION_BYTES], log.config[RETENTION_MS]
     if retention_bytes >= 0:
         excess = log.only_local_bytes - retention_bytes

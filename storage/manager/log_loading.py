@@ -72,7 +72,7 @@ class _Task(NamedTuple):
     name: str
     topic_partition: TopicPartition
     kind: DirectoryKind
-    log_start_offset: int
+    log_start_offset: int | None
     recovery_point: int
     high_watermark: int
 
@@ -161,7 +161,8 @@ class LogLoading:
                 )
                 self._loaded.stray.append(f"{directory.path}/{name}")
             else:
-                start, recovery, high = (checkpoints[name].get(topic_partition, 0) for name in _CHECKPOINTS)
+                start = checkpoints[LOG_START_OFFSET_CHECKPOINT].get(topic_partition)
+                recovery, high = (checkpoints[name].get(topic_partition, 0) for name in _CHECKPOINTS[1:])
                 tasks.append(_Task(directory, name, topic_partition, kind, start, recovery, high))
         self._temporary[directory] = sorted(_TEMPORARY.intersection(all_names))
         there = {task.topic_partition for task in tasks}

@@ -19,18 +19,24 @@ NEVER_TIERED = frozenset(
 class Tier:
     """The part of one log that is in the remote store."""
 
-    __slots__ = ("copied", "find")
+    __slots__ = ("copied", "find", "is_known")
 
     def __init__(self) -> None:
         self.copied: OffsetAndEpoch = NOTHING_COPIED
         """The last offset in the store, and its epoch. Kafka's highestOffsetInRemoteStorage."""
         self.find: Callable[[int, int], SegmentEntry | None] = _nothing
         """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`)."""
+        self.is_known = False
+        """Whether `copied` comes from the metadata, which are read after the start."""
 
     def on_truncated(self, end_offset: int) -> None:
         """The log ends there now: what was copied of later records is another history."""
         if self.copied.offset >= end_offset:
             self.copied = OffsetAndEpoch(end_offset - 1, self.copied.epoch)
+
+    def may_have(self, log_start_offset: int, first_base_offset: int) -> bool:
+        """Tells if the store may have records from the log start on. `first_base_offset` is that of the first local segment."""
+        return not self.is_known or self.copied.offset >= log_start_offset or log_start_offset < first_base_offset
 
     def has_all(self, first: int, last: int, log_end_offset: int, epochs: Epochs) -> bool:
         """Tells if the store has all offsets from `first` to `last` of the log, readable. Then the log need not keep them."""
@@ -45,6 +51,15 @@ class Tier:
 def is_tiered(topic: str, config: TopicConfig) -> bool:
     """Tells if closed segments of the topic go to the remote store."""
     return config.has_remote_storage and topic not in NEVER_TIERED
+
+
+def was_tiered(topic: str, config: TopicConfig, checkpoint: int | None, first_base_offset: int) -> bool:
+    """Tells if the store may have records of a log whose topic has no remote storage now.
+
+    `checkpoint` is its entry in `log-start-offset-checkpoint`. Only a tiered log has one that is not behind the base of its first
+    segment; or any other log, if a crash left an old entry. For such a log the metadata show later that the store has nothing.
+    """
+    return config.has_remote_store and topic not in NEVER_TIERED and checkpoint is not None and checkpoint <= first_base_offset
 
 
 def _nothing(epoch: int, offset: int) -> SegmentEntry | None:

@@ -60,6 +60,7 @@ class TieredReplica:
         self.metadata = metadata or MemoryMetadata()
         self.store = store or MemoryStore(self.filesystem)
         self.broker_id = broker_id
+        self.broker: dict[str, str] = BROKER
         self.topic_config = {
             "remote.storage.enable": "true",
             "segment.bytes": str(len(a_batch()) * segment_batches),
@@ -85,9 +86,9 @@ class TieredReplica:
         self.metadata.follow(TIERED)
         self.copier: Copier | None = None
 
-    def open(self, *, clean: bool = True, log_start_offset: int = 0, recovery_point: int = 0) -> PartitionLog:
+    def open(self, *, clean: bool = True, log_start_offset: int | None = None, recovery_point: int = 0) -> PartitionLog:
         """The log in the file system, as a start finds it."""
-        config = a_topic_config(self.topic_config, BROKER)
+        config = a_topic_config(self.topic_config, self.broker)
         return open_log(
             a_context(self.filesystem, self.clock),
             T0,

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
+from ottla.controller.znodes.layout import config_path
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.moto_server import a_moto_server, s3_keys
 from tests.support.several_brokers import until
@@ -80,6 +81,21 @@ def consume(broker: InProcessBroker, *begins: TopicPartition) -> dict[int, list[
     finally:
         consumer.close()
     return found
+
+
+@pytest.mark.parametrize("found", [b'{"version":1,"config":{"retention.ms":"1000"}}', b"{"], ids=["removed", "malformed"])
+@pytest.mark.parametrize("settings", ["directory"], indirect=True)
+def test_a_start_without_the_remote_storage_of_a_topic_loses_nothing(settings: dict[str, str], tmp_path: Path, found: bytes) -> None:
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        fill(broker, 1)
+        until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
+        broker.run(broker.services.administration.store.set, config_path("topics", "t"), found)
+    stored = sorted(each.name for each in (tmp_path / "shared").rglob("*.log"))
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        for _ in range(2):  # checks of retention happen meanwhile
+            read = consume(broker, TopicPartition("t", 0, 0))[0]
+            assert read == [(at, (f"{at:05d}" * 100).encode()) for at in range(RECORDS)]
+        assert sorted(each.name for each in (tmp_path / "shared").rglob("*.log")) == stored
 
 
 def test_all_records_are_read_wherever_they_are_also_after_a_restart(settings: dict[str, str], tmp_path: Path) -> None:
