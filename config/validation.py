@@ -118,7 +118,7 @@ def _check_groups(properties: BrokerProperties) -> None:
     protocols = {protocol.upper() for protocol in properties[GROUP_COORDINATOR_REBALANCE_PROTOCOLS]}
     if "CLASSIC" not in protocols:
         raise ConfigError("Disabling the 'classic' protocol is not supported.")
-    if "CONSUMER" in protocols:
+    if "CONSUMER" in protocols and not properties.standalone:
         raise ConfigError("The new 'consumer' rebalance protocol is only supported in KRaft cluster.")
     acks = properties[OFFSETS_COMMIT_REQUIRED_ACKS]
     if not -1 <= acks <= properties[OFFSETS_TOPIC_REPLICATION_FACTOR]:

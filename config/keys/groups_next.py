@@ -1,4 +1,8 @@
-"""Declares the keys of newer groups: the consumer protocol of KIP-848 and share groups."""
+"""Declares the keys of newer groups: the consumer protocol of KIP-848 and share groups.
+
+Apache Kafka 3.9 lists them, so types and defaults of DescribeConfigs are those of 3.9. Where 4.4 accepts more values, its bounds count: the
+groups that these keys configure are served as 4.4 does.
+"""
 
 from ottla.config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, key
 from ottla.config.schema.types import Bool, Int, List, Short, String
@@ -74,7 +78,7 @@ GROUP_CONSUMER_SESSION_TIMEOUT_MS = key(
 )
 GROUP_COORDINATOR_APPEND_LINGER_MS = key(
     "group.coordinator.append.linger.ms",
-    Int(0),
+    Int(-1),
     default=10,
     importance=MEDIUM,
     doc="How long the newer coordinator gathers writes to the offsets topic into one batch.",
@@ -84,10 +88,10 @@ GROUP_COORDINATOR_NEW_ENABLE = key(
 )
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = key(
     "group.coordinator.rebalance.protocols",
-    List(choices=("consumer", "classic", "share", "unknown")),
+    List(choices=("consumer", "classic", "share", "streams", "unknown")),
     default=("classic",),
     importance=MEDIUM,
-    doc="The kinds of groups that the coordinator serves; with ZooKeeper only classic.",
+    doc="The kinds of groups that the coordinator serves; group.version and share.version decide instead.",
 )
 GROUP_COORDINATOR_THREADS = key(
     "group.coordinator.threads", Int(1), default=1, importance=MEDIUM, doc="How many threads the newer coordinator uses."
@@ -137,7 +141,7 @@ GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = key(
     doc="The longest session timeout that a share group may be given.",
 )
 GROUP_SHARE_MAX_SIZE = key(
-    "group.share.max.size", Short(10, 1000), default=200, importance=MEDIUM, effective=True, doc="How many members a share group may have."
+    "group.share.max.size", Short(1, 1000), default=200, importance=MEDIUM, effective=True, doc="How many members a share group may have."
 )
 GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = key(
     "group.share.min.heartbeat.interval.ms",
@@ -174,7 +178,7 @@ GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = key(
 )
 GROUP_SHARE_RECORD_LOCK_DURATION_MS = key(
     "group.share.record.lock.duration.ms",
-    Int(1000, 60_000),
+    Int(1000, 3_600_000),
     default=30 * SECOND,
     importance=MEDIUM,
     effective=True,

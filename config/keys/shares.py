@@ -3,7 +3,7 @@
 Apache Kafka 3.9 does not have them, so DescribeConfigs does not list them.
 """
 
-from ottla.config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, MiB, key
+from ottla.config.schema.key import MEDIUM, MINUTE, SECOND, MiB, key
 from ottla.config.schema.types import Int, Short
 
 GROUP_SHARE_MAX_SHARE_SESSIONS = key(
@@ -100,7 +100,7 @@ SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES = key(
 )
 SHARE_COORDINATOR_WRITE_TIMEOUT_MS = key(
     "share.coordinator.write.timeout.ms",
-    Int(1, INT_MAX),
+    Int(1),
     default=5 * SECOND,
     importance=MEDIUM,
     internal=True,

@@ -210,6 +210,22 @@ def test_what_kafka_accepts_is_accepted(properties: dict[str, str]) -> None:
     BrokerConfig(CLUSTER | properties)
 
 
+VALUES_OF_4 = [
+    {"group.coordinator.append.linger.ms": "-1"},
+    {"group.share.max.size": "1"},
+    {"group.share.record.lock.duration.ms": "3600000", "group.share.max.record.lock.duration.ms": "3600000"},
+]
+
+
+@pytest.mark.parametrize("properties", VALUES_OF_4)
+def test_what_kafka_4_accepts_for_newer_groups_is_accepted(properties: dict[str, str]) -> None:
+    BrokerConfig(CLUSTER | properties)
+
+
+def test_the_protocols_of_kafka_4_are_accepted_without_zookeeper() -> None:
+    BrokerConfig({"group.coordinator.rebalance.protocols": "classic,consumer,share,streams"})
+
+
 def test_the_operator_does_not_read_the_prefix_that_clients_get() -> None:
     with pytest.raises(ConfigError, match=r"^broker\.id must be greater"):
         BrokerConfig({"broker.id": "1001"})
