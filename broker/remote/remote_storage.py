@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.broker.remote.fetch_quota import FetchQuota
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.own import OTTLA_REMOTE_CHUNK_CACHE_BYTES, OTTLA_REMOTE_MEMORY_BYTES
@@ -25,6 +24,7 @@ from ottla.config.keys.tiered import (
 )
 from ottla.config.remote_store import StoreSettings, store_settings
 from ottla.replication.reading.remote_read import RemoteReads
+from ottla.replication.remote.byte_quota import FETCH, ByteQuota
 from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog
@@ -68,7 +68,7 @@ class RemoteStorage:
         self._clock = clock
         self.settings = store_settings(config)
         self.budget = MemoryBudget(config[OTTLA_REMOTE_MEMORY_BYTES])
-        self.quota = FetchQuota(config, clock)
+        self.quota = ByteQuota(config, FETCH, clock)
         self.stats: dict[str, RemoteFetchStats] = {}
         self.store = self._open_store(self.settings)
         self.indexes: IndexCache | None = None

@@ -7,8 +7,8 @@ from random import Random
 from ottla.broker.remote.remote_storage import RemoteStorage
 from ottla.broker.request.services import Services
 from ottla.replication.remote.aux_state import AuxStates
+from ottla.replication.remote.byte_quota import COPY, ByteQuota
 from ottla.replication.remote.copies import CopyServices
-from ottla.replication.remote.copy_quota import CopyQuota
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.settings import RemoteSettings
@@ -30,7 +30,7 @@ def begin_tasks(
             background,
             clock,
             random.randbytes,
-            CopyQuota(config, clock),
+            ByteQuota(config, COPY, clock),
             counters,
         )
     )

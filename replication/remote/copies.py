@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from ottla.replication.ports.thread_work import done
-from ottla.replication.remote.copy_quota import CopyQuota
+from ottla.replication.remote.byte_quota import ByteQuota
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.positions import CopiesOf, refresh
@@ -54,7 +54,7 @@ class CopyServices:
         background: Background,
         clock: Clock,
         random_bytes: Callable[[int], bytes],
-        quota: CopyQuota,
+        quota: ByteQuota,
         counters: RemoteCounters,
     ) -> None:
         self.store = store
@@ -122,7 +122,7 @@ class Copier:
         entry = self._entry(segment)
         files = await services.in_thread(CopyPreparation(log, segment).run)
         check()
-        await services.quota.reserve(entry.size)
+        await services.quota.wait(entry.size)
         check()
         stats = services.counters.of(self._partition.topic)
         stats.copy_requests += 1

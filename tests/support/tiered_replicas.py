@@ -6,8 +6,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.replication.leader.isr import IsrChanges
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.remote.byte_quota import COPY, ByteQuota
 from ottla.replication.remote.copies import Copier, CopyServices
-from ottla.replication.remote.copy_quota import CopyQuota
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.expiry import Expiry
 from ottla.replication.remote.leadership import Leadership
@@ -80,7 +80,7 @@ class TieredReplica:
             SlowBackground(),
             self.clock,
             self._random_bytes,
-            CopyQuota(properties, self.clock),
+            ByteQuota(properties, COPY, self.clock),
             self.counters,
         )
         self.metadata.follow(TIERED)

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.replication.remote.copy_quota import CopyQuota
+from ottla.replication.remote.byte_quota import COPY, ByteQuota
 from ottla.replication.remote.settings import RemoteSettings
 from tests.support.virtual_time import in_virtual_time
 
 LIMIT = "remote.log.manager.copy.max.bytes.per.second"
 
 
-def a_quota(config: BrokerConfig) -> CopyQuota:
+def a_quota(config: BrokerConfig) -> ByteQuota:
     clock: Any = asyncio.get_running_loop()
-    return CopyQuota(config, clock)
+    return ByteQuota(config, COPY, clock)
 
 
-async def seconds_for(quota: CopyQuota, size: int) -> float:
+async def seconds_for(quota: ByteQuota, size: int) -> float:
     """How long a copy of so many bytes waits."""
     began = asyncio.get_running_loop().time()
-    await quota.reserve(size)
+    await quota.wait(size)
     return asyncio.get_running_loop().time() - began
 
 
@@ -44,7 +44,7 @@ async def test_segments_larger_than_the_limit_of_all_windows_keep_to_it() -> Non
 @in_virtual_time
 async def test_bytes_that_were_not_sent_do_not_count() -> None:
     quota = a_quota(BrokerConfig({LIMIT: "1000"}))
-    await quota.reserve(5000)
+    await quota.wait(5000)
     quota.give_back(5000)
     assert await seconds_for(quota, 5000) == 0
 
@@ -53,7 +53,7 @@ async def test_bytes_that_were_not_sent_do_not_count() -> None:
 async def test_a_copy_that_waits_notices_another_limit() -> None:
     config = BrokerConfig({LIMIT: "1"})
     quota = a_quota(config)
-    await quota.reserve(5000)
+    await quota.wait(5000)
     asyncio.get_running_loop().call_later(3, config.update_dynamic, {LIMIT: "1000000"}, {})
     assert 3 <= await seconds_for(quota, 1) < 5
 
