@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 PIECE_BYTES = 1024
@@ -35,6 +36,14 @@ Choice = Callable[[int, str, str], Fault | None]
 """Chooses the fault of a request by its number, method and path."""
 
 
+class Kill(NamedTuple):
+    """The death of a process at a request: before the server gets it, or when the server has done it and the answer is not sent yet."""
+
+    pid: int
+    number: int
+    is_forwarded: bool
+
+
 class FaultProxy:
     """Forwards requests to the server at `url`. `choose` may be changed at any time; the first request has number 1."""
 
@@ -44,10 +53,10 @@ class FaultProxy:
         self.choose: Choice = lambda number, method, path: None
         self.requests: list[tuple[str, str]] = []
         """Method and path of each request."""
-        self.kills: tuple[int, int] | None = None
-        """A process that is killed, and the number of the request before which that happens."""
+        self.kill: Kill | None = None
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
+        self._let_go = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -57,17 +66,29 @@ class FaultProxy:
     def close(self) -> None:
         """Ends all connections."""
         self._is_closed.set()
+        self.let_go()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
-    def _next(self, method: str, path: str) -> Fault | None:
+    def let_go(self) -> None:
+        """Ends the connections of requests that are never answered."""
+        held, self._let_go = self._let_go, threading.Event()
+        held.set()
+
+    def forget(self) -> None:
+        """Begins anew: the next request has number 1, and nothing happens to it."""
+        with self._lock:
+            self.requests = []
+            self.kill = None
+            self.choose = lambda number, method, path: None
+
+    def _next(self, method: str, path: str) -> tuple[Fault | None, Kill | None]:
         with self._lock:
             self.requests.append((method, path))
             number = len(self.requests)
-        if self.kills is not None and self.kills[1] == number:
-            os.kill(self.kills[0], signal.SIGKILL)
-        return self.choose(number, method, path)
+            kill = self.kill if self.kill is not None and self.kill.number == number else None
+        return self.choose(number, method, path), kill
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self
@@ -86,13 +107,16 @@ class FaultProxy:
         return Handler
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
-        fault = self._next(request.command, request.path)
+        fault, kill = self._next(request.command, request.path)
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if kill is not None and not kill.is_forwarded:
+            self._kill(request, kill)
+            return
         if fault is Fault.REFUSED:
             self._drop(request)
             return
         if fault is Fault.BLACK_HOLE:
-            self._is_closed.wait()
+            self._let_go.wait()
             self._drop(request)
             return
         if fault in (Fault.UNAVAILABLE, Fault.FORBIDDEN):
@@ -106,6 +130,9 @@ class FaultProxy:
             headers = answer.getheaders()
         finally:
             server.close()
+        if kill is not None:
+            self._kill(request, kill)
+            return
         if fault is Fault.LOST:
             self._drop(request)
             return
@@ -140,6 +167,10 @@ class FaultProxy:
             if self._is_closed.wait(0.05):
                 self._drop(request)
             return
+
+    def _kill(self, request: BaseHTTPRequestHandler, kill: Kill) -> None:
+        os.kill(kill.pid, signal.SIGKILL)
+        self._drop(request)
 
     def _drop(self, request: BaseHTTPRequestHandler) -> None:
         request.close_connection = True

@@ -31,7 +31,7 @@ def a_moto_server(*buckets: str) -> Iterator[str]:
 
 def make_bucket(url: str, bucket: str) -> None:
     """Creates a bucket."""
-    with urlopen(Request(f"{url}/{bucket}", method="PUT", headers=_SIGNED)) as answer:
+    with urlopen(Request(f"{url}/{bucket}", method="PUT", headers=SIGNED)) as answer:
         assert answer.status == 200
 
 
@@ -41,7 +41,7 @@ def forget_buckets(url: str) -> None:
         assert answer.status == 200
 
 
-_SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential={KEY_ID}/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x"}
+SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential={KEY_ID}/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x"}
 """Signs nothing, and moto does not look."""
 
 
