@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -60,6 +59,20 @@ class Killed(Exception):
     """The broker was killed while the test waited for it."""
 
 
+class Reading:
+    """A consumer and what it has read."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.found: list[tuple[int, bytes | None]] = []
+
+    def poll(self) -> None:
+        """Takes in what has come."""
+        for message in self._consumer.consume(500, 0.1):
+            assert message.error() is None, message.error()
+            self.found.append((message.offset(), message.value()))
+
+
 class TieredBroker(BrokerProcess):
     """A broker whose store is the bucket `bucket` of the S3 at this address."""
 
@@ -87,7 +100,13 @@ class TieredBroker(BrokerProcess):
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1000, "batch.num.messages": BATCH, "acks": "all"})
         failures: list[KafkaError] = []
         for at in range(first, end):
-            producer.produce(topic, value_of(at), partition=0, on_delivery=lambda error, _: error is not None and failures.append(error))
+            producer.produce(
+                topic,
+                value_of(at),
+                partition=0,
+                timestamp=time_of(at),
+                on_delivery=lambda error, _: error is not None and failures.append(error),
+            )
             if at % BATCH == BATCH - 1:
                 assert producer.flush(30) == 0
         assert producer.flush(30) == 0
@@ -95,25 +114,40 @@ class TieredBroker(BrokerProcess):
 
     def consume(self, topic: str, first: int, end: int) -> list[tuple[int, bytes | None]]:
         """Reads from an offset until the record before `end`; an offset that is out of range becomes the first."""
+        with self.reading(topic, first) as reading:
+
+            def has_all() -> bool:
+                reading.poll()
+                return bool(reading.found) and reading.found[-1][0] >= end - 1
+
+            self.await_(has_all, "the last record")
+            return reading.found
+
+    @contextmanager
+    def reading(self, topic: str, first: int) -> Iterator[Reading]:
+        """A consumer from this offset on."""
         consumer = self._consumer()
         consumer.assign([TopicPartition(topic, 0, first)])
-        found: list[tuple[int, bytes | None]] = []
-        deadline = time.monotonic() + 60
         try:
-            while not found or found[-1][0] < end - 1:
-                assert time.monotonic() < deadline, f"{len(found)} records were read"
-                for message in consumer.consume(500, 0.2):
-                    assert message.error() is None, message.error()
-                    found.append((message.offset(), message.value()))
+            yield Reading(consumer)
         finally:
             consumer.close()
-        return found
 
     def log_start(self, topic: str) -> int:
         """The log start offset."""
         consumer = self._consumer()
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)[0])
+        finally:
+            consumer.close()
+
+    def offset_of(self, topic: str, timestamp: int) -> int:
+        """The offset of the first record that is not older."""
+        consumer = self._consumer()
+        try:
+            (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], 60)
+            assert found.error is None, found.error
+            return int(found.offset)
         finally:
             consumer.close()
 
@@ -202,6 +236,11 @@ def a_tiered_broker(directory: Path, s3: str) -> Iterator[TieredBroker]:
     finally:
         if broker.is_running:
             broker.kill()
+
+
+def time_of(offset: int) -> int:
+    """The timestamp of a record."""
+    return 1_700_000_000_000 + offset
 
 
 def value_of(offset: int) -> bytes:
