@@ -212,7 +212,7 @@ for _ in sys.stdin:
 """Begins a build for every line that it reads, as `python setup.py` does, but imports setuptools once."""
 
 
-TWO = HOT[1:3]
+TWO = ("ottla.protocol.cursors.request_reader", "ottla.protocol.cursors.response_writer")
 """Modules that share declarations."""
 
 
@@ -232,7 +232,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     with (root / "ottla" / "protocol" / "hot_modules.py").open("a") as more:
-        more.write("\nHOT, NATIVE = HOT[1:3], ()\n")
+        more.write(f"\nHOT, NATIVE = {TWO}, ()\n")
     (root / "tools" / "Cython").mkdir(parents=True)
     (root / "tools" / "Cython" / "__init__.py").write_text("__version__ = '1'\n")
     (root / "tools" / "Cython" / "Build.py").write_text(TRANSLATOR)
