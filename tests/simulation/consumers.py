@@ -83,12 +83,17 @@ class ConsumerMember(GroupClient):
             if chance < 0.02:
                 self._begin_anew()
             elif chance < 0.05 and self.epoch:
-                await self._ask(ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=-1))
-                self._begin_anew()
+                await self._leave()
             elif chance < 0.08:
                 await asyncio.sleep(self.random.uniform(0, SLOW_S))
             else:
                 await self._beat()
+
+    async def _leave(self) -> None:
+        """Gives up its partitions before it says that it leaves: another member may have them before the answer arrives."""
+        request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=-1)
+        self._begin_anew()
+        await self._ask(request)
 
     def _begin_anew(self) -> None:
         self.member_id = f"{self.group}-{self.random.getrandbits(32):08x}"
