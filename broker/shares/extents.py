@@ -49,4 +49,7 @@ class Extents:
         """The batches with these offsets, which were read."""
         begin = next(each.position for each in self.read if each.extent.last >= first)
         end = next(each.end for each in reversed(self.read) if each.extent.first <= last)
-        return FileRegion(self._region.file, begin, end - begin)
+        whole = self._region
+        # Where the disk refuses what comes from the remote store, it is in memory only.
+        held = whole.begun[begin - whole.position : end - whole.position] if whole.begun is not None and whole.holds_all() else None
+        return FileRegion(whole.file, begin, end - begin, begun=held)

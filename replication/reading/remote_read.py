@@ -1,12 +1,13 @@
-"""Reads one partition for a Fetch from the remote store, at an offset below the local log start offset (KIP-405).
+"""Reads one partition from the remote store, at an offset below the local log start offset (KIP-405).
 
-`read_one` raises OffsetMovedToTieredStorage there. For a consumer the Fetch handler then calls `read_remote`, which finds what is cached.
-The rest is read in the background, and then the partition is read again.
+A read of the log raises OffsetMovedToTieredStorage there. For a consumer the Fetch handler then calls `read_remote`, which finds what is
+cached. ShareFetch calls `find_records`. The rest is read in the background, and then the partition is read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 from ottla.replication.leader.partition import Partition
 from ottla.replication.reading.asked_partition import AskedPartition
@@ -47,6 +48,20 @@ class RemoteReads:
         return entry
 
 
+class Wanted(NamedTuple):
+    """Says which records a reader wants: those from `offset` on and below `end_offset`.
+
+    It takes at most `max_bytes`, unless `min_one_batch` wants a larger batch whole. `may_wait` allows waiting for the disk.
+    """
+
+    offset: int
+    end_offset: int
+    max_bytes: int
+    min_one_batch: bool
+    is_committed: bool
+    may_wait: bool
+
+
 def note_offsets(partition: Partition, asked: AskedPartition) -> None:
     """Sets the offsets of the log in the result, without records."""
     log = partition.log
@@ -66,67 +81,69 @@ def read_remote(
     `cuts_first` is for clients that get the beginning of a batch that is larger than the limit. Raises NotHere, ColdRead,
     MetadataNotReady, RemoteStoreError, StorageError.
     """
-    log = partition.log
     max_bytes = asked.max_bytes if asked.max_bytes < params.left else params.left
-    try:
-        entry, offset, found = _find(reads, log, asked.offset, max_bytes, params.min_one_batch or cuts_first, params.may_wait)
-        region = found.region
-        if region is None:
-            if found.next_offset > offset:  # the segment has no record there, nor has a later one
-                local = log.read(found.next_offset, max_bytes, asked.end_offset, params.min_one_batch, params.may_wait)
-                aborted = _aborted_here(log, found.next_offset, local.next_offset, params)
-                _take(asked, local.region, aborted, params)
-            return
-        if cuts_first and region.length > max_bytes:
-            region = FileRegion(region.file, region.position, max_bytes) if max_bytes > 0 else None
-        aborted = _aborted(reads, log, entry, offset, found.next_offset, params) if params.isolation == READ_COMMITTED else None
-    except NotCached as cold:
-        raise ColdRead(log.topic_partition, cold) from None
-    following = reads.copy_of(log, entry.end_offset + 1) if entry.end_offset + 1 < log.local_log_start_offset else None
-    reads.segments.read_ahead(entry, offset, found, reader, following)
-    _take(asked, region, aborted, params)
-
-
-def _take(asked: AskedPartition, region: FileRegion | None, aborted: list[tuple[int, int]] | None, params: FetchParams) -> None:
+    wanted = Wanted(
+        asked.offset, asked.end_offset, max_bytes, params.min_one_batch or cuts_first, params.isolation == READ_COMMITTED, params.may_wait
+    )
+    region, aborted = find_records(reads, partition.log, wanted, reader)
+    if region is not None and cuts_first and region.length > max_bytes:
+        region = FileRegion(region.file, region.position, max_bytes) if max_bytes > 0 else None
     if region is not None:
         asked.region = region
-        asked.aborted = aborted
+        asked.aborted = [(each.producer_id, each.first_offset) for each in aborted] if wanted.is_committed else None
         params.size += region.length
         params.left = max(params.left - region.length, 0)
         params.min_one_batch = False
 
 
-def _find(
-    reads: RemoteReads, log: PartitionLog, offset: int, max_bytes: int, min_one_batch: bool, may_wait: bool
-) -> tuple[SegmentEntry, int, RemoteSlice]:
-    """Finds the batches at the first offset from `offset` on that has some, in the remote store."""
+def find_records(
+    reads: RemoteReads, log: PartitionLog, wanted: Wanted, reader: Hashable
+) -> tuple[FileRegion | None, list[AbortedTransaction]]:
+    """Finds records below the local log start, and their aborted transactions if only committed records are wanted.
+
+    The region is None if no batch fits. `reader` is the one whose next chunks are read ahead. Raises NotHere, ColdRead, MetadataNotReady,
+    RemoteStoreError, StorageError.
+    """
+    try:
+        entry, offset, found = _find(reads, log, wanted)
+        if found.region is None:
+            if found.next_offset <= offset:
+                return None, []
+            # The segment has no record there, nor has a later one.
+            local = log.read(found.next_offset, wanted.max_bytes, wanted.end_offset, wanted.min_one_batch, wanted.may_wait)
+            if not wanted.is_committed:
+                return local.region, []
+            return local.region, aborted_transactions(log, found.next_offset, local.next_offset, wanted.may_wait)
+        aborted = _aborted(reads, log, entry, offset, found.next_offset, wanted.may_wait) if wanted.is_committed else []
+    except NotCached as cold:
+        raise ColdRead(log.topic_partition, cold) from None
+    following = reads.copy_of(log, entry.end_offset + 1) if entry.end_offset + 1 < log.local_log_start_offset else None
+    reads.segments.read_ahead(entry, offset, found, reader, following)
+    return found.region, aborted
+
+
+def _find(reads: RemoteReads, log: PartitionLog, wanted: Wanted) -> tuple[SegmentEntry, int, RemoteSlice]:
+    """Finds the batches at the first offset from the wanted one on that has some, in the remote store."""
+    offset = wanted.offset
     while True:
         entry = reads.entry(log, offset)
-        found = reads.segments.read(entry, offset, max_bytes, min_one_batch, may_wait)
+        found = reads.segments.read(entry, offset, wanted.max_bytes, wanted.min_one_batch, wanted.may_wait)
         if found.region is not None or found.next_offset <= offset or found.next_offset >= log.local_log_start_offset:
             return entry, offset, found
         offset = found.next_offset
 
 
-def _aborted(
-    reads: RemoteReads, log: PartitionLog, entry: SegmentEntry, start: int, end: int, params: FetchParams
-) -> list[tuple[int, int]]:
+def _aborted(reads: RemoteReads, log: PartitionLog, entry: SegmentEntry, start: int, end: int, may_wait: bool) -> list[AbortedTransaction]:
     """Finds the aborted transactions with records in `[start, end)`, all of it in one remote segment: there, then in later segments."""
     found: list[AbortedTransaction] = []
     while True:
-        some, is_complete = reads.segments.aborted_transactions(entry, start, end, params.may_wait)
+        some, is_complete = reads.segments.aborted_transactions(entry, start, end, may_wait)
         found += some
         next_offset = entry.end_offset + 1
         if is_complete:
             break
         if next_offset >= log.local_log_start_offset:
-            found += aborted_transactions(log, next_offset, end, params.may_wait)
+            found += aborted_transactions(log, next_offset, end, may_wait)
             break
         entry = reads.entry(log, next_offset)
-    return [(each.producer_id, each.first_offset) for each in found]
-
-
-def _aborted_here(log: PartitionLog, start: int, end: int, params: FetchParams) -> list[tuple[int, int]] | None:
-    if params.isolation != READ_COMMITTED:
-        return None
-    return [(each.producer_id, each.first_offset) for each in aborted_transactions(log, start, end, params.may_wait)]
+    return found

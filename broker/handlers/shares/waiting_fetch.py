@@ -1,17 +1,19 @@
 """Carries out a ShareFetch: opens the share partitions of the session, acquires records, waits until there are some, and answers.
 
 The fetch waits in the lists of the partitions, which new records notify, and in those of the share partitions, which released ones notify.
-Records are acquired only at the moment of the answer. Pages that are not in the page cache are read by a thread first.
+Records are acquired only at the moment of the answer. Pages that are not in the page cache are read by a thread first. Records that are in
+the remote store only are read as by Fetch (`RemoteFetch`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
+from ottla.broker.fetching.remote_fetch import RemoteFetch
 from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.handlers.shares.share_requests import Place, locate
@@ -29,10 +31,12 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.replication.errors import ReplicationError
 from ottla.replication.ports.waiters import Waiters
-from ottla.storage.errors import StorageError
+from ottla.replication.reading.remote_read import Wanted
+from ottla.storage.errors import OffsetMovedToTieredStorage, StorageError
 from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +77,8 @@ class WaitingFetch(DelayedOperation):
     """See the module. `pending` is the answer."""
 
     __slots__ = (
-        "_acknowledged", "_asked", "_context", "_has_fetched", "_is_last_try", "_is_warming", "_opening", "_request", "_session", "_shares",
-        "_task", "pending",
+        "_acknowledged", "_asked", "_context", "_has_fetched", "_is_collecting", "_is_last_try", "_is_notified",
+        "_is_warming", "_opening", "_remote", "_request", "_session", "_shares", "_task", "pending",
     )  # fmt: skip
 
     def __init__(self, request: ShareFetchRequest, session: ShareSession, context: RequestContext) -> None:
@@ -90,7 +94,11 @@ class WaitingFetch(DelayedOperation):
         self._has_fetched = False
         self._is_last_try = False
         self._is_warming = False
+        self._is_collecting = False
+        self._is_notified = False
+        """Whether there was news while it was collecting: an acquisition may itself notify those that wait."""
         self._task: asyncio.Task[None] | None = None
+        self._remote: RemoteFetch | None = None
         self.pending = Pending(on_closed=self._on_closed)
 
     # -- before the wait -------------------------------------------------------------------------------------------------------
@@ -127,8 +135,19 @@ class WaitingFetch(DelayedOperation):
             if asked.led is not None and not asked.error:
                 partition = asked.led.partition
                 watched += (asked.led.waiters, partition.stable_waiters if isolated else partition.waiters)
-        timeout_ms = self._request.max_wait_ms if watched and not any(asked.error for asked in self._asked) else 0
+        timeout_ms = self._max_wait_ms() if watched and not any(asked.error for asked in self._asked) else 0
         self._shares.purgatory.try_complete_else_watch(self, watched, timeout_ms)
+
+    def _max_wait_ms(self) -> int:
+        """The time for which the fetch may wait: as with Fetch, that of the configuration if records are in the remote store only."""
+        reads = self._context.broker.data.remote_reads
+        if reads is not None:
+            for asked in self._asked:
+                if asked.led is not None and not asked.error and not asked.led.is_dead:
+                    offset = self._shares.led.next_fetch_offset(asked.led)
+                    if offset is not None and offset < asked.led.partition.log.local_log_start_offset:
+                        return reads.max_wait_ms()
+        return self._request.max_wait_ms
 
     # -- the purgatory ---------------------------------------------------------------------------------------------------------
 
@@ -136,12 +155,17 @@ class WaitingFetch(DelayedOperation):
         """See DelayedOperation."""
         if self._is_warming or self._opening:
             return False
+        if self._is_collecting:
+            self._is_notified = True  # trying now would acquire records that the answer then does not have
+            return False
         try:
             has_enough = self._collect()
         except _Cold as cold:
             self._is_warming = True
             self._task = asyncio.get_running_loop().create_task(self._warm(cold.warm))
             return False
+        if not has_enough and self._is_notified:
+            asyncio.get_running_loop().call_soon(self._try_again)
         return has_enough and self.force_complete()
 
     async def _warm(self, warm: Callable[[], None]) -> None:
@@ -161,6 +185,7 @@ class WaitingFetch(DelayedOperation):
     def on_complete(self) -> None:
         """The fetch has its records, or its time is over."""
         self._has_fetched = True
+        self._end_remote()
         self._count()
         self._maybe_answer()
 
@@ -181,16 +206,35 @@ class WaitingFetch(DelayedOperation):
     def _on_closed(self) -> None:
         """The member's connection is closed. Records that were acquired for it go back with its session."""
         self.cancel()
+        self._end_remote()
         self._shares.sessions.end_lost()
+
+    def _try_again(self) -> None:
+        if not self.completed:
+            self.try_complete()
+
+    def _end_remote(self) -> None:
+        if self._remote is not None:
+            self._remote.end()
 
     # -- acquiring -------------------------------------------------------------------------------------------------------------
 
     def _collect(self) -> bool:
         """Acquire records, if there are as many as the member wants; whether the fetch is done. Raises _Cold, and has acquired nothing
         then."""
+        self._is_collecting = True
+        self._is_notified = False
+        try:
+            return self._collect_all()
+        finally:
+            self._is_collecting = False
+
+    def _collect_all(self) -> bool:
         request = self._request
         left = request.max_bytes
         found = 0
+        if self._remote is not None:
+            self._remote.begin()
         for asked in self._asked:
             asked.extents = None
             if asked.led is None or asked.error:
@@ -202,7 +246,8 @@ class WaitingFetch(DelayedOperation):
                 left -= size
                 found += size
         is_failed = any(asked.error for asked in self._asked)
-        if found < max(request.min_bytes, 1) and not is_failed and not self._is_last_try:
+        has_enough = found >= max(request.min_bytes, 1) or (self._remote is not None and self._remote.has_records)
+        if not has_enough and not is_failed and not self._is_last_try:
             return False
         records = request.max_records
         for asked in self._asked:
@@ -223,13 +268,20 @@ class WaitingFetch(DelayedOperation):
             end_offset = log.last_stable_offset if is_committed else log.high_watermark
             if offset >= end_offset:
                 return 0
-            found = log.read(offset, min(left, MOST_BYTES), end_offset, min_one_batch, False)
-            region = found.region
+            aborted: Sequence[AbortedTransaction] = ()
+            try:
+                found = log.read(offset, min(left, MOST_BYTES), end_offset, min_one_batch, False)
+                region = found.region
+            except OffsetMovedToTieredStorage:
+                wanted = Wanted(offset, end_offset, min(left, MOST_BYTES), min_one_batch, is_committed, False)
+                region, aborted = self._read_remote(asked, led, wanted, left)
+            else:
+                if is_committed and region is not None:
+                    aborted = aborted_transactions(log, offset, found.next_offset, False)
             if region is None:
                 return 0
             if not region.is_cached():
                 raise _Cold(region.warm)
-            aborted = aborted_transactions(log, offset, found.next_offset, False) if is_committed else ()
         except ColdRead as cold:
             raise _Cold(cold.warm) from None
         except (StorageError, ReplicationError) as error:
@@ -238,6 +290,20 @@ class WaitingFetch(DelayedOperation):
         asked.offset = offset
         asked.extents = Extents(region, aborted)
         return region.length
+
+    def _read_remote(
+        self, asked: _Asked, led: LedPartition, wanted: Wanted, left: int
+    ) -> tuple[FileRegion | None, Sequence[AbortedTransaction]]:
+        """The records that are here of those in the remote store. An error is answered at the end of the wait."""
+        reads = self._context.broker.data.remote_reads
+        if reads is None:
+            asked.error = ErrorCode.KAFKA_STORAGE_ERROR
+            return None, ()
+        if self._remote is None:
+            self._remote = RemoteFetch(reads, self._context.client, self._try_again)
+        code, region, aborted = self._remote.find(led.partition, wanted, left, led.key, self._is_last_try)
+        asked.error = ErrorCode.of(code)
+        return region, aborted
 
     def _acquire(self, asked: _Asked, records: int) -> int:
         request = self._request
