@@ -37,5 +37,5 @@ def begin_tasks(
     replicas.leadership_listeners.append(manager.on_leadership_change)
     replicas.config_listeners.append(manager.on_config_change)
     if services.cluster.fetcher_pool is not None:
-        services.cluster.fetcher_pool.use_remote_storage(AuxStates(storage.store, metadata, background, counters))
+        services.cluster.fetcher_pool.use_remote_storage(AuxStates(storage.store, metadata, background, counters, manager.on_config_change))
     return manager

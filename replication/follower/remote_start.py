@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.follower import fetcher_failures
 from ottla.replication.follower.fetch_session import FollowedPartition
 from ottla.replication.follower.leader_requests import EARLIEST, EARLIEST_LOCAL, LATEST, LeaderRefused, end_offsets_of_epochs
@@ -30,7 +31,11 @@ logger = logging.getLogger(__name__)
 async def on_moved_to_tiered_storage(fetcher: Fetcher, followed: FollowedPartition) -> None:
     """Ask the leader for its starts, and have the log begin behind the remote records."""
     states = fetcher.settings.aux_states
-    if states is None or followed.partition.log.tier is None:
+    log = followed.partition.log
+    if states is not None and log.tier is None and log.topic_id != ZERO_UUID:
+        log.begin_tier()  # the leader still has remote records of a topic that has lost its remote storage
+        states.on_tier(followed.partition)
+    if states is None or log.tier is None:
         fetcher_failures.on_error_code(fetcher, followed, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
         return
     try:

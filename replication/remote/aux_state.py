@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.thread_work import done
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.positions import CopiesOf, refresh
@@ -35,13 +36,22 @@ class AuxState(NamedTuple):
 class AuxStates:
     """Reads the state of remote segments and begins logs with it."""
 
-    __slots__ = ("_background", "_metadata", "_store", "counters")
+    __slots__ = ("_background", "_metadata", "_store", "counters", "on_tier")
 
-    def __init__(self, store: RemoteStore, metadata: RemoteLogMetadata, background: Background, counters: RemoteCounters) -> None:
+    def __init__(
+        self,
+        store: RemoteStore,
+        metadata: RemoteLogMetadata,
+        background: Background,
+        counters: RemoteCounters,
+        on_tier: Callable[[Partition], None],
+    ) -> None:
         self._store = store
         self._metadata = metadata
         self._background = background
         self.counters = counters
+        self.on_tier = on_tier
+        """Called when a follower learns that its log has a remote part, so that the metadata of it are read."""
 
     async def read(self, log: PartitionLog, epoch: int, offset: int) -> AuxState:
         """Reads the state behind the remote segment that has the offset in that leader epoch.

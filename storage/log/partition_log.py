@@ -121,7 +121,7 @@ class PartitionLog:
         self.tier: Tier | None = None
         """The part of the log that is in the remote store, of a topic with remote storage."""
         if keeps_tier or is_tiered(topic_partition.topic, config):
-            self._begin_tier()
+            self.begin_tier()
         self.discards = Discards(self.files, segments)
         self.rolls = Rolls(self.files, segments, producer_state, self.discards)
         self.flushes = Flushes(self.files, segments, producer_state, self.rolls, recovery_point)
@@ -256,10 +256,10 @@ class PartitionLog:
         self.segments.use_settings(settings)
         self.flushes.use_settings(settings)
         if was_copied != self.is_copied:
-            self._begin_tier()
+            self.begin_tier()
 
-    def _begin_tier(self) -> None:
-        """A tier stays when the topic loses its remote storage, because the records there are still read."""
+    def begin_tier(self) -> None:
+        """Expect records in the remote store. They are still read when the topic loses its remote storage, so a tier stays."""
         if self.tier is None:
             self.tier = Tier()
         if not self.is_copied:

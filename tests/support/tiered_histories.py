@@ -145,7 +145,7 @@ class History:
 
     def _begin_remotely(self) -> None:
         leader, broker = self.leader.log, self.follower
-        states = AuxStates(broker.replica.store, broker.replica.metadata, SlowBackground(), broker.replica.counters)
+        states = AuxStates(broker.replica.store, broker.replica.metadata, SlowBackground(), broker.replica.counters, lambda _: None)
         last = leader.local_log_start_offset - 1
         epoch = leader.leader_epochs.epoch_of(last)
         assert epoch is not None

@@ -10,6 +10,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
+from ottla.replication.leader.partition import Partition
 from ottla.replication.remote.aux_state import AuxStates
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.storage.producers.snapshot import encode_snapshot
@@ -44,6 +45,8 @@ class Remote:
         self.store = MemoryStore(MemoryFileSystem())
         self.metadata = MemoryMetadata()
         self.counters = RemoteCounters()
+        self.told: list[Partition] = []
+        """Partitions of which a follower has learned that they have a remote part."""
         self.metadata.follow(ORDERS)
 
     async def fill(self) -> None:
@@ -54,7 +57,7 @@ class Remote:
         parts.indexes = {IndexKind.LEADER_EPOCH: b"0\n2\n0 0\n1 5\n", IndexKind.PRODUCER_SNAPSHOT: producers()}
 
     def states(self) -> AuxStates:
-        return AuxStates(self.store, self.metadata, SlowBackground(), self.counters)
+        return AuxStates(self.store, self.metadata, SlowBackground(), self.counters, self.told.append)
 
 
 def next_fetch(peer: ScriptedPeer, offset: int, index: int = 0) -> Callable[[], bool]:
@@ -67,9 +70,8 @@ def next_fetch(peer: ScriptedPeer, offset: int, index: int = 0) -> Callable[[], 
     return is_sent
 
 
-def a_follower(peer: ScriptedPeer, remote: Remote) -> Follower:
-    config = {"remote.storage.enable": "true"}
-    follower = Follower(peer, topic_config=config, remote_log_storage_system_enable="true")
+def a_follower(peer: ScriptedPeer, remote: Remote, *, enable: str = "true") -> Follower:
+    follower = Follower(peer, topic_config={"remote.storage.enable": enable}, remote_log_storage_system_enable="true")
     follower.pool.use_remote_storage(remote.states())
     return follower
 
@@ -126,6 +128,21 @@ async def test_the_log_begins_behind_the_remote_records_with_what_they_have_left
     await until(lambda: log.log_end_offset == 12)
     assert remote.counters.of(TOPIC).build_aux_state_requests == 1
     assert remote.counters.of(TOPIC).build_aux_state_errors == 0
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_has_lost_its_remote_storage_is_followed_as_before() -> None:
+    remote = Remote()
+    await remote.fill()
+    peer = ScriptedPeer(answer(failed(MOVED)), *QUESTIONS)
+    follower = a_follower(peer, remote, enable="false")
+    follower.follow()
+    await until(next_fetch(peer, 10))
+    log = follower.log()
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (3, 10, 10)
+    assert log.tier is not None
+    assert [partition.log for partition in remote.told] == [log]
     await follower.pool.close()
 
 
