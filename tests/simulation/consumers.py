@@ -24,7 +24,8 @@ from tests.simulation.groups import GroupClient
 SESSION_TIMEOUT_MS: Final = 6_000
 REBALANCE_TIMEOUT_MS: Final = 5_000
 SURE_S: Final = min(SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS) / 1000
-"""A member is sure of its partitions for so long after it sent a heartbeat that its coordinator answered."""
+"""A member whose coordinator answers is sure of its partitions for so long after it sent the first heartbeat since the answer before. The
+rebalance timeout may have begun with any heartbeat whose answer was lost, and its end frees all partitions of the member."""
 HEARTBEATS_PER_S: Final = 3.0
 SLOW_S: Final = 1.0
 COORDINATED: Final = TopicPartition("__consumer_offsets", 0)
@@ -70,6 +71,8 @@ class ConsumerMember(GroupClient):
         self.sure_until = 0.0
         """The virtual time until which it can be sure of its partitions."""
         self._told: frozenset[int] | None = None
+        self._unanswered_since: float | None = None
+        """When it sent the first heartbeat since the last answer."""
         self._topic_id = bytes(16)
         self._owners = owners
         owners.members.append(self)
@@ -100,7 +103,7 @@ class ConsumerMember(GroupClient):
         self._rejoin()
 
     def _rejoin(self) -> None:
-        self.epoch, self.owned, self._told, self.sure_until = 0, frozenset(), None, 0.0
+        self.epoch, self.owned, self._told, self.sure_until, self._unanswered_since = 0, frozenset(), None, 0.0, None
 
     async def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | None:
         return cast("ConsumerGroupHeartbeatResponse | None", await self.ask_coordinator(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request))
@@ -112,7 +115,9 @@ class ConsumerMember(GroupClient):
         if self.owned != self._told:
             owned = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))]
             request.topic_partitions = owned if self.owned else []
-        sent, said, coordinator = self.cluster.loop.time(), self.owned, self._owners.coordinator()
+        if self._unanswered_since is None:
+            self._unanswered_since = self.cluster.loop.time()
+        since, said, coordinator = self._unanswered_since, self.owned, self._owners.coordinator()
         answer = await self._ask(request)
         if answer is None:
             self._told = None
@@ -121,9 +126,9 @@ class ConsumerMember(GroupClient):
             self._on_error(answer.error_code)
             return
         assert answer.member_epoch >= self.epoch, f"the epoch of {self.member_id} went back from {self.epoch} to {answer.member_epoch}"
-        self.epoch, self._told = answer.member_epoch, said
+        self.epoch, self._told, self._unanswered_since = answer.member_epoch, said, None
         if coordinator == self._owners.coordinator() and coordinator[0] == self.coordinator:
-            self.sure_until = sent + SURE_S
+            self.sure_until = since + SURE_S
         if answer.assignment is not None:
             owned = frozenset(index for each in answer.assignment.topic_partitions for index in each.partitions)
             for each in answer.assignment.topic_partitions:
