@@ -1,7 +1,7 @@
 """Keeps segments as objects in the layout of Aiven's plugin, plain or compressed with zstd.
 
 A copy is three objects: the records in chunks, the indexes, and the manifest. The manifest is written last, and without it there is no
-copy. An entry's objects never change, so manifests that were read are kept.
+copy. An entry's objects never change, so manifests that were read are kept, until one turns out to have been changed on its way.
 """
 
 from __future__ import annotations
@@ -95,8 +95,13 @@ class ObjectStore:
         if not manifest.is_compressed:
             return await self._objects.get_range(key, start, end)
         found = manifest.chunks.covering(start, end)
-        data = await self._objects.get_range(key, found.start, found.end)
-        plain = await self._in_thread(partial(_decompressed, data, found.sizes, manifest.chunks.original_chunk_size))
+        size = min(len(found.sizes) * manifest.chunks.original_chunk_size, entry.size - found.original_start)
+        try:
+            data = await self._objects.get_range(key, found.start, found.end)
+            plain = await self._in_thread(partial(_decompressed, data, found.sizes, manifest.chunks.original_chunk_size, size))
+        except RemoteStoreError:
+            self._manifests.pop(entry.id.uuid, None)  # the sizes of chunks in it may be wrong
+            raise
         return plain[start - found.original_start : end - found.original_start]
 
     async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
@@ -105,6 +110,7 @@ class ObjectStore:
         try:
             return split_indexes(data, manifest.indexes).get(kind, b"")
         except MalformedManifest as error:
+            self._manifests.pop(entry.id.uuid, None)
             raise RemoteStoreError(f"{main_key(entry)}: {error}") from None
 
     async def delete(self, entry: SegmentEntry) -> None:
@@ -235,8 +241,8 @@ class ObjectStore:
             task.exception()  # asyncio would log it if all readers had left
 
 
-def _decompressed(data: bytes, sizes: Sequence[int], chunk_bytes: int) -> bytes:
-    """Takes the frames of consecutive chunks apart, each of at most `chunk_bytes`. Blocks. Raises OSError for what is no such frame."""
+def _decompressed(data: bytes, sizes: Sequence[int], chunk_bytes: int, total: int) -> bytes:
+    """Takes the frames of consecutive chunks apart, each of at most `chunk_bytes`, together `total`. Blocks. Raises OSError for others."""
     import zstandard
 
     parts = []
@@ -250,4 +256,7 @@ def _decompressed(data: bytes, sizes: Sequence[int], chunk_bytes: int) -> bytes:
             parts.append(zstandard.ZstdDecompressor().decompress(frame, max_output_size=chunk_bytes))
         except zstandard.ZstdError as error:
             raise OSError(f"a chunk is no zstd frame: {error}") from None
-    return b"".join(parts)
+    plain = b"".join(parts)
+    if len(plain) != total:
+        raise OSError(f"chunks have {len(plain)} bytes, and their manifest says {total}")
+    return plain

@@ -125,11 +125,19 @@ def join_indexes(parts: Mapping[IndexKind, bytes]) -> tuple[bytes, Ranges]:
 
 
 def split_indexes(data: bytes, ranges: Ranges) -> dict[IndexKind, bytes]:
-    """Takes the object of the indexes apart. Raises MalformedManifest if it is shorter than the manifest says."""
-    for kind, (position, size) in ranges.items():
-        if position + size > len(data):
-            raise MalformedManifest(f"{NAME_OF[kind]} ends at {position + size}, and the object of the indexes has {len(data)} bytes")
-    return {kind: data[position : position + size] for kind, (position, size) in ranges.items()}
+    """Takes the object of the indexes apart. Raises MalformedManifest unless the indexes follow one another and fill the object."""
+    parts: dict[IndexKind, bytes] = {}
+    at = 0
+    for kind, name in NAME_OF.items():
+        if kind in ranges:
+            position, size = ranges[kind]
+            if position != at:
+                raise MalformedManifest(f"{name} is at {position}, and the index before it ends at {at}")
+            at += size
+            parts[kind] = data[position:at]
+    if at != len(data):
+        raise MalformedManifest(f"the indexes end at {at}, and their object has {len(data)} bytes")
+    return parts
 
 
 def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -61,8 +61,10 @@ def copy_and_delete(broker: TieredBroker, s3: str) -> None:
     broker.await_(lambda: is_settled(broker, s3), "the removal of the first copies, and of what was left behind")
 
 
-def check_the_dead(broker: TieredBroker) -> None:
-    """No segment was removed here before the metadata had its finished copy."""
+def check_the_dead(broker: TieredBroker, s3: str) -> None:
+    """No segment was removed here before the metadata had its finished copy, and no object before its copy's deletion began."""
+    objects = objects_by_copy(s3, "t")
+    assert all(objects.get(name) == OBJECTS_OF_A_COPY for name in finished(broker)), "objects of a copy that is read are gone"
     at = 0
     first_here = broker.local_bases("t")[0]
     for start, end in sorted((copy.start_offset, copy.end_offset) for copy in broker.copies("t").values() if copy.was_finished):
@@ -86,7 +88,7 @@ def run(stage: Stage, directory: Path, number: int, is_forwarded: bool) -> bool:
         was_killed = not broker.is_running
         stage.proxy.forget()
         if was_killed:
-            check_the_dead(broker)
+            check_the_dead(broker, stage.s3)
             broker.start()
             copy_and_delete(broker, stage.s3)
         start = broker.log_start("t")
