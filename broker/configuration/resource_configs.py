@@ -6,15 +6,18 @@ after a long disconnection.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.broker.configuration.dynamic_config import DynamicConfig
 from ottla.broker.security.rereading import MalformedNodes
 from ottla.controller.admin.config_admin import ConfigAdmin
-from ottla.controller.errors import NoNode
-from ottla.controller.znodes.layout import desanitize
+from ottla.controller.errors import NoNode, StoreError
+from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
+
+logger = logging.getLogger(__name__)
 
 GROUPS: Final = "groups"
 CLIENT_METRICS: Final = "client-metrics"
@@ -44,6 +47,20 @@ class ResourceConfigs:
     async def load(self) -> None:
         """Read the stored configurations. Raises StoreError."""
         await self._dynamic_config.read_first(self._read_all)
+
+    async def read_again(self, name: str) -> None:
+        """Apply the stored configuration of one resource: the notification of a change may not have come yet. After a failure the former
+        configuration counts on."""
+
+        async def read() -> None:
+            config = await self._admin.read(self._kind, sanitize(name))
+            if config != self.of(name):
+                self._on_change(sanitize(name), config)
+
+        try:
+            await self._dynamic_config.undisturbed(read)
+        except (StoreError, MalformedZNode) as error:
+            logger.warning("the configuration of %s/%s cannot be read now: %s", self._kind, name, error)
 
     async def _read_all(self) -> None:
         """Raises StoreError, NotAllRead."""

@@ -3,15 +3,18 @@
 The fetch waits in the lists of the partitions, which new records notify, and in those of the share partitions, which released ones notify.
 Records are acquired only at the moment of the answer. Pages that are not in the page cache are read by a thread first. Records that are in
 the remote store only are read as by Fetch (`RemoteFetch`).
+
+Records of aborted transactions are archived for good. So the isolation level of the group is read again first: its change may still be on
+the way to this broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.fetching.remote_fetch import RemoteFetch
 from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
@@ -57,6 +60,10 @@ class _Cold(Exception):
         self.warm = warm
 
 
+class _Unsure(Exception):
+    """The isolation level of the group may have changed."""
+
+
 class _Asked:
     """A partition of the fetch, and its result."""
 
@@ -78,7 +85,7 @@ class WaitingFetch(DelayedOperation):
 
     __slots__ = (
         "_acknowledged", "_asked", "_context", "_has_fetched", "_is_collecting", "_is_last_try", "_is_notified",
-        "_is_warming", "_opening", "_remote", "_request", "_session", "_shares", "_task", "pending",
+        "_is_sure", "_is_warming", "_opening", "_remote", "_request", "_session", "_shares", "_task", "pending",
     )  # fmt: skip
 
     def __init__(self, request: ShareFetchRequest, session: ShareSession, context: RequestContext) -> None:
@@ -93,6 +100,8 @@ class WaitingFetch(DelayedOperation):
         self._opening = 1
         self._has_fetched = False
         self._is_last_try = False
+        self._is_sure = False
+        """Whether the isolation level was read just now."""
         self._is_warming = False
         self._is_collecting = False
         self._is_notified = False
@@ -161,18 +170,31 @@ class WaitingFetch(DelayedOperation):
         try:
             has_enough = self._collect()
         except _Cold as cold:
-            self._is_warming = True
-            self._task = asyncio.get_running_loop().create_task(self._warm(cold.warm))
-            return False
+            return self._try_after(self._warm(cold.warm))
+        except _Unsure:
+            return self._try_after(self._read_level())
+        finally:
+            self._is_sure = False
         if not has_enough and self._is_notified:
             asyncio.get_running_loop().call_soon(self._try_again)
         return has_enough and self.force_complete()
 
+    def _try_after(self, work: Coroutine[Any, Any, None]) -> bool:
+        self._is_warming = True
+        self._task = asyncio.get_running_loop().create_task(self._after(work))
+        return False
+
+    async def _after(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        self._is_warming = False
+        self._try_again()
+
     async def _warm(self, warm: Callable[[], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(None, warm)
-        self._is_warming = False
-        if not self.completed:
-            self.try_complete()
+
+    async def _read_level(self) -> None:
+        await self._context.broker.administration.group_configs.read_again(self._session.key.group_id)
+        self._is_sure = True
 
     def on_expiration(self) -> None:
         """Acquire what there is."""
@@ -220,8 +242,8 @@ class WaitingFetch(DelayedOperation):
     # -- acquiring -------------------------------------------------------------------------------------------------------------
 
     def _collect(self) -> bool:
-        """Acquire records, if there are as many as the member wants; whether the fetch is done. Raises _Cold, and has acquired nothing
-        then."""
+        """Acquire records, if there are as many as the member wants; whether the fetch is done. Raises _Cold and _Unsure, and has acquired
+        nothing then; the last try raises no _Unsure."""
         self._is_collecting = True
         self._is_notified = False
         try:
@@ -282,13 +304,15 @@ class WaitingFetch(DelayedOperation):
                 return 0
             if not region.is_cached():
                 raise _Cold(region.warm)
+            if is_committed and aborted and not (self._is_sure or self._is_last_try):
+                raise _Unsure
         except ColdRead as cold:
             raise _Cold(cold.warm) from None
         except (StorageError, ReplicationError) as error:
             asked.error = partition_error(error, self._context.broker.data)
             return 0
         asked.offset = offset
-        asked.extents = Extents(region, aborted)
+        asked.extents = Extents(region, aborted if is_committed else ())
         return region.length
 
     def _read_remote(
