@@ -11,7 +11,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 from xml.etree import ElementTree
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE
@@ -166,7 +166,13 @@ class TieredBroker(BrokerProcess):
 
     def _await_answer(self, future: Future[Any]) -> None:
         self.await_(future.done, "the answer of the broker")
-        future.result()
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TRANSPORT:
+                raise
+            eventually(lambda: not self.is_running, what="the end of a broker that does not answer")
+            raise Killed from error
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -225,9 +231,9 @@ class TieredBroker(BrokerProcess):
 
 
 @contextmanager
-def a_tiered_broker(directory: Path, s3: str) -> Iterator[TieredBroker]:
+def a_tiered_broker(directory: Path, s3: str, **keys: str) -> Iterator[TieredBroker]:
     """A broker that runs, and is killed at the end."""
-    broker = TieredBroker(directory, s3)
+    broker = TieredBroker(directory, s3, **keys)
     try:
         yield broker.start()
     except BaseException:

@@ -73,24 +73,30 @@ def check_the_dead(broker: TieredBroker, s3: str) -> None:
     assert at >= first_here, "records are neither here nor in the store"
 
 
-def run(stage: Stage, directory: Path, number: int, is_forwarded: bool) -> bool:
-    """Kills the broker at a request, starts it again, and checks all. Returns False if it made fewer requests."""
+def run(stage: Stage, directory: Path, *kills: tuple[int, bool], **keys: str) -> bool:
+    """Kills the broker at a request after each start, starts it again, and checks all. Returns False if it made fewer requests at first.
+
+    Each of `kills` has the number of the request, and whether the store gets it.
+    """
     forget_buckets(stage.s3)
     make_bucket(stage.s3, "bucket")
     shutil.copytree(stage.directory, directory)
-    with a_tiered_broker(directory, stage.proxy.url) as broker:
+    was_killed = False
+    with a_tiered_broker(directory, stage.proxy.url, **keys) as broker:
+        for kill in kills:
+            stage.proxy.forget()
+            stage.proxy.kill = Kill(broker.pid, *kill)
+            try:
+                copy_and_delete(broker, stage.s3)
+                break
+            except Killed:
+                was_killed = True
+                broker.wait()
+                check_the_dead(broker, stage.s3)
+                stage.proxy.forget()
+                broker.start()
         stage.proxy.forget()
-        stage.proxy.kill = Kill(broker.pid, number, is_forwarded)
-        try:
-            copy_and_delete(broker, stage.s3)
-        except Killed:
-            broker.wait()
-        was_killed = not broker.is_running
-        stage.proxy.forget()
-        if was_killed:
-            check_the_dead(broker, stage.s3)
-            broker.start()
-            copy_and_delete(broker, stage.s3)
+        copy_and_delete(broker, stage.s3)
         start = broker.log_start("t")
         ((first, last),) = finished(broker).values()
         assert (start, last + 1) == (first, *broker.local_bases("t"))
@@ -103,14 +109,25 @@ def run(stage: Stage, directory: Path, number: int, is_forwarded: bool) -> bool:
 def test_a_broker_killed_at_a_request_loses_no_record_and_leaves_no_object(
     stage: Stage, tmp_path: Path, number: int, is_forwarded: bool
 ) -> None:
-    assert run(stage, tmp_path / "broker", number, is_forwarded)
+    assert run(stage, tmp_path / "broker", (number, is_forwarded))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("is_forwarded", [False, True])
-def test_a_broker_may_be_killed_at_every_request(stage: Stage, tmp_path: Path, is_forwarded: bool) -> None:
+@pytest.mark.parametrize("is_compressed", ["false", "true"])
+def test_a_broker_may_be_killed_at_every_request(stage: Stage, tmp_path: Path, is_compressed: str, is_forwarded: bool) -> None:
     number = 1
-    while run(stage, tmp_path / "broker", number, is_forwarded):
+    while run(stage, tmp_path / "broker", (number, is_forwarded), **{"compression.enabled": is_compressed}):
+        number += 1
+    assert number > 15
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("second", [(1, True), (2, False), (3, True), (4, False)])
+def test_a_broker_may_be_killed_again_while_it_clears_up(stage: Stage, tmp_path: Path, second: tuple[int, bool]) -> None:
+    number = 1
+    while run(stage, tmp_path / "broker", (number, True), second):
         number += 1
     assert number > 15
