@@ -74,7 +74,7 @@ class Stage:
         ]
 
     def is_whole(self) -> bool:
-        """Whether every replica is in sync, and none is being moved."""
+        """Whether every replica is in sync, has all records and knows that they are committed, and none is being moved."""
         for partition in self.watched:
             hosted = self.cluster.replicas(*partition)
             leaders = [replica for replica in hosted.values() if replica.is_leader]
@@ -82,7 +82,7 @@ class Stage:
                 return False
             # A broker that was down when a replica was moved away from it keeps the log, as with Apache Kafka.
             replicas = {broker_id: hosted[broker_id] for broker_id in leaders[0].replicas}
-            ends = {(replica.log.log_end_offset, replica.log.high_watermark) for replica in replicas.values()}
+            ends = {offset for replica in replicas.values() for offset in (replica.log.log_end_offset, replica.log.high_watermark)}
             if len(ends) != 1 or leaders[0].is_reassigning or sorted(leaders[0].isr) != sorted(replicas):
                 return False
         return True
