@@ -21,6 +21,8 @@ from tests.support.wire_client import WireClient, a_wire_client
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 RECORDS = 20_000
+SEVERAL_FETCHES = 5_000
+"""Records of a kilobyte: several times what a fetch takes before the throttle counts it."""
 
 
 @pytest.fixture
@@ -161,7 +163,7 @@ def test_a_restart_goes_on_with_a_move(tmp_path: Path) -> None:
     directories = f"{tmp_path}/a,{tmp_path}/b"
     with a_broker(tmp_path, log_dirs=directories, broker_id=0) as broker, a_wire_client(broker.port) as client:
         create(client, a_topic("t"))
-        produce(broker.bootstrap, "t", 1000, lambda number: b"%d" % number + b"x" * 1000)
+        produce(broker.bootstrap, "t", SEVERAL_FETCHES, lambda number: b"%d" % number + b"x" * 1000)
         ((here, *_),) = replicas(client, "t")
         there = "b" if here == "a" else "a"
         admin = confluent_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -173,8 +175,8 @@ def test_a_restart_goes_on_with_a_move(tmp_path: Path) -> None:
             assert [(name, future) for name, _, future, _ in replicas(again, "t")] == sorted([(here, False), (there, True)])
             set_throttle(confluent_admin.AdminClient({"bootstrap.servers": broker.bootstrap}), str(10**9))
             eventually(lambda: replicas(again, "t") == [(there, 0, False, 0)])
-            values = consume(broker.bootstrap, "t", 1000)
-            assert [int(value.rstrip(b"x")) for value in values] == list(range(1000))
+            values = consume(broker.bootstrap, "t", SEVERAL_FETCHES)
+            assert [int(value.rstrip(b"x")) for value in values] == list(range(SEVERAL_FETCHES))
 
 
 def set_throttle(admin: Any, value: str) -> None:

@@ -45,8 +45,9 @@ def test_a_cluster_is_healthy_until_a_broker_stops(tmp_path: Path) -> None:
         cluster.wait_until_isr_is("safe", 0, 0)
         line.bootstrap = cluster.broker(0).bootstrap
         found = ids(line, status=2)
-        assert {"partition-offline", "partition-under-replicated"} <= found
+        assert {"broker-dead", "partition-offline"} <= found
         shown = line("doctor", "-b", line.bootstrap, status=2).out
+        assert shown.startswith("PROBLEM broker-dead: broker 1 is not alive; it has replicas of ")
         assert "PROBLEM partition-offline: lonely-0: no leader" in shown
         assert "start broker 1" in shown
 

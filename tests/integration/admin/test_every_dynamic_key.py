@@ -27,7 +27,9 @@ OF_TLS = {name for name in DYNAMIC if name.startswith("ssl.")} | {"principal.bui
 """test_certificate_renewal.py"""
 OF_SASL = {name for name in DYNAMIC if name.startswith("sasl.")}
 """A listener that is added and a new connection to a broker take them: test_dynamic_listeners.py"""
-ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"} | OF_TLS | OF_SASL
+OF_TIERED_STORAGE = {name for name in DYNAMIC if name.startswith(("remote.", "log.local."))}
+"""Read at each use, by a broker with tiered storage: tests/unit/replication/remote, tests/unit/storage"""
+ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"} | OF_TLS | OF_SASL | OF_TIERED_STORAGE
 """test_dynamic_listeners.py"""
 
 VALUES = {

@@ -17,7 +17,8 @@ public class MessageRoundTrip {
         "org.apache.kafka.common.message.",
         "org.apache.kafka.coordinator.group.generated.",
         "org.apache.kafka.coordinator.transaction.generated.",
-        "org.apache.kafka.raft.generated.");
+        "org.apache.kafka.raft.generated.",
+        "org.apache.kafka.server.log.remote.metadata.storage.generated.");
 
     public static void main(String[] arguments) throws Exception {
         int same = 0;
