@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import signal
 import sys
@@ -32,6 +33,7 @@ _RATE_FRAMES = 6
 _HEIGHT = 34
 _LINE_SECONDS = 5.0
 """Between two lines where the output is no terminal."""
+_REMOTE_FONT = re.compile(r"@font-face \{.*?\}|<!--.*?-->", re.DOTALL)
 
 
 Show = Callable[[Screen, Moment], None]
@@ -189,7 +191,8 @@ class Stage:
     def _picture(self, path: Path) -> None:
         drawing = Console(record=True, width=WIDTH, file=io.StringIO())
         drawing.print(self._screen.draw(self._moment()))
-        drawing.save_svg(str(path), title="make demo")
+        # Rich names a font on another host, which readers of a page should not ask.
+        path.write_text(_REMOTE_FONT.sub("", drawing.export_svg(title="make demo")), encoding="utf-8")
 
 
 @contextmanager

@@ -51,6 +51,8 @@ class SparkCounts:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
+                if not line.startswith("{"):
+                    continue  # the resolver of Spark's packages prints, too
                 told = json.loads(line)
                 self.state = told.get("state", self.state)
                 self.views |= {(minute, page): count for minute, page, count in told.get("views", ())}
