@@ -27,12 +27,6 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 
 @pytest.fixture
-def client(broker: InProcessBroker) -> Iterator[WireClient]:
-    with a_wire_client(broker.port) as connected:
-        yield connected
-
-
-@pytest.fixture
 def member(client: WireClient) -> ShareMember:
     """A member with an open session, and ten records before it."""
     topic_id = create_topic(client, "t")

@@ -33,12 +33,6 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 
 @pytest.fixture
-def client(broker: InProcessBroker) -> Iterator[WireClient]:
-    with a_wire_client(broker.port) as connected:
-        yield connected
-
-
-@pytest.fixture
 def topic_id(client: WireClient) -> bytes:
     """The id of a topic `t` with two partitions, whose first is a share partition of group `g`."""
     found = create_topic(client, "t", 2)

@@ -11,7 +11,7 @@ import pytest
 from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.share_members import ShareMember, create_topic, initialize
-from tests.support.wire_client import WireClient, a_wire_client
+from tests.support.wire_client import WireClient
 
 GROUP_RESOURCE, SET = 32, 0
 LEVEL = "share.isolation.level"
@@ -22,12 +22,6 @@ SECONDS = 30
 def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
     with a_broker_in_process(tmp_path, share_coordinator_state_topic_num_partitions=1, transaction_state_log_num_partitions=1) as started:
         yield started
-
-
-@pytest.fixture
-def client(broker: InProcessBroker) -> Iterator[WireClient]:
-    with a_wire_client(broker.port) as connected:
-        yield connected
 
 
 @pytest.fixture

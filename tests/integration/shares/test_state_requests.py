@@ -39,12 +39,6 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 
 @pytest.fixture
-def client(broker: InProcessBroker) -> Iterator[WireClient]:
-    with a_wire_client(broker.port) as connected:
-        yield connected
-
-
-@pytest.fixture
 def topic_id(client: WireClient) -> bytes:
     """The id of a topic with three partitions, when the coordinators of its share partitions are found."""
     created = client.ask(

@@ -18,7 +18,7 @@ from ottla.protocol.records.reader import iter_records
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.several_brokers import until
 from tests.support.share_members import ShareMember, initialize
-from tests.support.wire_client import WireClient, a_wire_client
+from tests.support.wire_client import WireClient
 
 RECORDS = 200
 VALUE = b"v" * 500
@@ -49,12 +49,6 @@ def broker(tmp_path: Path, shared: Path) -> Iterator[InProcessBroker]:
         admin = AdminClient({"bootstrap.servers": started.bootstrap})
         admin.create_topics([NewTopic("t", 1, 1, config=TOPIC)])["t"].result(30)
         yield started
-
-
-@pytest.fixture
-def client(broker: InProcessBroker) -> Iterator[WireClient]:
-    with a_wire_client(broker.port) as connected:
-        yield connected
 
 
 def produce(broker: InProcessBroker, count: int = RECORDS, *, commits: bool | None = None) -> None:
