@@ -1,14 +1,15 @@
-"""Defines the brokers of a cluster on this host: ids, ports, racks, directories, and the arguments of each process.
+"""Defines the brokers of a cluster on this host: ids, ports, racks, directories, properties, and the command of each process.
 
-All files are in one directory: the metadata file that the brokers share (without ZooKeeper), and the data and the log
+All files are in one directory: the metadata file that the brokers share (without ZooKeeper), and the data, the properties and the log
 of each broker.
 """
 
+import os
 import random
 import socket
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ottla.config.keys.general import (
@@ -20,10 +21,11 @@ from ottla.config.keys.general import (
 )
 from ottla.config.keys.groups import OFFSETS_TOPIC_REPLICATION_FACTOR
 from ottla.config.keys.network import LISTENERS
-from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_METADATA_FILE
+from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER
 from ottla.config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
 from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT
 from ottla.config.loader import parse_assignment
+from ottla.supervisor.template import Template, fill, properties_text
 
 MOST_REPLICAS = 3
 _CHOICE = range(20_000, 32_000)
@@ -33,18 +35,24 @@ can take one before it is bound."""
 
 @dataclass(frozen=True)
 class Layout:
-    """A cluster. `settings` are `key=value` for all brokers, in which `{id}` is replaced by the broker's id and `{port}` by
-    its port; they override the properties set here. `command_config` names the properties of TLS and SASL by which the
-    supervisor and the commands reach those ports."""
+    """A cluster. The `template` and the `settings`, which are `key=value`, are for all brokers, and override the properties set here.
+
+    In their values `{id}`, `{port}`, `{host}` and `{dir}` are those of a broker. `command_config` names the properties of TLS and SASL by
+    which the supervisor and the commands reach the ports. Without a number of `racks` the name of the host is the rack of all brokers.
+    """
 
     directory: Path
     ports: tuple[int, ...]
-    racks: int
+    racks: int | None = None
     zookeeper: str | None = None
     settings: tuple[str, ...] = ()
     first_id: int = 0
     host: str = "127.0.0.1"
     command_config: Path | None = None
+    template: Template = field(default_factory=Template)
+    metrics: str | None = None
+    """The address of the metrics of all brokers; each broker then has one of its own on a free port of 127.0.0.1."""
+    host_name: str = field(default_factory=socket.gethostname)
 
     @property
     def broker_ids(self) -> range:
@@ -71,8 +79,29 @@ class Layout:
 
     @property
     def sets_racks(self) -> bool:
-        """Whether the settings define racks."""
-        return any(parse_assignment(text)[0] == BROKER_RACK.name for text in self.settings)
+        """Whether the settings or the template define racks."""
+        return BROKER_RACK.name in self.template.values or any(parse_assignment(text)[0] == BROKER_RACK.name for text in self.settings)
+
+    @property
+    def uses_zookeeper(self) -> bool:
+        """Whether the brokers keep their metadata in ZooKeeper."""
+        return bool(self.properties(self.first_id).get(ZOOKEEPER_CONNECT.name))
+
+    def of_size(self, ports: tuple[int, ...]) -> "Layout":
+        """The same cluster with brokers at these ports."""
+        return replace(self, ports=ports)
+
+    def reloaded(self, environment: Mapping[str, str]) -> "Layout":
+        """The same cluster with the template as its file is now. Raises ConfigError."""
+        return replace(self, template=Template.load(self.template.file, environment))
+
+    def directory_of(self, broker_id: int) -> Path:
+        """The broker's own directory, the `{dir}` of its properties."""
+        return self.directory / f"broker-{broker_id}"
+
+    def properties_file(self, broker_id: int) -> Path:
+        """The file with the properties with which the broker was started last."""
+        return self.directory / f"broker-{broker_id}.properties"
 
     def error_file(self, broker_id: int) -> Path:
         """The file with the standard error output of the broker's process: why a start was refused, and the trace of a crash."""
@@ -83,14 +112,32 @@ class Layout:
         return Path(self.properties(broker_id)[OTTLA_LOG_FILE.name])
 
     def properties(self, broker_id: int) -> dict[str, str]:
-        """The configuration of one broker."""
+        """The configuration of one broker. Raises ConfigError for a placeholder that is unknown."""
+        places = {
+            "id": str(broker_id),
+            "port": str(self.port(broker_id)),
+            "host": f"[{self.host}]" if ":" in self.host else self.host,
+            "dir": str(self.directory_of(broker_id)),
+        }
+        found = {**self.template.environment, **self._own_properties(broker_id)}
+        if ZOOKEEPER_CONNECT.name in self.template.values and self.zookeeper is None:
+            found.pop(OTTLA_METADATA_FILE.name, None)
+        for name, value in self.template.values.items():
+            if name != ZOOKEEPER_CONNECT.name or self.zookeeper is None:
+                found[name] = fill(name, value, places, self.template.place_of(name))
+        for name, value in map(parse_assignment, self.settings):
+            found[name] = fill(name, value, places)
+        return found
+
+    def _own_properties(self, broker_id: int) -> dict[str, str]:
+        """The properties that the supervisor sets, where neither the template nor the settings have them."""
         replicas = min(MOST_REPLICAS, len(self.ports))
         in_sync = max(1, replicas - 1)
         found = {
             BROKER_ID.name: str(broker_id),
-            BROKER_RACK.name: f"r{(broker_id - self.first_id) % self.racks}",
+            BROKER_RACK.name: self.host_name if self.racks is None else f"r{(broker_id - self.first_id) % self.racks}",
             LISTENERS.name: f"PLAINTEXT://{self.address(broker_id)}",
-            "log.dirs": str(self.directory / f"broker-{broker_id}"),
+            "log.dirs": str(self.directory_of(broker_id)),
             OTTLA_LOG_FILE.name: str(self.directory / f"broker-{broker_id}.log"),
             DEFAULT_REPLICATION_FACTOR.name: str(replicas),
             MIN_INSYNC_REPLICAS.name: str(in_sync),
@@ -100,18 +147,20 @@ class Layout:
             # When all brokers stop together, the next controller is elected before a broker sends its request again.
             CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS.name: "100",
         }
+        if self.metrics is not None:
+            found[OTTLA_METRICS_LISTENER.name] = "127.0.0.1:0"
         if self.zookeeper is None:
             found[OTTLA_METADATA_FILE.name] = str(self.directory / "metadata.db")
         else:
             found[ZOOKEEPER_CONNECT.name] = self.zookeeper
-        port = str(self.port(broker_id))
-        found.update(parse_assignment(text.replace("{id}", str(broker_id)).replace("{port}", port)) for text in self.settings)
         return found
 
     def command(self, broker_id: int, supervisor_pid: int) -> list[str]:
-        """The command line of the broker's process."""
-        settings = [part for name, value in self.properties(broker_id).items() for part in ("--set", f"{name}={value}")]
-        return [sys.executable, "-P", "-m", "ottla.cli.supervised", str(supervisor_pid), "serve", *settings]
+        """Write the broker's properties, and return the command line of its process, which shows none of them. Raises OSError."""
+        file = self.properties_file(broker_id)
+        with open(file, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as text:
+            text.write(properties_text(self.properties(broker_id).items()))
+        return [sys.executable, "-P", "-m", "ottla.cli.supervised", str(supervisor_pid), "serve", str(file), "--json"]
 
 
 def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:

@@ -6,24 +6,34 @@ through it reach no other.
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from ottla.config.loader import ENVIRONMENT_PREFIX, NOT_CONFIGURATION
 from ottla.storage.disk.filesystem import opener
 from ottla.supervisor.state_file import ProcessName, name_of
 
 _LAST_WORDS_BYTES = 8192
+_OF_SUPERVISOR = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"})
+"""Variables by which systemd and the supervisor talk."""
 
 
 class BrokerProcess:
-    """One run of one broker. `on_ready` is called when it reports that it serves, `on_exit` with its status once it has
+    """One run of one broker. `on_ready` is called with what it reports once it serves, `on_exit` with its status once it has
     ended."""
 
     def __init__(
-        self, command: Sequence[str], error_file: Path, log_file: Path, on_ready: Callable[[], None], on_exit: Callable[[int], None]
+        self,
+        command: Sequence[str],
+        error_file: Path,
+        log_file: Path,
+        on_ready: Callable[[dict[str, Any]], None],
+        on_exit: Callable[[int], None],
     ) -> None:
         """Start the process in a group of its own: Ctrl-C in a terminal only reaches the supervisor, which then stops
         the brokers. It writes its log to `log_file`, and everything else to `error_file`."""
@@ -33,11 +43,19 @@ class BrokerProcess:
         self._log = _Output(log_file)
         self._errors = _Output(error_file)
         with open(error_file, "ab", opener=opener) as errors:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, process_group=0)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment_of_broker(os.environ),
+                process_group=0,
+            )
         self.name: ProcessName = name_of(self._process.pid)
         self._pidfd = os.pidfd_open(self._process.pid)
         assert self._process.stdout is not None
         self._output = self._process.stdout.fileno()
+        self._heard = b""
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._hear)
         self._loop.add_reader(self._pidfd, self._end)
@@ -57,8 +75,10 @@ class BrokerProcess:
         data = os.read(self._output, 4096)
         if not data:
             self._loop.remove_reader(self._output)
-        elif b"ottla is ready" in data:
-            self._on_ready()
+        elif not self._heard.endswith(b"\n"):
+            self._heard += data
+            if self._heard.endswith(b"\n"):
+                self._on_ready(json.loads(self._heard))
 
     def _end(self) -> None:
         status = self._process.wait()
@@ -68,6 +88,15 @@ class BrokerProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._on_exit(status)
+
+
+def environment_of_broker(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without `KAFKA_*`, which is in the broker's properties already, and without the variables of systemd."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _OF_SUPERVISOR and (name in NOT_CONFIGURATION or not name.startswith(ENVIRONMENT_PREFIX))
+    }
 
 
 class _Output:

@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.process import ending_signals
+from ottla.broker.service_manager import ServiceManager
+from ottla.config.errors import ConfigError
 from ottla.protocol.client_security import ClientSecurity
 from ottla.supervisor import control, state_file
+from ottla.supervisor.host_endpoint import BrokerFacts, HostEndpoint
 from ottla.supervisor.layout import Layout
-from ottla.supervisor.metadata_convergence import wait_until_converged
+from ottla.supervisor.layout_check import check_ids, check_layout
+from ottla.supervisor.metadata_convergence import wait_until_converged, without_rack
 from ottla.supervisor.processes import BrokerProcess
 from ottla.supervisor.restarts import Effect, NotNow, State, Supervised
 
@@ -48,9 +52,11 @@ class Supervisor:
         """`security` is that of connections to the brokers' ports."""
         self._layout = layout
         self._security = security
-        patience = PATIENCE if layout.zookeeper is None else PATIENCE_WITH_ZOOKEEPER
-        self._brokers = {broker_id: Supervised(broker_id, patience) for broker_id in layout.broker_ids}
+        self._patience = PATIENCE_WITH_ZOOKEEPER if layout.uses_zookeeper else PATIENCE
+        self._brokers = {broker_id: Supervised(broker_id, self._patience) for broker_id in layout.broker_ids}
         self._processes: dict[int, BrokerProcess] = {}
+        self._metrics: dict[int, str] = {}
+        """The address of the metrics of each broker that serves some."""
         self._changed = asyncio.Event()
         self._ending = asyncio.Event()
         self._name = state_file.name_of(os.getpid())
@@ -61,26 +67,39 @@ class Supervisor:
         """Run until a signal or command ends the supervisor, and all brokers have ended. `on_ready` is called once all serve.
         Raises CannotSupervise."""
         lock = take_lock(self._layout.directory)
+        manager = ServiceManager(os.environ, self._progress)
+        manager.on_starting()
+        endpoint = None if self._layout.metrics is None else HostEndpoint(self._layout.metrics, self._facts)
         try:
             await self._await_leftovers()
+            await check_ids(self._layout, self._layout.broker_ids)
+            if endpoint is not None:
+                await endpoint.start()
+                logger.info("metrics of all brokers are at http://%s/metrics", endpoint.address)
             server = control.ControlServer(self._layout.directory, self._on_request)
             await server.start()
             loop = asyncio.get_running_loop()
             for number in ending_signals():
                 loop.add_signal_handler(number, self._ending.set)
             try:
-                await self._start_all(on_ready)
+                await self._start_all(on_ready, manager)
                 await self._ending.wait()
             finally:
+                manager.on_stopping()
                 await self._stop_all()
                 await server.close()
+        except ConfigError as error:
+            raise CannotSupervise(str(error)) from None
         finally:
+            if endpoint is not None:
+                await endpoint.close()
+            manager.close()
             os.close(lock)
 
     # -- all brokers
     # ---------------------------------------------------------------------------------------------------------
 
-    async def _start_all(self, on_ready: Callable[[], None]) -> None:
+    async def _start_all(self, on_ready: Callable[[], None], manager: ServiceManager) -> None:
         for broker in self._brokers.values():
             self._carry_out(broker, broker.on_start())
         while not self._ending.is_set():
@@ -91,14 +110,21 @@ class Supervisor:
                 )
             if states == {State.READY}:
                 await self._await_convergence()
+                manager.on_ready()
                 on_ready()
                 return
             await self._next_change()
 
     async def _await_convergence(self) -> None:
         addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
-        if not await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS, self._security):
+        answer = await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS, self._security)
+        if answer is None:
             logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", CONVERGENCE_SECONDS)
+        elif missing := without_rack(answer):
+            logger.warning(
+                "brokers %s have no rack, and others have one: no topic can be created; set broker.rack for all brokers, or for none",
+                ", ".join(map(str, missing)),
+            )
 
     async def _stop_all(self) -> None:
         """Stop all brokers at once: in any order, the last one could not move its partitions to another broker."""
@@ -150,18 +176,21 @@ class Supervisor:
                 self._layout.command(broker_id, self._name.pid),
                 self._layout.error_file(broker_id),
                 self._layout.log_file(broker_id),
-                lambda: self._on_ready(broker),
+                lambda found: self._on_ready(broker, found),
                 lambda status: self._on_exit(broker, status),
             )
-        except OSError as error:  # no memory, no process, or no file for its output
+        except OSError as error:  # no memory, no process, or no file for its properties or its output
             self._on_end(broker, 1, f"its process cannot be started: {error}")
 
-    def _on_ready(self, broker: Supervised) -> None:
+    def _on_ready(self, broker: Supervised, found: dict[str, Any]) -> None:
+        if found.get("metrics"):
+            self._metrics[broker.broker_id] = str(found["metrics"]).removeprefix("http://").removesuffix("/metrics")
         self._carry_out(broker, broker.on_ready(time.monotonic()))
         logger.info("broker %d is ready, process %d", broker.broker_id, self._processes[broker.broker_id].name.pid)
 
     def _on_exit(self, broker: Supervised, status: int) -> None:
         process = self._processes.pop(broker.broker_id)
+        self._metrics.pop(broker.broker_id, None)
         self._on_end(broker, status, process.last_log_line() if status > 0 else "")
 
     def _on_end(self, broker: Supervised, status: int, said: str) -> None:
@@ -191,6 +220,17 @@ class Supervisor:
         self._write_state()
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _progress(self) -> str:
+        """The state of all brokers in a line, for the service manager."""
+        ready = sum(broker.state is State.READY for broker in self._brokers.values())
+        return f"{ready} of {len(self._brokers)} brokers are ready"
+
+    async def _facts(self) -> list[BrokerFacts]:
+        return [
+            BrokerFacts(broker_id, broker.state.value, broker.state is State.READY, broker.restarts, self._metrics.get(broker_id, ""))
+            for broker_id, broker in self._brokers.items()
+        ]
 
     def _write_state(self) -> None:
         """Write the state file. A full disk must not end the supervisor: commands ask it as long as it lives, and do not read the file."""
@@ -256,11 +296,12 @@ class Supervisor:
             return {"error": "the cluster is going down"}
         try:
             return await self._command(broker, str(command), bool(request.get("stays_down")))
-        except NotNow as error:
+        except (NotNow, ConfigError) as error:
             return {"error": str(error)}
 
     async def _command(self, broker: Supervised, command: str, stays_down: bool) -> control.Answer:
         if command == "start":
+            self._reload()
             self._carry_out(broker, broker.on_start())
             while broker.state in {State.STARTING, State.WAITING}:
                 await self._next_change()
@@ -273,6 +314,7 @@ class Supervisor:
                 await self._next_change()
             return {}
         if command == "restart":
+            self._reload()  # before the stop: with a configuration that is invalid by now the broker goes on
             await self._command(broker, "stop", False)
             # "down" may have come meanwhile, and waits for no broker that starts after it.
             return {"error": "the cluster is going down"} if self._ending.is_set() else await self._command(broker, "start", False)
@@ -289,6 +331,13 @@ class Supervisor:
             self._carry_out(broker, broker.on_resume())
             return {}
         return {"error": f"the supervisor has no command {command}"}
+
+    def _reload(self) -> None:
+        """Read the template again, so that a restart by an operator applies its changes. Raises ConfigError, and keeps the old one then."""
+        if self._layout.template.file is not None:
+            layout = self._layout.reloaded(os.environ)
+            check_layout(layout)
+            self._layout = layout
 
 
 def take_lock(directory: Path) -> int:

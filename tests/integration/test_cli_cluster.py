@@ -239,7 +239,7 @@ def test_a_broker_that_cannot_start_ends_the_start_of_the_cluster_with_its_reaso
     nobody = tmp_path / "file"
     nobody.touch()
     cluster = ClusterCommand(tmp_path / "cluster")
-    refused = cluster("up", "2", "--set", f"log.dirs={nobody}", "--base-port", "0", "--detach", status=1)
+    refused = cluster("up", "2", "--set", f"log.dirs={nobody}/{{id}}", "--base-port", "0", "--detach", status=1)
     lines = refused.stderr.splitlines()
     assert lines
     assert all(line.startswith("ottla: broker ") and str(nobody) in line for line in lines), lines

@@ -4,6 +4,7 @@ There is no systemd as process 1 in these roots. The unit's process is started a
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,7 +20,9 @@ from tests.packages.roots import AS_ROOT, How, Root, Running, StepFailed, remove
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).parents[2]
 UNIT = "/lib/systemd/system/ottla.service"
+CLUSTER_UNIT = "/lib/systemd/system/ottla-cluster.service"
 CONFIGURATION = "/etc/ottla/server.properties"
+CLUSTER_CONFIGURATION = "/etc/ottla/cluster.properties"
 KEYS = "/srv/keys"
 SYSTEMCTL = """#!/bin/sh
 # Notes each call, and whether the files are those before or after the upgrade, which removes a page.
@@ -108,17 +111,24 @@ def test_the_installation_makes_a_user_and_enables_nothing(installed: Root) -> N
     account = installed.run("getent", "passwd", "ottla").strip().split(":")
     assert int(account[2]) < 1000
     assert account[5:] == ["/var/lib/ottla", "/usr/sbin/nologin"]
-    assert rights(installed, "/etc/ottla", CONFIGURATION, "/etc/default/ottla", "/var/lib/ottla", "/var/log/ottla") == [
+    paths = ("/etc/ottla", CONFIGURATION, CLUSTER_CONFIGURATION, "/etc/default/ottla", "/var/lib/ottla", "/var/log/ottla")
+    assert rights(installed, *paths) == [
         "root:ottla 750 /etc/ottla",
         f"root:ottla 640 {CONFIGURATION}",
+        f"root:ottla 640 {CLUSTER_CONFIGURATION}",
         "root:root 640 /etc/default/ottla",
         "ottla:ottla 750 /var/lib/ottla",
         "ottla:ottla 750 /var/log/ottla",
     ]
     assert not exists(installed, "/etc/systemd/system/multi-user.target.wants/ottla.service")
     assert installed.run("cat", UNIT) == (ROOT / "deploy" / "systemd" / "ottla.service").read_text()
+    assert installed.run("cat", CLUSTER_UNIT) == (ROOT / "deploy" / "systemd" / "ottla-cluster.service").read_text()
     conffiles = installed.run("dpkg-query", "--show", "--showformat", "${Conffiles}", "ottla")
-    assert sorted(line.split()[0] for line in conffiles.splitlines() if line.strip()) == ["/etc/default/ottla", CONFIGURATION]
+    assert sorted(line.split()[0] for line in conffiles.splitlines() if line.strip()) == [
+        "/etc/default/ottla",
+        CLUSTER_CONFIGURATION,
+        CONFIGURATION,
+    ]
     # What the scripts changed after dpkg had unpacked the files.
     assert installed.run("dpkg", "--verify", "ottla") == ""
 
@@ -185,6 +195,29 @@ def test_the_unit_serves_under_its_restrictions_and_writes_into_its_own_director
     assert [path for path in sorted(files_of(host) - before) if not path.startswith(own)] == []
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_the_unit_of_a_host_runs_a_broker_per_core_under_its_restrictions(host: Root, place: Place) -> None:
+    host.run("apt-get", "install", "--yes", "--no-install-recommends", "python3-seccomp", how=networked())
+    host.run("install", "--directory", "--owner=ottla", "--group=ottla", "--mode=0750", "/var/lib/ottla-cluster")  # as systemd does
+    host.write(confinement.PROGRAM, confinement.SOURCE)
+    unit = unit_of(host, CLUSTER_UNIT)
+    text = (ROOT / "deploy" / "systemd" / "ottla-cluster.service").read_text()
+    confined = ["/usr/bin/python3", confinement.PROGRAM, confinement.restrictions(text)]
+    options = ["--metrics", "127.0.0.1:9404"]
+    command = [*confined, *(word for word in unit.command if not word.startswith("$")), *options]
+    host.proc_options = confinement.PROC_OPTIONS
+    with service(host, place, unit._replace(command=command)) as started:
+        started.wait_for("READY=1")
+        write_a_record(started)
+        read = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9404/health').read().decode(), end='')"
+        brokers = started.running.run("python3", "-c", read, how=AS_ROOT).splitlines()
+        assert brokers == [f"broker {number}: ready" for number in range(len(os.sched_getaffinity(0)))]
+        assert started.running.stop() == 0, started.running.said()
+        started.wait_for("STOPPING=1")
+        assert "Operation not permitted" not in started.running.said()
+    host.proc_options = "rw"
+
+
 def test_a_unit_with_a_wrong_path_is_one_line(host: Root, place: Place) -> None:
     unit = unit_of(host, UNIT)
     command = [*unit.command[:-1], "/etc/ottla/missing.properties"]
@@ -240,6 +273,7 @@ def test_an_installation_starts_nothing_and_an_upgrade_restarts_an_enabled_unit(
     host.run("sh", "-c", "rm /calls && touch /enabled")
     install(host, later_version(package, scratch / "later"))
     assert calls(host, r"ottla\.service") == ["stop ottla.service before", "start ottla.service after"]
+    assert calls(host, r"ottla-cluster\.service") == ["stop ottla-cluster.service before", "start ottla-cluster.service after"]
 
 
 def test_an_upgrade_stops_all_instances_and_starts_those_that_ran_and_are_enabled(host: Root, package: Package, scratch: Path) -> None:

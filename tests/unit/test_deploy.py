@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.cluster.up import up
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS
 from ottla.config.loader import from_environment, property_name
@@ -23,6 +24,7 @@ from tests.support.promtool import find_promtool
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = ("ottla.service", "ottla@.service")
+CLUSTER_UNIT = "ottla-cluster.service"
 
 
 def program(name: str) -> str:
@@ -61,7 +63,7 @@ def test_the_sample_says_the_defaults_where_it_does_not_recommend_other_values()
     assert compared >= 10
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, CLUSTER_UNIT])
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_the_service_is_confined(unit: str) -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(DEPLOY / "systemd" / unit)]
@@ -69,7 +71,7 @@ def test_the_service_is_confined(unit: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", [*UNITS, CLUSTER_UNIT])
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_the_unit_has_no_fault_but_a_missing_program(name: str, tmp_path: Path) -> None:
     unit = tmp_path / name
@@ -93,6 +95,22 @@ def test_the_template_differs_from_the_unit_only_by_the_instance() -> None:
         expected = expected.replace(f"{directory}\n", f"{directory}-%i\n")
     comment, directories = re.findall(r"^(#.*\n)(StateDirectory=.*\n)", template, flags=re.MULTILINE)[0]
     assert template == expected.replace("StateDirectory=ottla\n", comment + directories)
+
+
+def test_the_unit_of_a_host_is_confined_as_that_of_a_broker_and_lets_its_brokers_stop_in_order() -> None:
+    unit, of_host = (text_of(f"deploy/systemd/{name}").split("[Service]")[1] for name in ("ottla.service", CLUSTER_UNIT))
+    differing = set(of_host.splitlines()) - set(unit.splitlines())
+    settings = {line.partition("=")[0] for line in differing if not line.startswith("#")}
+    assert settings == {"Environment", "ExecStart", "KillMode", "LogsDirectory", "StateDirectory", "WorkingDirectory"}
+    # With "mixed" systemd would kill the brokers of a supervisor that has died, while the kernel has asked them to stop.
+    assert "KillMode=process" in differing
+    (command,) = re.findall(r"^ExecStart=/usr/bin/ottla (.*) \$OTTLA_CLUSTER_OPTIONS$", of_host, flags=re.MULTILINE)
+    words = command.split()
+    assert words[:2] == ["cluster", "up"]
+    context = up.make_context("up", words[2:])
+    assert context.params["per_core"]
+    assert context.params["config_file"] == Path("/etc/ottla/cluster.properties")
+    assert f"StateDirectory={context.params['directory'].name}" in differing
 
 
 def test_instances_of_the_template_may_write_the_metadata_file_that_its_advice_has_them_share() -> None:

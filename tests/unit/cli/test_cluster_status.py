@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli import cluster
+from ottla.cli.cluster import command
 from ottla.cli.main import main
 from ottla.supervisor import control
 
 
 def test_a_supervisor_that_does_not_answer_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_STATUS_SECONDS", 0.1)
+    monkeypatch.setattr(command, "_STATUS_SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)  # the address of a socket has few bytes
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(control.NAME)

@@ -25,11 +25,11 @@ SECONDS = 20.0
 class FakeProcess:
     """A broker that is ready at once, and ends by every signal."""
 
-    def __init__(self, _: object, __: Path, ___: Path, on_ready: Callable[[], None], on_exit: Callable[[int], None]) -> None:
+    def __init__(self, _: object, __: Path, ___: Path, on_ready: Callable[[dict[str, Any]], None], on_exit: Callable[[int], None]) -> None:
         self.name = name_of(os.getpid())
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._loop.call_soon(on_ready)
+        self._loop.call_soon(on_ready, {})
 
     def send(self, number: signal.Signals) -> None:
         self._loop.call_soon(self._on_exit, 0 if number is signal.SIGTERM else -number)
@@ -41,7 +41,7 @@ class FakeProcess:
 def supervise(directory: Path, monkeypatch: pytest.MonkeyPatch, orders: Callable[[], Awaitable[Any]], process: Any = FakeProcess) -> Any:
     """The result of `orders`, which are given to a supervisor of one broker once it is ready."""
     monkeypatch.setattr(supervisor, "BrokerProcess", process)
-    monkeypatch.setattr(supervisor, "wait_until_converged", lambda *_: True)
+    monkeypatch.setattr(supervisor, "wait_until_converged", lambda *_: None)
 
     async def play() -> Any:
         ready = asyncio.Event()
