@@ -16,10 +16,11 @@ from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.positions import CopiesOf, refresh
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.leader_epochs import decode_leader_epochs
-from ottla.storage.errors import CorruptCheckpoint, CorruptSnapshot
+from ottla.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import TopicIdPartition
+from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
 _WRITE_PRODUCERS = "remote-producers"
@@ -64,10 +65,13 @@ class AuxStates:
             raise RemoteStoreError(f"{log.topic_partition}: no segment in the remote store has offset {offset} in leader epoch {epoch}")
         name = f"the segment at offset {entry.start_offset} of {log.topic_partition}"
         try:
-            epochs = decode_leader_epochs(await self._store.index(entry, IndexKind.LEADER_EPOCH), name)
+            checkpoint = await self._store.index(entry, IndexKind.LEADER_EPOCH)
+            check_index(entry, IndexKind.LEADER_EPOCH, checkpoint)
+            epochs = decode_leader_epochs(checkpoint, name)
             producers = await self._store.index(entry, IndexKind.PRODUCER_SNAPSHOT)
+            check_index(entry, IndexKind.PRODUCER_SNAPSHOT, producers)
             decode_snapshot(producers, name)
-        except (CorruptCheckpoint, CorruptSnapshot) as error:
+        except (CorruptCheckpoint, CorruptIndex, CorruptSnapshot) as error:
             raise RemoteStoreError(str(error)) from error
         return AuxState(entry.end_offset + 1, epochs, producers)
 

@@ -26,6 +26,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.segment_copies import CopyPreparation, SegmentToCopy, describe_segment
 from ottla.storage.remote.choice import segments_to_copy
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.index_checks import index_checksums, with_checksums
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteLogMetadata, RemoteStore, RemoteStoreError
 from ottla.storage.segment.cold_lookups import ColdRead
 
@@ -122,6 +123,8 @@ class Copier:
         entry = self._entry(segment)
         files = await services.in_thread(CopyPreparation(log, segment).run)
         check()
+        checksums = await services.in_thread(partial(index_checksums, log.context.filesystem, files))
+        check()
         await services.quota.wait(entry.size)
         check()
         stats = services.counters.of(self._partition.topic)
@@ -143,7 +146,7 @@ class Copier:
                 f"{log.topic_partition}: the store answered {len(custom)} bytes of metadata to a copy, more than "
                 f"remote.log.metadata.custom.metadata.max.bytes={services.settings.custom_max_bytes}; nothing more is copied in this epoch"
             )
-        await self._finish(entry, custom)
+        await self._finish(entry, with_checksums(custom, checksums, services.settings.custom_max_bytes))
         stats.copy_bytes += entry.size
 
     async def _finish(self, entry: SegmentEntry, custom: bytes | None) -> None:

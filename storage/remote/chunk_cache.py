@@ -18,7 +18,8 @@ from typing import Final
 
 from ottla.protocol.uuid import to_text
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.remote.chunk_file import ChunkFile, CorruptChunk
+from ottla.storage.remote.batch_checks import CorruptChunk
+from ottla.storage.remote.chunk_file import ChunkFile
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.threads import Threads

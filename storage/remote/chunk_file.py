@@ -12,17 +12,14 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, MAGIC_OFFSET, BatchHeader, parse_header
+from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, BatchHeader
 from ottla.protocol.records.checksum import crc32c
 from ottla.storage.disk.filesystem import File
+from ottla.storage.remote.batch_checks import CorruptChunk, check_header, wrong_checksum
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.segment.cold_lookups import UnwaitingFile
 
 _READ_BYTES = 1 << 20
-
-
-class CorruptChunk(Exception):
-    """The bytes of a remote segment are not those that were copied."""
 
 
 class MissingChunk(Exception):
@@ -153,25 +150,14 @@ class ChunkFile:
 
     def _header(self, position: int, next_offset: int, added: _Added) -> BatchHeader:
         """Returns the header of the batch at `position`, and checks what its checksum does not cover: length, offsets and epoch."""
-        data = self._read(position, min(HEADER_SIZE, self.size - position), added)
-        if len(data) < HEADER_SIZE or data[MAGIC_OFFSET] != CURRENT_MAGIC:
-            raise CorruptChunk(f"no batch begins at byte {position}")
-        header = parse_header(data)
-        entry = self._entry
-        if header.size < HEADER_SIZE or position + header.size > self.size:
-            raise CorruptChunk(f"the batch at byte {position} has {header.size} bytes, and the segment has {self.size}")
-        if not next_offset <= header.base_offset <= header.last_offset <= entry.end_offset:
-            raise CorruptChunk(f"offsets {header.base_offset} to {header.last_offset} at byte {position}, where {next_offset} is expected")
-        if header.partition_leader_epoch not in entry.leader_epochs:
-            raise CorruptChunk(f"the batch at byte {position} is of epoch {header.partition_leader_epoch}")
-        return header
+        return check_header(self._read(position, min(HEADER_SIZE, self.size - position), added), position, next_offset, self._entry)
 
     def _verify(self, position: int, end: int, header: BatchHeader, added: _Added) -> None:
         crc = 0
         for at in range(position + ATTRIBUTES_OFFSET, end, _READ_BYTES):
             crc = crc32c(self._read(at, min(_READ_BYTES, end - at), added), crc)
         if crc != header.crc:
-            raise CorruptChunk(f"the checksum of the batch at byte {position} is wrong")
+            raise wrong_checksum(position)
 
     def _read(self, position: int, length: int, added: _Added) -> bytes | memoryview:
         at = position - added.at

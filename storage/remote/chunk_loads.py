@@ -15,8 +15,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
+from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_cache import ChunkCache
-from ottla.storage.remote.chunk_file import CorruptChunk
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import RemoteStore, RemoteStoreError

@@ -5,6 +5,8 @@
 was stopped in order, and if they can belong to their segment: without a sync a power cut may leave empty ones, which would pass. If the
 disk refuses them, the indexes of the segment stay in memory.
 
+An offset index or a time index that is not that of its segment is made anew from the records, one at a time for all segments.
+
 Lives on the event loop; files are read, written and removed in threads.
 """
 
@@ -14,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -23,7 +26,9 @@ from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptIndex, CorruptSnapshot
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_files import HeldFiles
+from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.ports import IndexKind, RemoteStore, RemoteStoreError
+from ottla.storage.remote.record_walk import rebuild_indexes
 from ottla.storage.remote.remote_segment import SUFFIXES, RemoteSegment, first_open_offset
 from ottla.storage.remote.threads import Threads
 
@@ -38,10 +43,10 @@ LOAD_SECONDS: Final = 60.0
 """Time after which reading the indexes of a segment has failed, whatever the store does."""
 SEGMENT_BYTES: Final = 1024
 """Bytes that each segment counts beside its entries: the number of segments is limited, too."""
-
-
 MAX_HELD: Final = 8
 """Segments whose indexes are in memory because the disk refuses them."""
+MAX_WRONG: Final = 1000
+"""Segments that are known to have wrong indexes in the store."""
 
 
 class IndexCache:
@@ -61,6 +66,9 @@ class IndexCache:
         """Name of a segment whose files an earlier process left, or this one wrote -> their bytes."""
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._removals: dict[str, asyncio.Future[None]] = {}
+        self._wrong: OrderedDict[str, None] = OrderedDict()
+        """Names of segments whose indexes did not fit their records: they are made anew from those."""
+        self._rebuilding = asyncio.Lock()
 
     def prepare(self) -> None:
         """Makes the folder, and finds what is in it. Blocks; called once, at the start. Raises OSError."""
@@ -105,15 +113,23 @@ class IndexCache:
         entry = segment.entry
         data = await self._fetch(entry, IndexKind.PRODUCER_SNAPSHOT)
         try:
+            check_index(entry, IndexKind.PRODUCER_SNAPSHOT, data)
             segment.first_open_offset = first_open_offset(data, f"{_name(entry)}.snapshot")
-        except CorruptSnapshot as error:
+        except (CorruptIndex, CorruptSnapshot) as error:
             raise RemoteStoreError(str(error)) from None
 
     def remove(self, entry: SegmentEntry) -> None:
-        """Forgets a segment that is deleted, or whose indexes turned out wrong."""
+        """Forgets a segment that is deleted."""
         name = _name(entry)
         self._segments.pop(name, None)
         self._evict(name)
+
+    def distrust(self, entry: SegmentEntry) -> None:
+        """Forgets the indexes of a segment, which do not fit its records. The next load makes them anew from the records."""
+        self.remove(entry)
+        self._wrong[_name(entry)] = None
+        if len(self._wrong) > MAX_WRONG:
+            self._wrong.popitem(last=False)
 
     async def close(self) -> None:
         """Ends what is being read, and makes the files durable for the next process."""
@@ -133,27 +149,43 @@ class IndexCache:
             await self._removals[name]
         if name in self._on_disk:
             try:
-                self._segments[name] = await self._threads(partial(self._open, entry))
+                self._segments[name] = await self._threads(partial(self._reopen, entry))
                 return
             except (OSError, CorruptIndex) as error:
                 log.warning("%s; the indexes are read from the remote store again", error)
                 self._evict(name)
                 await self._removals[name]
-        parts = await asyncio.gather(*(self._fetch(entry, kind) for kind in KINDS))
+        parts, is_proved = await self._right_parts(entry, name)
         sizes = len(parts[0]), len(parts[1]), len(parts[2])
         try:
             try:
                 await self._threads(partial(self._write, entry, parts))
-                segment = await self._threads(partial(self._open, entry))
+                segment = await self._threads(partial(self._open, entry, is_proved))
                 self._count(name, segment.index_bytes)
             except OSError as error:
                 log.warning("%s: %s; these indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
                 held = HeldFiles({name + suffix: part for suffix, part in zip(SUFFIXES, parts, strict=True)})
-                segment = RemoteSegment(cast(FileSystem, held), name, entry, sizes)
+                segment = RemoteSegment(cast(FileSystem, held), name, entry, sizes, is_proved=is_proved)
         except CorruptIndex as error:
             raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
         self._segments[name] = segment
         self._make_room()
+
+    async def _right_parts(self, entry: SegmentEntry, name: str) -> tuple[list[bytes], bool]:
+        """The indexes in the order of KINDS, and whether checksums or records prove the first two. Those are made anew if wrong."""
+        parts = await asyncio.gather(*(self._fetch(entry, kind) for kind in KINDS))
+        try:
+            await self._threads(partial(check_index, entry, IndexKind.TRANSACTION, parts[2]))
+        except CorruptIndex as error:  # the records of one segment do not tell where its transactions began
+            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
+        if name not in self._wrong:
+            try:
+                return parts, await self._threads(partial(_are_proved, entry, parts))
+            except CorruptIndex as error:
+                log.warning("%s; it is made anew from the records", error)
+        async with self._rebuilding:
+            offset_index, time_index = await rebuild_indexes(entry, self._store, self._threads)
+        return [offset_index, time_index, parts[2]], True
 
     async def _fetch(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
         try:
@@ -191,10 +223,18 @@ class IndexCache:
         if self._filesystem.sync_everything(self._directory):
             self._filesystem.open(self._durable, create=True).close()
 
-    def _open(self, entry: SegmentEntry) -> RemoteSegment:
+    def _reopen(self, entry: SegmentEntry) -> RemoteSegment:
+        """Opens files of an earlier process. Raises CorruptIndex, also for indexes that were made anew: no checksum is known of those."""
+        name = f"{self._directory}/{_name(entry)}"
+        parts = [self._filesystem.read_file(name + suffix) for suffix in SUFFIXES]
+        is_proved = _are_proved(entry, parts)
+        check_index(entry, IndexKind.TRANSACTION, parts[2])
+        return self._open(entry, is_proved)
+
+    def _open(self, entry: SegmentEntry, is_proved: bool) -> RemoteSegment:
         name = f"{self._directory}/{_name(entry)}"
         sizes = [self._filesystem.size(name + suffix) for suffix in SUFFIXES]
-        return RemoteSegment(self._filesystem, name, entry, (sizes[0], sizes[1], sizes[2]))
+        return RemoteSegment(self._filesystem, name, entry, (sizes[0], sizes[1], sizes[2]), is_proved=is_proved)
 
     def _write(self, entry: SegmentEntry, parts: list[bytes]) -> None:
         name = f"{self._directory}/{_name(entry)}"
@@ -212,6 +252,14 @@ class IndexCache:
         for suffix in SUFFIXES:
             with contextlib.suppress(OSError):
                 self._filesystem.unlink(f"{self._directory}/{name}{suffix}")
+
+
+def _are_proved(entry: SegmentEntry, parts: Sequence[bytes]) -> bool:
+    """Whether checksums prove the offset index and the time index. Raises CorruptIndex."""
+    is_proved = True
+    for kind, part in zip(KINDS[:2], parts, strict=False):
+        is_proved &= check_index(entry, kind, part)
+    return is_proved
 
 
 def _name(entry: SegmentEntry) -> str:

@@ -19,6 +19,8 @@ MANIFEST: Final = "rsm-manifest"
 _REMOTE_SIZE: Final = 0
 _OBJECT_PREFIX: Final = 1
 _OBJECT_KEY: Final = 2
+_INDEX_CHECKSUMS: Final = 20308
+"""Ottla's own field, far from those that the plugin may get. It skips fields that it does not know."""
 _MAX_VARINT_SHIFT: Final = 63
 
 
@@ -27,11 +29,15 @@ class MalformedCustomMetadata(ValueError):
 
 
 class CustomMetadata(NamedTuple):
-    """The notes of a writer in its entry: bytes of all objects, and where they lie if not at the reader's prefix."""
+    """The notes of a writer in its entry: bytes of all objects, and where they lie if not at the reader's prefix.
+
+    `index_checksums` are for `index_checks`.
+    """
 
     remote_size: int | None = None
     object_prefix: str | None = None
     object_key: str | None = None
+    index_checksums: bytes | None = None
 
 
 NO_METADATA: Final = CustomMetadata()
@@ -78,6 +84,7 @@ def read_custom_metadata(data: bytes | None) -> CustomMetadata:
             None if size_field is None else (zigzag >> 1) ^ -(zigzag & 1),
             _read_string(fields.get(_OBJECT_PREFIX)),
             _read_string(fields.get(_OBJECT_KEY)),
+            fields.get(_INDEX_CHECKSUMS),
         )
     except (IndexError, UnicodeDecodeError) as error:
         raise MalformedCustomMetadata(str(error)) from None
@@ -92,6 +99,8 @@ def custom_metadata(fields: CustomMetadata) -> bytes | None:
         if text is not None:
             encoded = text.encode()
             parts.append((tag, _varint(len(encoded) + 1) + encoded))
+    if fields.index_checksums is not None:
+        parts.append((_INDEX_CHECKSUMS, fields.index_checksums))
     if not parts:
         return None
     return _varint(len(parts)) + b"".join(_varint(tag) + _varint(len(value)) + value for tag, value in parts)

@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from ottla.storage.disk.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.segment.batch_scan import batches_from
+from ottla.storage.segment.cold_lookups import UnwaitingFile
 from ottla.storage.segment.offset_index import OffsetIndex
-from ottla.storage.segment.segment import Segment
-from ottla.storage.segment.time_index import TimeIndex
+from ottla.storage.segment.record_search import FoundRecords
+from ottla.storage.segment.segment import RecordPosition, Segment
+from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
 from ottla.storage.segment.transaction_index import TransactionIndex
 
 SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -25,14 +28,18 @@ NONE_OPEN: Final = (1 << 63) - 1
 class RemoteSegment(Segment):
     """The indexes of one copy. Its records are reached through the files that its searches get as an argument."""
 
-    __slots__ = ("_name", "entry", "first_open_offset", "index_bytes")
+    __slots__ = ("_is_proved", "_name", "entry", "first_open_offset", "index_bytes")
 
-    def __init__(self, filesystem: FileSystem, name: str, entry: SegmentEntry, sizes: tuple[int, int, int]) -> None:
+    def __init__(
+        self, filesystem: FileSystem, name: str, entry: SegmentEntry, sizes: tuple[int, int, int], *, is_proved: bool = True
+    ) -> None:
         """The index files are `name` and a suffix of SUFFIXES each, of these sizes. Raises CorruptIndex if they cannot be the segment's.
 
-        Reads the last entries of the files.
+        `is_proved` tells whether checksums, or the records, prove the offset index and the time index. Otherwise each search compares
+        the entry that it uses with the records. Reads the last entries of the files.
         """
         self.filesystem = filesystem
+        self._is_proved = is_proved
         self._name = name
         self._file = None
         self.entry = entry
@@ -53,6 +60,31 @@ class RemoteSegment(Segment):
 
     def _path(self, suffix: str) -> str:
         return self._name + suffix
+
+    def find_by_timestamp(
+        self, timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile | None = None, found: FoundRecords | None = None
+    ) -> RecordPosition | None:
+        """Finds the record as every segment does. Raises CorruptIndex, too, if the entry of the time index is not that of a batch.
+
+        The entry of an index without a proof is one below the timestamp: batches with the same largest timestamp look alike.
+        """
+        assert file is not None
+        if self._is_proved:
+            return super().find_by_timestamp(timestamp_ms, starting_offset, file, found)
+        entry = self.time_index.lookup(timestamp_ms - 1)
+        if entry.timestamp >= 0 and entry.offset >= starting_offset:
+            self._check_entry(entry, file)
+        return self.find_by_timestamp_from(max(entry.offset, starting_offset), timestamp_ms, starting_offset, file, found)
+
+    def _check_entry(self, entry: TimestampOffset, file: File | UnwaitingFile) -> None:
+        for _, header in batches_from(file, self.index_position(entry.offset, file), self.size):
+            if header.last_offset >= entry.offset:
+                if header.max_timestamp == entry.timestamp and header.base_offset <= entry.offset:
+                    return
+                break
+        raise CorruptIndex(
+            self._path(TIME_INDEX_SUFFIX), f"no batch with offset {entry.offset} has the largest timestamp {entry.timestamp}"
+        )
 
     def rebuild_indexes(self) -> NoReturn:
         """Raises CorruptIndex: an index that does not fit the records is read again."""

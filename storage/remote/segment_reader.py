@@ -222,8 +222,9 @@ class SegmentReader:
             task.exception()  # asyncio would log it if the reader had left
 
     def _corrupt(self, entry: SegmentEntry, error: Exception) -> RemoteStoreError:
-        """Forgets what cannot be right, so that it is read anew. Returns the error for this read."""
-        self.forget(entry)
+        """Forgets what cannot be right, so that it is read or made anew. Returns the error for this read."""
+        self._indexes.distrust(entry)
+        self._chunks.remove(entry)
         partition = entry.id.partition
         return RemoteStoreError(f"the remote segment of {partition.topic}-{partition.partition} at offset {entry.start_offset}: {error}")
 

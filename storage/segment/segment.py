@@ -402,10 +402,14 @@ class Segment:
     ) -> RecordPosition | None:
         """The first record at or after `starting_offset` with a timestamp of at least `timestamp_ms`. Decompresses only necessary
         batches, large ones in a thread if there is a `found`."""
-        if file is None:
-            file = self.file
-        entry = self.time_index.lookup(timestamp_ms)
-        position = self.index_position(max(entry.offset, starting_offset), file)
+        begin = max(self.time_index.lookup(timestamp_ms).offset, starting_offset)
+        return self.find_by_timestamp_from(begin, timestamp_ms, starting_offset, self.file if file is None else file, found)
+
+    def find_by_timestamp_from(
+        self, begin: int, timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile, found: FoundRecords | None
+    ) -> RecordPosition | None:
+        """The same, where no record below offset `begin` can be the one."""
+        position = self.index_position(begin, file)
         wanted = Wanted(timestamp_ms, LATEST, starting_offset)
         for at, header in batches_from(file, position, self.size):
             if header.max_timestamp >= timestamp_ms:

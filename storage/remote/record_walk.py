@@ -1,0 +1,122 @@
+"""Reads all records of a copy from the store, verifies each batch, and makes the indexes of the segment anew from what it reads.
+
+The layouts of remote stores have no checksums for indexes. An index that turns out wrong is replaced by one that the records prove.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, crc_is_valid
+from ottla.storage.remote.batch_checks import CorruptChunk, check_header, wrong_checksum
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
+from ottla.storage.remote.threads import Threads
+
+PIECE_BYTES: Final = 4 << 20
+"""Bytes that are read at a time."""
+INTERVAL_BYTES: Final = 4096
+"""Bytes of records between two entries of an index that is made anew, the default of `index.interval.bytes`."""
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+Batches = list[tuple[int, BatchHeader, bytes]]
+"""Position in the segment, header and bytes of each batch."""
+
+
+class RecordWalk:
+    """Verifies the batches of one copy, which `feed` gets piece by piece from the first byte on."""
+
+    __slots__ = ("_entry", "_left", "_next_offset", "position")
+
+    def __init__(self, entry: SegmentEntry) -> None:
+        self._entry = entry
+        self._next_offset = entry.start_offset
+        self._left = b""
+        self.position = 0
+        """End of the batches that were verified, bytes."""
+
+    def feed(self, data: bytes) -> Batches:
+        """Returns the batches that are complete with this piece. Blocks. Raises CorruptChunk."""
+        data = self._left + data
+        found: Batches = []
+        at = 0
+        while len(data) - at >= HEADER_SIZE:
+            header = check_header(memoryview(data)[at : at + HEADER_SIZE], self.position, self._next_offset, self._entry)
+            if at + header.size > len(data):
+                break
+            batch = data[at : at + header.size]
+            if not crc_is_valid(batch):
+                raise wrong_checksum(self.position)
+            found.append((self.position, header, batch))
+            at += header.size
+            self.position += header.size
+            self._next_offset = header.next_offset
+        self._left = data[at:]
+        return found
+
+    def finish(self) -> None:
+        """Raises CorruptChunk unless all bytes were batches. There may be less offsets than the entry has, not less bytes."""
+        if self.position != self._entry.size:
+            raise CorruptChunk(f"the batches end at byte {self.position}, and the segment has {self._entry.size}")
+
+
+async def read_batches(entry: SegmentEntry, store: RemoteStore, threads: Threads) -> AsyncIterator[Batches]:
+    """Reads the records of a copy, a piece at a time. Raises RemoteStoreError, also for records that are not what was copied."""
+    walk = RecordWalk(entry)
+    try:
+        for start in range(0, entry.size, PIECE_BYTES):
+            data = await store.fetch(entry, start, min(start + PIECE_BYTES, entry.size))
+            yield await threads(partial(walk.feed, data))
+        walk.finish()
+    except CorruptChunk as error:
+        partition = entry.id.partition
+        raise RemoteStoreError(
+            f"the remote segment of {partition.topic}-{partition.partition} at offset {entry.start_offset} is not what was copied: {error}"
+        ) from None
+
+
+class IndexBuilder:
+    """Makes the offset index and the time index of a segment from its batches, as a broker does when it recovers a log."""
+
+    __slots__ = ("_base_offset", "_last_entry", "_last_in_index", "_max", "offset_index", "time_index")
+
+    def __init__(self, entry: SegmentEntry) -> None:
+        self._base_offset = entry.start_offset
+        self._last_entry = 0
+        self._max = self._last_in_index = (-1, entry.start_offset)
+        self.offset_index = bytearray()
+        self.time_index = bytearray()
+
+    def add(self, batches: Batches) -> None:
+        """Takes the next batches in."""
+        for position, header, _ in batches:
+            if header.max_timestamp > self._max[0]:
+                self._max = header.max_timestamp, header.last_offset
+            if position - self._last_entry > INTERVAL_BYTES:
+                self.offset_index += _OFFSET_ENTRY.pack(header.last_offset - self._base_offset, position)
+                self._add_time()
+                self._last_entry = position
+
+    def finish(self) -> None:
+        """Adds the largest timestamp of the segment."""
+        self._add_time()
+
+    def _add_time(self) -> None:
+        timestamp, offset = self._max
+        if timestamp > self._last_in_index[0]:
+            self.time_index += _TIME_ENTRY.pack(timestamp, offset - self._base_offset)
+            self._last_in_index = self._max
+
+
+async def rebuild_indexes(entry: SegmentEntry, store: RemoteStore, threads: Threads) -> tuple[bytes, bytes]:
+    """Returns the offset index and the time index that the records of a copy prove. Reads all records. Raises RemoteStoreError."""
+    builder = IndexBuilder(entry)
+    async for batches in read_batches(entry, store, threads):
+        builder.add(batches)
+    builder.finish()
+    return bytes(builder.offset_index), bytes(builder.time_index)
