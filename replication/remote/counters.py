@@ -38,6 +38,8 @@ class RemotePartitionState:
         "delete_lag_segments",
         "log_size_bytes",
         "log_size_computation_ms",
+        "lost_log_bytes",
+        "lost_log_segments",
         "metadata_count",
     )
 
@@ -49,6 +51,8 @@ class RemotePartitionState:
         self.metadata_count = 0
         self.log_size_bytes = 0
         self.log_size_computation_ms = 0.0
+        self.lost_log_bytes = 0
+        self.lost_log_segments = 0
 
 
 class RemoteCounters:

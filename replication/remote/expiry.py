@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 
 from ottla.config.topic import RETENTION_BYTES, RETENTION_MS
 from ottla.pauses import pause
@@ -12,21 +13,25 @@ from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.positions import CopiesOf, bounds_of, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
-from ottla.storage.remote.choice import Retention, bytes_in_lineage, choose_expired, is_abandoned, is_unreferenced
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.remote.choice import Retention, bytes_in_lineage, choose_expired, is_abandoned, is_of_lost_log, is_unreferenced
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, TopicIdPartition
 from ottla.storage.remote.ports import RemoteStoreError
+
+logger = logging.getLogger(__name__)
 
 
 class Expiry:
     """The removals of one partition in one leader epoch."""
 
-    __slots__ = ("_leadership", "_partition", "_removals", "_services")
+    __slots__ = ("_has_reported", "_leadership", "_partition", "_removals", "_services")
 
     def __init__(self, services: CopyServices, removals: Removals, leadership: Leadership, partition: TopicIdPartition) -> None:
         self._services = services
         self._removals = removals
         self._leadership = leadership
         self._partition = partition
+        self._has_reported = False
 
     async def run(self) -> None:
         """Removes what is due now; nothing while the topic has lost its remote storage.
@@ -55,26 +60,43 @@ class Expiry:
             # In memory, before the first deletion: for a reader below, the offset is out of range, and no segment is missing.
             log.increment_log_start_offset(min(expired.log_start_offset, log.high_watermark), "remote segments expire")
         await self._remove(expired.segments, state)
-        log = self._leadership.check()
-        earliest = log.leader_epochs.entries[0][0] if log.leader_epochs.entries else None
-        await self._remove(await self._useless(earliest, state), state)
+        self._leadership.check()
+        await self._remove(await self._useless(retention, state), state)
 
-    async def _useless(self, earliest_epoch: int | None, state: RemotePartitionState) -> list[SegmentEntry]:
-        """The segments that an unclean election or the end of a broker has left behind."""
+    async def _useless(self, retention: Retention, state: RemotePartitionState) -> list[SegmentEntry]:
+        """The segments that an unclean election or the end of a broker has left behind, but those of a lost log."""
         services = self._services
-        now_ms = services.clock.now_ms()
+        log = self._leadership.check()
+        epochs, log_start_offset = log.leader_epochs.entries, log.log_start_offset
         entries = services.metadata.all_entries(self._partition)
         state.metadata_count = len(entries)
         chosen: dict[SegmentId, SegmentEntry] = {}
+        kept: list[SegmentEntry] = []
         for entry in entries:
             await pause()
             if entry.id in services.being_copied:
                 continue
-            unread = earliest_epoch is not None and is_unreferenced(entry, earliest_epoch)
-            if unread or is_abandoned(entry, services.settings.broker_id, now_ms):
+            unread = bool(epochs) and is_unreferenced(entry, epochs[0][0])
+            if unread and is_of_lost_log(entry, log_start_offset, retention):
+                kept.append(entry)
+            elif unread or is_abandoned(entry, services.settings.broker_id, retention.now_ms):
                 chosen[entry.id] = entry
-        self._leadership.check()
+        self._report_lost_log(self._leadership.check(), kept, state)
         return list(chosen.values())
+
+    def _report_lost_log(self, log: PartitionLog, kept: Sequence[SegmentEntry], state: RemotePartitionState) -> None:
+        """Counts the segments of a log that is lost, and tells the operator of them once in each leader epoch."""
+        state.lost_log_segments = len(kept)
+        state.lost_log_bytes = sum(entry.size for entry in kept)
+        if kept and not self._has_reported:
+            self._has_reported = True
+            logger.error(
+                "%s: the remote store has %d segments, with offsets up to %d, of a log that was lost with all its replicas. They are kept "
+                "until retention.ms, or the deletion of the topic. `ottla remote list` shows them.",
+                log.topic_partition,
+                len(kept),
+                max(entry.end_offset for entry in kept),
+            )
 
     async def _remove(self, entries: Iterable[SegmentEntry], state: RemotePartitionState) -> None:
         left = list(entries)

@@ -112,8 +112,20 @@ class _Shares:
 
 
 def is_unreferenced(entry: SegmentEntry, earliest_epoch: int) -> bool:
-    """Tells if all epochs of the segment precede those of the log: an unclean election made it unreadable. The log start stays."""
+    """Tells if all epochs of the segment precede those of the log: no reader gets to it. The log start stays."""
     return all(epoch < earliest_epoch for epoch in entry.leader_epochs)
+
+
+def is_of_lost_log(entry: SegmentEntry, log_start_offset: int, retention: Retention) -> bool:
+    """Tells if an unreferenced segment has records that the log never had, and that retention.ms would keep.
+
+    It is of a log whose replicas are all lost, and the store may be the only place that still has it.
+    """
+    return (
+        entry.state == SegmentState.COPY_SEGMENT_FINISHED
+        and entry.end_offset >= log_start_offset
+        and (retention.retention_ms < 0 or entry.max_timestamp_ms > retention.now_ms - retention.retention_ms)
+    )
 
 
 def is_abandoned(entry: SegmentEntry, broker_id: int, now_ms: int) -> bool:

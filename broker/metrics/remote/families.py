@@ -65,6 +65,16 @@ def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], f
     return Family(name, kind, (), mbean, doc, read)
 
 
+def _lost(name: str, attribute: str, doc: str) -> Family:
+    def read(view: View) -> Reading:
+        tasks = view.services.data.remote_tasks
+        if tasks is not None:
+            yield "", sum(getattr(state, attribute) for state in tasks.counters.partitions.values())
+
+    doc = f"{doc} of logs that lost all their replicas, of the partitions that this broker leads."
+    return Family(f"ottla_remote_lost_log_{name}", Kind.GAUGE, (), "", doc, read)
+
+
 def _expirations(view: View) -> Reading:
     reads = view.services.data.remote_reads
     if reads is not None:
@@ -91,6 +101,8 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
     _state("RemoteLogMetadataCount", "metadata_count", "Entries of remote segments"),
     _state("RemoteLogSizeBytes", "log_size_bytes", "Bytes in the remote store"),
     _state("RemoteLogSizeComputationTime", "log_size_computation_ms", "Milliseconds for which these bytes were counted"),
+    _lost("segments", "lost_log_segments", "Segments in the remote store"),
+    _lost("bytes", "lost_log_bytes", "Bytes in the remote store"),
     _storage(
         f"{_POOL.replace('.', '_')}_remotestoragethreadpool_remotelogreadertaskqueuesize",
         f"{_POOL}:name=RemoteLogReaderTaskQueueSize,type=RemoteStorageThreadPool",

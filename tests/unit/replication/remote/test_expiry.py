@@ -136,17 +136,52 @@ def test_a_deposed_leader_ends_at_the_next_step(step: str) -> None:
     run(scenario())
 
 
-def test_segments_of_epochs_before_the_log_are_removed_after_an_unclean_election() -> None:
+async def without_all_its_replicas(**config: str | int) -> TieredReplica:
+    """A leader of a new log, whose former one is in the store."""
+    replica = await copied(**config)
+    replica.log.leader_epochs.clear()
+    replica.log.latest_epoch = None
+    replica.lead(7)
+    replica.produce(2)
+    return replica
+
+
+def test_a_leader_of_a_new_log_keeps_the_segments_of_the_lost_one_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        replica = await copied()
-        replica.log.leader_epochs.clear()  # as if another replica without any of the records had become leader
-        replica.log.latest_epoch = None
-        replica.lead(7)
-        replica.produce(2)
+        replica = await without_all_its_replicas()
+        before = replica.ranges()
+        state = replica.counters.partitions[replica.log.topic_partition] = RemotePartitionState()
+        for _ in range(2):
+            await replica.expiry.run()
+        assert replica.ranges() == before == [(0, 0), (1, 1), (2, 2), (3, 3)]
+        assert len(replica.store.parts) == 4
+        assert (state.lost_log_segments, state.lost_log_bytes) == (4, 4 * SIZE)
+
+    run(scenario())
+    (line,) = [each.message for each in caplog.records if "was lost" in each.message]
+    assert "4 segments, with offsets up to 3" in line
+
+
+def test_segments_of_a_lost_log_go_by_their_age() -> None:
+    async def scenario() -> None:
+        replica = await without_all_its_replicas(retention_ms=4 * HOUR_MS)
+        await replica.expiry.run()
+        assert replica.ranges() == [(2, 2), (3, 3)], "the others are older"
+        replica.clock.move(2 * HOUR_MS)
         await replica.expiry.run()
         assert not replica.ranges()
         assert not replica.store.parts
-        assert replica.log.log_start_offset == 0
+
+    run(scenario())
+
+
+def test_segments_of_a_lost_log_go_when_the_log_begins_behind_them() -> None:
+    async def scenario() -> None:
+        replica = await without_all_its_replicas()
+        replica.log.increment_log_start_offset(2, "a test")
+        await replica.expiry.run()
+        assert replica.ranges() == [(2, 2), (3, 3)]
+        assert replica.log.log_start_offset == 2
 
     run(scenario())
 
