@@ -203,13 +203,15 @@ async def _await(rest: Rest) -> None:
 
 async def in_slices(steps: Generator[None, None, _T]) -> _T:
     """The result of a generator that yields where it may pause."""
-    try:
-        while True:
-            next(steps)
-            if is_over():
-                await pause()
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # what the generator returned
+    result: list[_T] = []
+
+    def run() -> Iterator[None]:
+        result.append((yield from steps))
+
+    for _ in run():
+        if is_over():
+            await pause()
+    return result[0]
 
 
 async def each(items: Iterable[_T], make: Callable[[_T], _Made]) -> list[_Made]:

@@ -39,9 +39,10 @@ from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import DEFAULT_ENTITY
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import begin
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.turns import in_turns
+from ottla.storage.disk.rounds import visit_all
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 
@@ -55,9 +56,6 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {CLEANUP_POLICY.name: "delete", RETENT
 
 TOPICS_AT_ONCE = 100
 """Topics that are read in one round trip: a broker that starts hosts thousands."""
-
-LOGS_PER_TURN = 50
-"""Logs updated in one turn; each takes about 10 µs."""
 
 _TOPIC_DEFAULTS = tuple(BROKER_KEY_OF.values())
 
@@ -333,7 +331,7 @@ class DynamicConfig:
         self._put_in_force(None)
 
     def _put_in_force(self, topic: str | None) -> None:
-        """Apply the configuration to the logs of one topic, or of all, a number of logs per turn of the loop."""
+        """Apply the configuration to the logs of one topic, or of all, with pauses."""
         logs, replicas = self._log_manager, self._replica_manager
         if logs is None or replicas is None:
             return
@@ -344,7 +342,7 @@ class DynamicConfig:
                 logs.update_config(log, self.topic_config_of(name))
                 replicas.on_config_change(log)
 
-        in_turns(logs.background, "topic-config", list(logs.all_logs()), LOGS_PER_TURN, put, lambda: None)
+        begin(visit_all("topic-config", logs.all_logs(), put))
 
     def _on_unclean_election_default(self, _: frozenset[str]) -> None:
         if self._config[BROKER_UNCLEAN_LEADER_ELECTION_ENABLE]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.pauses import pause
 from ottla.protocol.api_keys import ApiKey
@@ -37,8 +37,6 @@ logger = logging.getLogger(__name__)
 LATEST_VERSION = 3
 LATEST_VERSION_WITH_NAMES = 1
 FIRST_VERSION_WITH_EPOCHS = 3
-PER_TURN = 250
-"""Partitions that are put into a request, or decided, in one turn of the event loop: 5 µs each."""
 RETRY_MS = 50
 MAX_RETRY_MS = 400
 UNKNOWN_BROKER_EPOCH = -1
@@ -136,10 +134,7 @@ class AlterPartition:
         """Send one request and apply its answer. Returns False when the next request has to wait."""
         version = self._version([proposal for proposal, _ in sent])
         request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-        for some in _portions(sent):
-            put_proposals(request, [proposal for proposal, _ in some], version)
-            if len(some) == PER_TURN:
-                await asyncio.sleep(0)
+        await put_proposals(request, [proposal for proposal, _ in sent], version)
         self.requests += 1
         try:
             response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
@@ -157,32 +152,27 @@ class AlterPartition:
         self._retry_ms = RETRY_MS
         decided = await _decided(response, sent, version)
         at_once = True
-        for some in _portions(sent):
-            at_once &= self._decide(some, decided)
-            if len(some) == PER_TURN:
-                await asyncio.sleep(0)
+        for proposal, on_decided in sent:
+            at_once &= self._decide(proposal, on_decided, decided.get(proposal.topic_partition))
+            await pause()
         return at_once
 
-    def _decide(self, sent: Sequence[_Sent], decided: dict[TopicPartition, AlterPartitionResponsePartitionData]) -> bool:
-        at_once = True
-        for proposal, on_decided in sent:
-            answer = decided.get(proposal.topic_partition)
-            if answer is None:
-                logger.warning("%s: the controller's answer does not mention its proposal; asking again", proposal.topic_partition)
-                at_once = False
-                continue
-            known = self._proposed.get(proposal.topic_partition)
-            if known is None or known[0] is not proposal:
-                continue  # it was closed meanwhile
-            del self._proposed[proposal.topic_partition]
-            decision = _decision(answer, proposal)
-            at_once &= decision.error_code in FINAL
-            try:
-                on_decided(decision)
-            except Exception:
-                # A fault of this broker, in a task without a caller. The other partitions get their decisions nevertheless.
-                logger.exception("%s: cannot apply the decision of the controller (%s)", proposal.topic_partition, decision)
-        return at_once
+    def _decide(self, proposal: IsrProposal, on_decided: OnDecided, answer: AlterPartitionResponsePartitionData | None) -> bool:
+        """Apply the decision. Returns False when the leader has to wait before it proposes again."""
+        if answer is None:
+            logger.warning("%s: the controller's answer does not mention its proposal; asking again", proposal.topic_partition)
+            return False
+        known = self._proposed.get(proposal.topic_partition)
+        if known is None or known[0] is not proposal:
+            return True  # it was closed meanwhile
+        del self._proposed[proposal.topic_partition]
+        decision = _decision(answer, proposal)
+        try:
+            on_decided(decision)
+        except Exception:
+            # A fault of this broker, in a task without a caller. The other partitions get their decisions nevertheless.
+            logger.exception("%s: cannot apply the decision of the controller (%s)", proposal.topic_partition, decision)
+        return decision.error_code in FINAL
 
     def _version(self, proposals: Sequence[IsrProposal]) -> int:
         has_ids = self._uses_topic_ids and all(proposal.topic_id != ZERO_UUID for proposal in proposals)
@@ -207,11 +197,7 @@ class AlterPartition:
             logger.log(level, "AlterPartition of %d partitions: %s; asking again until it is decided", len(self._proposed), why)
 
 
-def _portions(sent: Sequence[_Sent]) -> Iterator[Sequence[_Sent]]:
-    return (sent[start : start + PER_TURN] for start in range(0, len(sent), PER_TURN))
-
-
-def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposal], version: int) -> None:
+async def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposal], version: int) -> None:
     """Put proposals into a request, in the form of `version`."""
     topics = {(topic.topic_name, topic.topic_id): topic for topic in request.topics}
     # A deleted topic may have left proposals when another topic has its name already.
@@ -232,6 +218,7 @@ def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposa
         else:
             asked.new_isr = list(proposal.isr)
         topic.partitions.append(asked)
+        await pause()
 
 
 async def _decided(

@@ -1,16 +1,16 @@
 """Moves replicas to other log directories of this broker (KIP-113), for `ReplicaManager`.
 
-A thread creates the logs that will replace others, some per turn of the event loop. Then the copying begins.
+A thread creates the logs that will replace others, some at a time. Then the copying begins.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.pauses import pause
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import InvalidTopicName, ReplicationError
 from ottla.replication.ports.thread_work import done
@@ -21,7 +21,8 @@ from ottla.storage.manager.new_logs import NewLog
 if TYPE_CHECKING:
     from ottla.replication.control.replica_manager import ReplicaManager
 
-MOVES_PER_TURN = 5
+TOGETHER = 5
+"""Logs that a thread creates together."""
 
 
 async def alter_log_dirs(
@@ -30,9 +31,9 @@ async def alter_log_dirs(
     """See `ReplicaManager.alter_log_dirs`."""
     outcome: dict[TopicPartition, ReplicationError | StorageError | None] = {}
     left = iter(wanted.items())
-    while turn := list(islice(left, MOVES_PER_TURN)):
+    while some := list(islice(left, TOGETHER)):
         new: list[NewLog] = []
-        for topic_partition, log_dir in turn:
+        for topic_partition, log_dir in some:
             try:
                 new.extend(_prepare(manager, topic_partition, log_dir))
                 outcome[topic_partition] = None
@@ -40,13 +41,13 @@ async def alter_log_dirs(
                 outcome[topic_partition] = error.with_traceback(None)
         if new:
             await done(partial(manager.log_manager.new_logs.make, new))
-        for topic_partition, log_dir in turn:
+        for topic_partition, log_dir in some:
             if outcome[topic_partition] is None:
                 try:
                     _start(manager, topic_partition, log_dir)
                 except (ReplicationError, StorageError) as error:
                     outcome[topic_partition] = error.with_traceback(None)
-        await asyncio.sleep(0)
+        await pause()
     return outcome
 
 

@@ -1,6 +1,6 @@
 """Applies UpdateMetadata and its consequences for the replicas of this broker, for `ReplicaManager`.
 
-A request may have ten thousand partitions. They are applied in parts, one per turn of the event loop. Clients see the old metadata until
+A request may have ten thousand partitions. They are applied with pauses. Clients see the old metadata until
 the new one is complete. One request at a time is applied, in the order of arrival. A request of a newer controller meanwhile ends the
 application of the older one, which then has changed nothing.
 
@@ -10,12 +10,11 @@ would stay leader in its old leader epoch, until a client asks for a later one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.protocol.uuid import ZERO_UUID
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STATES_PER_TURN = 1000
-"""Partitions examined per turn of the event loop, a fraction of a microsecond each."""
-
 
 async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
     """See `ReplicaManager.on_update_metadata`."""
@@ -38,23 +34,18 @@ async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataReq
         return deposed
     async with manager.metadata_changes:
         moved: list[tuple[Partition, int]] = []
-        states = _states(request)
-        while some := list(islice(states, STATES_PER_TURN)):
-            moved += _moved_away(manager, some)
-            if len(some) == STATES_PER_TURN:
-                await asyncio.sleep(0)
+        for name, topic_id, state in _states(request):
+            if (partition := _moved_away(manager, name, topic_id, state)) is not None:
+                moved.append((partition, state.leader_epoch))
+            await pause()
         if manager.is_deposed(request):
             return deposed
-        steps = manager.cluster.update_steps(request)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                deleted = end.value
-                break
-            await asyncio.sleep(0)
+        update = manager.cluster.begin_update(request)
+        for _ in update:
+            await pause()
             if manager.is_deposed(request):  # there may be a newer controller meanwhile
                 return deposed
+        deleted = update.complete()
         if deleted:
             await manager.on_partitions_deleted(deleted)
         for partition, leader_epoch in moved:
@@ -73,16 +64,14 @@ async def forget_topics(manager: ReplicaManager, images: Iterable[TopicImage]) -
     return gone
 
 
-def _moved_away(manager: ReplicaManager, states: Iterable[tuple[str, bytes, UpdateMetadataPartitionState]]) -> list[tuple[Partition, int]]:
-    """The partitions that left this broker in a later leader epoch than it knows, with that epoch."""
-    found = []
-    broker_id = manager.broker_id
-    for name, topic_id, state in states:
-        if broker_id not in state.replicas:
-            partition = manager.partition(name, state.partition_index)
-            if partition is not None and state.leader_epoch > partition.leader_epoch and _is_meant(partition, topic_id):
-                found.append((partition, state.leader_epoch))
-    return found
+def _moved_away(manager: ReplicaManager, name: str, topic_id: bytes, state: UpdateMetadataPartitionState) -> Partition | None:
+    """The partition, if it left this broker in a later leader epoch than it knows."""
+    if manager.broker_id in state.replicas:
+        return None
+    partition = manager.partition(name, state.partition_index)
+    if partition is None or state.leader_epoch <= partition.leader_epoch or not _is_meant(partition, topic_id):
+        return None
+    return partition
 
 
 def _is_meant(partition: Partition, topic_id: bytes) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
+from ottla.pauses import begin, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
 from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -32,7 +33,7 @@ from ottla.replication.errors import (
     ReplicationError,
     UnknownTopicOrPartition,
 )
-from ottla.replication.leader.followers import Followers, NoFollowers, follow_in_turns
+from ottla.replication.leader.followers import Followers, NoFollowers, follow_all
 from ottla.replication.leader.isr import IsrChanges
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache, TopicImage
@@ -42,7 +43,7 @@ from ottla.replication.ports.thread_work import done
 from ottla.replication.ports.throttle import ReplicationQuota
 from ottla.replication.ports.topic_stats import BrokerTopicStats
 from ottla.storage.disk.clock import Clock, elapsed_ms
-from ottla.storage.disk.turns import in_turns
+from ottla.storage.disk.rounds import visit_all
 from ottla.storage.errors import LogDirFailure, StorageError
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
@@ -50,14 +51,11 @@ from ottla.storage.manager.new_logs import NewLog
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_TURN = 15
-"""Partitions of a request that are applied in one turn of the event loop."""
+PARTITIONS_TOGETHER = 15
+"""Partitions of a request whose missing logs a thread creates together."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
-
-LOOKED_AT_PER_TURN = 500
-"""Partitions examined per turn of the event loop: half a microsecond each, if the ISR needs no change."""
 
 
 class ReplicaManager:
@@ -212,23 +210,20 @@ class ReplicaManager:
         finally:
             self.answers.remove(answer)
             log_not_followed(self._not_followed)
-            await follow_in_turns(self._to_follow, self.followers)
+            await follow_all(self._to_follow, self.followers)
 
     async def _apply_all(self, request: LeaderAndIsrRequest, answer: LeaderAndIsrAnswer) -> LeaderAndIsrResponse:
         deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         if self.is_deposed(request):
             return deposed
         states = named_states(request)
-        while turn := list(islice(states, PARTITIONS_PER_TURN)):
-            await done(partial(self.log_manager.new_logs.make, self._new_logs(turn)))
-            if self.is_deposed(request):  # there may be a newer controller meanwhile
-                return deposed
-            for each in turn:
-                answer.add(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if answer.is_over(each) else self._apply(*each))
-            if len(turn) == PARTITIONS_PER_TURN:
-                await asyncio.sleep(0)
-                if self.is_deposed(request):
+        while some := list(islice(states, PARTITIONS_TOGETHER)):
+            await done(partial(self.log_manager.new_logs.make, self._new_logs(some)))
+            for each in some:
+                if self.is_deposed(request):  # there may be a newer controller meanwhile
                     return deposed
+                answer.add(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if answer.is_over(each) else self._apply(*each))
+                await pause()
         return answer.response()
 
     def _new_logs(self, states: Iterable[NamedState]) -> list[NewLog]:
@@ -376,13 +371,16 @@ class ReplicaManager:
     # -- the ISRs -----------------------------------------------------------------------------------------------------------
 
     def maybe_shrink_isrs(self, now_ms: int) -> None:
-        """Propose to remove followers that lag behind, some partitions per turn of the loop. `now_ms` is the time of `elapsed_ms`.
+        """Propose to remove followers that lag behind, with pauses. `now_ms` is the time of `elapsed_ms`.
 
         To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration). So a follower leaves the ISR after at most one and a
         half times that.
         """
-        look_at = partial(self.isr_changes.maybe_shrink, now_ms=now_ms)
-        in_turns(self.log_manager.background, "isr-expiration", list(self), LOOKED_AT_PER_TURN, look_at, lambda: None)
+
+        def look_at(partition: Partition) -> None:
+            self.isr_changes.maybe_shrink(partition, now_ms)
+
+        begin(visit_all("isr-expiration", self, look_at))
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from itertools import islice
 from typing import Protocol
 
+from ottla.pauses import pause
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 
-FOLLOWED_PER_TURN = 300
-"""Partitions passed to fetchers in one turn of the event loop: 5 µs each."""
+TOGETHER = 20
+"""Partitions passed to fetchers between two pauses: 5 µs each."""
 
 
 class Followers(Protocol):
@@ -37,14 +37,14 @@ class NoFollowers:
         """See Followers."""
 
 
-async def follow_in_turns(to_follow: dict[TopicPartition, Partition], followers: Followers) -> None:
-    """Have the partitions fetched, some per turn of the loop. Callers may remove partitions from `to_follow` meanwhile."""
+async def follow_all(to_follow: dict[TopicPartition, Partition], followers: Followers) -> None:
+    """Have the partitions fetched, with pauses. Callers may remove partitions from `to_follow` meanwhile."""
     is_unfinished = False
     try:
-        while len(to_follow) > FOLLOWED_PER_TURN:
+        while len(to_follow) > TOGETHER:
             is_unfinished = True
-            followers.follow([to_follow.pop(each) for each in list(islice(to_follow, FOLLOWED_PER_TURN))], more_to_come=True)
-            await asyncio.sleep(0)
+            followers.follow([to_follow.pop(each) for each in list(islice(to_follow, TOGETHER))], more_to_come=True)
+            await pause()
     finally:  # after a cancellation the fetchers must not continue to wait for more
         if to_follow or is_unfinished:
             rest = list(to_follow.values())

@@ -7,8 +7,7 @@ of them across an `await` keeps consistent, possibly old metadata, and no reader
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.config.listeners import SecurityProtocol
@@ -19,10 +18,6 @@ from ottla.protocol.uuid import ZERO_UUID
 LEADER_NONE = -1
 LEADER_DURING_DELETE = -2
 """The leader in UpdateMetadata of a partition whose topic is being deleted (KafkaController's LeaderDuringDelete)."""
-
-
-STATES_PER_STEP = 300
-"""Partition states per step of an update, a microsecond each."""
 
 
 class EndPoint(NamedTuple):
@@ -67,32 +62,14 @@ class MetadataCache:
 
         The caller has checked that the current controller sent it.
         """
-        steps = self.update_steps(request)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # what the generator returned
+        update = self.begin_update(request)
+        for _ in update:
+            pass
+        return update.complete()
 
-    def update_steps(self, request: UpdateMetadataRequest) -> Generator[None, None, list[TopicPartition]]:
-        """`update` as a generator, with a step for every STATES_PER_STEP partitions. Readers see the changes after the last step only.
-
-        No other change may happen meanwhile.
-        """
-        update = _Update(self)
-        for topic in request.topic_states:
-            yield from update.take_in(topic.topic_name, topic.topic_id, topic.partition_states)
-        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for state in request.ungrouped_partition_states:
-            by_topic.setdefault(state.topic_name, []).append(state)
-        for name, states in by_topic.items():
-            # versions 0 to 4 have no topic ids: a known one stays
-            yield from update.take_in(name, self.topic_id(name), states)
-        self.controller_id = max(request.controller_id, -1)
-        self.controller_epoch = request.controller_epoch
-        self.brokers = {broker.id: _live_broker(broker) for broker in request.live_brokers}
-        self.topics, self.names_by_id = update.topics, update.names_by_id
-        return list(update.deleted)
+    def begin_update(self, request: UpdateMetadataRequest) -> MetadataUpdate:
+        """`update` in steps. No other change may happen before its `complete`."""
+        return MetadataUpdate(self, request)
 
     def forget(self, images: Iterable[TopicImage]) -> list[TopicPartition]:
         """Remove topics whose deletion no controller reported. Returns their partitions."""
@@ -126,47 +103,63 @@ class MetadataCache:
         return broker.endpoints.get(listener) if broker is not None else None
 
 
-class _Update:
-    """The metadata after an update in progress."""
+class MetadataUpdate:
+    """An update in progress. Its iteration applies the partitions to a copy, one in each step; `complete` replaces the metadata."""
 
-    def __init__(self, cache: MetadataCache) -> None:
-        self.topics = cache.topics.copy()
-        self.names_by_id = cache.names_by_id.copy()
-        self.deleted: dict[TopicPartition, None] = {}
-        self._since_step = 0
+    def __init__(self, cache: MetadataCache, request: UpdateMetadataRequest) -> None:
+        self._cache = cache
+        self._request = request
+        self._topics = cache.topics.copy()
+        self._names_by_id = cache.names_by_id.copy()
+        self._deleted: dict[TopicPartition, None] = {}
 
-    def take_in(self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]) -> Generator[None, None, None]:
+    def __iter__(self) -> Iterator[None]:
+        for topic in self._request.topic_states:
+            yield from self._take_in(topic.topic_name, topic.topic_id, topic.partition_states)
+        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for state in self._request.ungrouped_partition_states:
+            by_topic.setdefault(state.topic_name, []).append(state)
+            yield
+        for name, states in by_topic.items():
+            # versions 0 to 4 have no topic ids: a known one stays
+            yield from self._take_in(name, self._cache.topic_id(name), states)
+
+    def complete(self) -> list[TopicPartition]:
+        """Readers see the changes from now on. Returns the partitions that were deleted."""
+        cache, request = self._cache, self._request
+        cache.controller_id = max(request.controller_id, -1)
+        cache.controller_epoch = request.controller_epoch
+        cache.brokers = {broker.id: _live_broker(broker) for broker in request.live_brokers}
+        cache.topics, cache.names_by_id = self._topics, self._names_by_id
+        return list(self._deleted)
+
+    def _take_in(self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]) -> Iterator[None]:
         """Apply the states of one topic."""
-        old = self.topics.get(name)
+        old = self._topics.get(name)
         partitions: dict[int, UpdateMetadataPartitionState] = {}
         if old is not None:
             if old.topic_id != topic_id:
-                self.names_by_id.pop(old.topic_id, None)
+                self._names_by_id.pop(old.topic_id, None)
             # With another id the topic was deleted and created again between two updates, and everything about the old one is obsolete.
             if ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id:
                 partitions.update(old.partitions)
-        deleted = self.deleted
-        left = iter(states)
-        while some := list(islice(left, STATES_PER_STEP - self._since_step)):
-            for state in some:
-                if state.leader == LEADER_DURING_DELETE:
-                    partitions.pop(state.partition_index, None)
-                    deleted[TopicPartition(name, state.partition_index)] = None
-                else:
-                    partitions[state.partition_index] = state
-                    if deleted:
-                        deleted.pop(TopicPartition(name, state.partition_index), None)
-            self._since_step += len(some)
-            if self._since_step == STATES_PER_STEP:
-                self._since_step = 0
-                yield
+        deleted = self._deleted
+        for state in states:
+            if state.leader == LEADER_DURING_DELETE:
+                partitions.pop(state.partition_index, None)
+                deleted[TopicPartition(name, state.partition_index)] = None
+            else:
+                partitions[state.partition_index] = state
+                if deleted:
+                    deleted.pop(TopicPartition(name, state.partition_index), None)
+            yield
         if partitions:
-            self.topics[name] = TopicImage(name, topic_id, partitions)
+            self._topics[name] = TopicImage(name, topic_id, partitions)
             if topic_id != ZERO_UUID:
-                self.names_by_id[topic_id] = name
+                self._names_by_id[topic_id] = name
         elif old is not None:
-            del self.topics[name]
-            self.names_by_id.pop(topic_id, None)
+            del self._topics[name]
+            self._names_by_id.pop(topic_id, None)
 
 
 def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:

@@ -11,7 +11,6 @@ it (`on_truncated`, `on_deleted`, `on_log_dir_failure`).
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -26,6 +25,7 @@ from ottla.config.keys.cleaner import (
     LOG_CLEANER_THREADS,
 )
 from ottla.config.keys.log import MESSAGE_MAX_BYTES
+from ottla.pauses import begin, pause
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.checkpoints import CleanerCheckpoints
@@ -38,16 +38,12 @@ from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import LogDirFailure, StorageError
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.retention import delete_old_segments, work_of
+from ottla.storage.log.retention import DELETED_TOGETHER, delete_old_segments
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
-from ottla.storage.upkeep.retention_checks import SEGMENTS_PER_TURN
 
 log = logging.getLogger(__name__)
 
-_LOGS_PER_TURN = 300
-_COMPACTED_COSTS = 14
-"""Cost of inspecting a compacted log, in units of one that is not compacted."""
 _FIRST_POLL_MS = 2
 _LAST_POLL_MS = 50
 _IDLE_MS = 30_000
@@ -108,7 +104,7 @@ class LogCleaner:
         self._uncleanable: dict[str, set[TopicPartition]] = {}
         self._idle: list[CleanerWorker] = []
         self._idle_since_ms = 0
-        self._scan: deque[PartitionLog] | None = None
+        self._is_looking = False
         self._candidates: list[LogToClean] = []
         self._dirtiest, self._longest_delay_ms = 0.0, 0  # of the logs inspected in this round
         self._wakes = 0
@@ -236,38 +232,30 @@ class LogCleaner:
         self._background.schedule("log-cleaner", delay_ms, 0, lambda: self._on_wake(wake))
 
     def _on_wake(self, wake: int) -> None:
-        if wake == self._wakes and not self._is_stopped and self._scan is None:
+        if wake == self._wakes and not self._is_stopped and not self._is_looking:
             now_ms, self.last_run_ms = self._clock.now_ms(), elapsed_ms(self._clock)
-            self._scan = deque(self._logs())
             self._candidates = []
             self._dirtiest, self._longest_delay_ms = 0.0, 0
-            self._look_at_some(now_ms)
+            self._is_looking = True
+            begin(self._look_at_all(now_ms))
 
-    def _look_at_some(self, now_ms: int) -> None:
-        """Inspects a number of logs per turn of the loop, because a broker may have thousands."""
-        scan = self._scan
-        if scan is None or self._is_stopped:
-            return
-        left, deletable = _LOGS_PER_TURN, SEGMENTS_PER_TURN
-        while scan and left > 0 and deletable > 0:
-            each = scan.popleft()
-            left -= 1
+    async def _look_at_all(self, now_ms: int) -> None:
+        """Inspects all logs, with pauses, because a broker may have thousands."""
+        for each in list(self._logs()):
             if is_compacted(each):
-                left -= _COMPACTED_COSTS
-                deletable -= self._look_at(each, now_ms, deletable)
-        if scan:
-            self._background.schedule("log-cleaner", 0, 0, lambda: self._look_at_some(now_ms))
-            return
-        self._scan = None
+                self._look_at(each, now_ms)
+            await pause()
+            if self._is_stopped:
+                return
+        self._is_looking = False
         self._take_filthiest()
 
-    def _look_at(self, each: PartitionLog, now_ms: int, deletable: int) -> int:
-        """Deletes at most `deletable` segments of the log; returns the cost of the inspection."""
+    def _look_at(self, each: PartitionLog, now_ms: int) -> None:
+        """Deletes at most DELETED_TOGETHER old segments of the log, and decides whether it is to be cleaned."""
         if each.is_closed or each.truncations.current is not None or not self._may_clean(each):
-            return 0
-        deleted = 0
+            return
         try:
-            deleted = delete_old_segments(each, now_ms, at_most=deletable, may_wait=each.topic_partition in self._cold)
+            delete_old_segments(each, now_ms, at_most=DELETED_TOGETHER, may_wait=each.topic_partition in self._cold)
             self._cold.discard(each.topic_partition)
             found = log_to_clean(each, self.checkpoints.get(each), now_ms)
         except ColdRead as cold:
@@ -292,7 +280,6 @@ class LogCleaner:
                 self._candidates.append(found)
             else:
                 self._satisfy(each.topic_partition)
-        return work_of(each, deleted)
 
     def _may_clean(self, each: PartitionLog) -> bool:
         topic_partition = each.topic_partition

@@ -12,14 +12,16 @@ A topic may have lost its remote storage by a program that did not ask the broke
 then, and only what the store has is deleted: the oldest records are there, and the log start offset must not pass them.
 """
 
+from typing import Final
+
 from ottla.config.topic import CLEANUP_POLICY, LOCAL_RETENTION_BYTES, LOCAL_RETENTION_MS, RETENTION_BYTES, RETENTION_MS
 from ottla.storage.log.partition_log import NO_LIMIT, PartitionLog, ShouldDelete
 from ottla.storage.remote.tier import Tier
 from ottla.storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
 from ottla.storage.segment.segment import Segment
 
-_ROLL_COSTS = 9
-"""Cost of a roll, in units of the deletion of one segment."""
+DELETED_TOGETHER: Final = 10
+"""Segments of a log that are deleted between two pauses: a thread removes their files together. One costs some 50 µs."""
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIMIT, may_wait: bool = True) -> int:
@@ -103,11 +105,6 @@ def _copied(log: PartitionLog, tier: Tier, should_delete: ShouldDelete) -> Shoul
 
 def _closed(should_delete: ShouldDelete) -> ShouldDelete:
     return lambda segment, following: following is not None and should_delete(segment, following)
-
-
-def work_of(log: PartitionLog, deleted: int) -> int:
-    """Cost of the deletion of `deleted` segments of the log just now, in units of one segment. Includes the roll of a log that lost all."""
-    return deleted + _ROLL_COSTS if deleted and not log.segments.active.size else deleted
 
 
 def _below(log_start_offset: int) -> ShouldDelete:

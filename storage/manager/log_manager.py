@@ -32,6 +32,7 @@ from ottla.config.keys.transactions import (
 )
 from ottla.config.topic import TopicConfig
 from ottla.config.validation import log_dirs
+from ottla.pauses import begin
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.choice import is_compacted
 from ottla.storage.cleaner.compaction import LogCleaner
@@ -41,8 +42,8 @@ from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.directory_names import DirectoryKind, suffixed_name
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.partition_metadata import ZERO_UUID
+from ottla.storage.disk.rounds import visit_all
 from ottla.storage.disk.start_errors import NoUsableLogDirectory
-from ottla.storage.disk.turns import in_turns
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
@@ -68,7 +69,6 @@ from ottla.storage.upkeep.roll_completion import RollCompletion
 
 log = logging.getLogger(__name__)
 
-_CLOSED_PER_TURN = 40  # half a millisecond
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
@@ -120,7 +120,7 @@ class LogManager:
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention = RetentionChecks(background, clock, self._applies_retention, self.report_failure)
-        self._expirations = ProducerExpirations(background, clock)
+        self._expirations = ProducerExpirations(clock)
         self.progress = Progress()
         self.rolls = RollCompletion(background, self._spare_files, self.report_failure)
         self.context = self._new_context()
@@ -357,7 +357,7 @@ class LogManager:
         for logs in (self._current, self.future_logs.logs):
             for each in [each for each in logs.values() if each.log_dir == log_dir]:
                 del logs[each.topic_partition]
-        in_turns(self.background, "log-dir-failure", gone, _CLOSED_PER_TURN, self._close_failed, _ignore)
+        begin(visit_all("log-dir-failure", gone, self._close_failed))
         try:
             self.directories.check_any_live()
         except NoUsableLogDirectory as error:

@@ -9,7 +9,7 @@ afterwards.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.config.schema.key import LONG_MAX
@@ -22,10 +22,6 @@ from ottla.storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
-LOGS_PER_TURN = 1000
-"""Logs checked per turn of the loop, half a millisecond."""
-_FLUSH_COSTS = 40
-"""Cost of a flush, in units of checking a log that is not due."""
 _BACKOFF_MS = 1000
 """Delay after a flush that failed for another reason than the disk, milliseconds."""
 
@@ -55,7 +51,7 @@ class Flusher:
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
         self._held: set[PartitionLog] = set()
-        self._rounds: Rounds[PartitionLog] = Rounds(background, "log-flusher", self._flush_if_old, lambda: None)
+        self._rounds: Rounds[PartitionLog] = Rounds("log-flusher", self._flush_if_old)
         self._round_ms = 0
         self._flushed_at_ms: dict[PartitionLog, int] = {}
         """Only for logs with a `flush.ms`."""
@@ -72,15 +68,14 @@ class Flusher:
             self._due_again.add(partition_log)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
-        """Flushes the logs whose last flush was `flush.ms` ago, a number per turn of the loop; not while the last round
-        is in progress.
+        """Flushes the logs whose last flush was `flush.ms` ago, with pauses; not while the last round is in progress.
 
         `now_ms` is that of `elapsed_ms`.
         """
         self._round_ms = now_ms
-        self._rounds.begin(logs, LOGS_PER_TURN)
+        self._rounds.begin(logs)
 
-    def _flush_if_old(self, partition_log: PartitionLog) -> Iterator[int]:
+    def _flush_if_old(self, partition_log: PartitionLog) -> None:
         flush_ms = partition_log.config[FLUSH_MS]
         if flush_ms == LONG_MAX or partition_log.is_closed or partition_log in self._under_way or partition_log in self._held:
             return
@@ -88,7 +83,6 @@ class Flusher:
         if now_ms - self._flushed_at_ms.get(partition_log, self._started_ms) >= flush_ms:
             self._flushed_at_ms[partition_log] = now_ms
             self._flush(partition_log, None)
-            yield _FLUSH_COSTS
 
     def hold(self, partition_log: PartitionLog) -> None:
         """Begins no flush of the log until `release`, so that the log that is to replace it can become durable as far."""

@@ -1,9 +1,9 @@
 """Closes the files of idle segments, because a process may only have a limited number of descriptors.
 
-`LogManager` starts it. Once a minute every log is checked, a number per turn of the loop. The files and index maps of
-segments that are only read are closed, and those of an active segment without an append since the last check. The next
-read or append reopens them (20 µs). So open files belong to the logs and segments of the last two minutes. A map counts,
-too, because it holds a descriptor.
+`LogManager` starts it. Once a minute every log is checked, with pauses. The files and index maps of segments that are only read
+are closed, and those of an active segment without an append since the last check. The next read or append reopens them
+(20 µs). So open files belong to the logs and segments of the last two minutes. A map counts, too, because it holds a
+descriptor.
 
 When most descriptors of the process are in use, all idle files are closed within a second or two. Until then each file
 that the loop opens closes some others first, so that a quarter of the descriptors is always left for sockets and
@@ -13,7 +13,7 @@ threads.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ottla.storage.disk.background import Background
@@ -28,13 +28,9 @@ PERIOD_MS = 60_000
 _PRESSURE_PERIOD_MS = 1000
 _SAID_AGAIN_AFTER = 60
 """Periods in a row without a shortage after which the next one is logged again."""
-_SEGMENTS_PER_TURN = 250
-"""Segments checked per turn, half a millisecond at most."""
 _CLOSED_AT_ONCE = 64
 _LOOKED_AT_AT_ONCE = 2000
 """Logs checked at once, half a millisecond."""
-_LOG_COSTS = 2
-"""Cost of a log, in units of a segment; one more is counted for the visit."""
 
 
 class IdleFiles:
@@ -59,7 +55,7 @@ class IdleFiles:
         self._closes_all = False
         self._calm_periods = _SAID_AGAIN_AFTER
         self._logs = logs
-        self._rounds: Rounds[PartitionLog] = Rounds(background, "idle-files", self._look_at, self._end_round)
+        self._rounds: Rounds[PartitionLog] = Rounds("idle-files", self._close_idle_files, self._end_round)
         self._thread = 0
         self._hand: deque[PartitionLog] = deque()
         """The logs whose files are closed next in a shortage, the first opened first, round robin."""
@@ -105,15 +101,11 @@ class IdleFiles:
 
     def close_idle(self) -> None:
         """Begins a round over all logs."""
-        self._rounds.begin(self._logs(), _SEGMENTS_PER_TURN)
+        self._rounds.begin(self._logs())
 
     def _end_round(self) -> None:
         self._closes_all = False
         self._ends, self._new_ends = self._new_ends, {}
-
-    def _look_at(self, partition_log: PartitionLog) -> Iterator[int]:
-        self._close_idle_files(partition_log)
-        yield len(partition_log.segments) + _LOG_COSTS
 
     def _close_idle_files(self, partition_log: PartitionLog) -> None:
         if partition_log.is_closed:

@@ -7,6 +7,7 @@ turn of the loop comes late, too. All of it by the seed.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -16,24 +17,20 @@ from ottla.broker import server
 from ottla.broker.environment import Environment
 from ottla.broker.loop.background import LoopBackground
 from ottla.cli.main import main
+from ottla.pauses import SLICE_NS, begin_slices
 from tests.support.slow_disk import Delays, SlowFileSystem
 
 SWITCH_SECONDS = 1e-5
 LATE_MS = (0, 0, 1, 5, 30)
 SMALL_TURNS = {
-    ("ottla.storage.upkeep.flusher", "LOGS_PER_TURN"): 2,
-    ("ottla.storage.cleaner.compaction", "_LOGS_PER_TURN"): 15,
-    ("ottla.storage.upkeep.retention_checks", "_LOGS_PER_TURN"): 1,
     ("ottla.storage.upkeep.log_checkpoints", "LOGS_PER_STEP"): 1,
     ("ottla.storage.disk.directory_writes", "WRITES_PER_TURN"): 1,
     ("ottla.storage.disk.directory_writes", "_WRITES_PER_THREAD"): 1,
-    ("ottla.storage.upkeep.producer_expirations", "PRODUCERS_PER_TURN"): 2,
-    ("ottla.storage.upkeep.producer_expirations", "_LOG_COSTS"): 2,
+    ("ottla.storage.upkeep.producer_expirations", "_TOGETHER"): 2,
     ("ottla.storage.manager.new_logs", "_LOGS_PER_REST"): 1,
-    ("ottla.replication.control.metadata_updates", "STATES_PER_TURN"): 2,
-    ("ottla.replication.leader.followers", "FOLLOWED_PER_TURN"): 2,
-    ("ottla.replication.control.log_dir_moves", "MOVES_PER_TURN"): 1,
-    ("ottla.replication.control.replica_manager", "PARTITIONS_PER_TURN"): 2,
+    ("ottla.replication.leader.followers", "TOGETHER"): 2,
+    ("ottla.replication.control.log_dir_moves", "TOGETHER"): 1,
+    ("ottla.replication.control.replica_manager", "PARTITIONS_TOGETHER"): 2,
 }
 """Module and name -> how much of it makes a turn."""
 
@@ -49,7 +46,6 @@ def hurry(random: Random) -> None:
     """See the module."""
     sys.setswitchinterval(SWITCH_SECONDS)
     put("ottla.storage.upkeep.idle_files", "PERIOD_MS", 80)
-    put("ottla.storage.upkeep.idle_files", "_SEGMENTS_PER_TURN", random.choice([5, 250]))
     put("ottla.storage.producers.state_manager", "WRITTEN_AT_ONCE", random.choice([0, 2, 500]))
     put("ottla.storage.manager.log_moves", "CHUNK_BYTES", random.choice([2_000, 256 * 1024]))
     if random.random() < 0.7:
@@ -70,11 +66,13 @@ def come_late(random: Random) -> None:
 
 
 def slow_down(seed: int) -> None:
-    """From now on brokers of this process have a slow disk."""
+    """From now on brokers of this process have a slow disk, and long work of theirs often pauses after each element."""
+    slice_ns = Random(seed).choice([0, SLICE_NS])
 
     class SlowEnvironment(Environment):
         def __init__(self) -> None:
             super().__init__()
+            begin_slices(asyncio.get_running_loop(), slice_ns=slice_ns)
             self.file_system = SlowFileSystem(self.file_system, Delays(seed))
 
     server.Environment = SlowEnvironment

@@ -1,9 +1,11 @@
 """Provides a `Background` for storage that the test drives by hand."""
 
+from asyncio.events import _get_running_loop
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.support.clocks import ManualClock
+from tests.support.pauses import HandLoop
 
 
 def carry_out(work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
@@ -63,12 +65,19 @@ class ManualBackground:
             if period_ms:
                 self.schedule(name, period_ms, period_ms, callback)
             callback()
-        return bool(due)
+        return self._loop_turn() or bool(due)
+
+    @staticmethod
+    def _loop_turn() -> bool:
+        """Resumes long work that has paused, if the turns of the loop are called by hand."""
+        loop = _get_running_loop()
+        return isinstance(loop, HandLoop) and loop.turn()
 
     def run_work(self) -> None:
         """Everything that was submitted, and what follows from it."""
-        while self.work:
-            self._run(0)
+        while self.work or self._loop_turn():
+            if self.work:
+                self._run(0)
 
     def _run(self, at: int) -> None:
         _, work, then = self.work.pop(at)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.events import _get_running_loop, _set_running_loop
-from collections.abc import Coroutine, Iterator
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, Generic, TypeVar, cast
 
@@ -30,6 +32,53 @@ class _NoLoop:
     def is_running(self) -> bool:
         """See asyncio."""
         return False
+
+
+class HandLoop(_NoLoop):
+    """An event loop for long work alone. Its turns are those that a test calls."""
+
+    def __init__(self) -> None:
+        self._soon: deque[tuple[Callable[..., object], tuple[object, ...], Context | None]] = deque()
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object, context: Context | None = None) -> None:
+        """See asyncio."""
+        self._soon.append((callback, arguments, context))
+
+    def create_task(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """See asyncio."""
+        return asyncio.Task(coroutine, loop=cast("asyncio.AbstractEventLoop", self))
+
+    def is_running(self) -> bool:
+        """See asyncio."""
+        return True
+
+    def turn(self) -> bool:
+        """Runs what is due; False if nothing is."""
+        count = len(self._soon)
+        for _ in range(count):
+            callback, arguments, context = self._soon.popleft()
+            if context is None:
+                callback(*arguments)
+            else:
+                context.run(callback, *arguments)
+        return count > 0
+
+
+@contextmanager
+def turns_by_hand() -> Iterator[HandLoop]:
+    """Within it every pause waits for the next turn of the loop, for which the test asks."""
+    hand = HandLoop()
+    loop = cast("asyncio.AbstractEventLoop", hand)
+    slices = begin_slices(loop, slice_ns=0)
+    _set_running_loop(loop)
+    try:
+        yield hand
+    finally:
+        for task in tuple(slices.tasks):
+            task.cancel()
+        while hand.turn():
+            pass
+        _set_running_loop(None)
 
 
 def every_pause_waits() -> None:
@@ -66,6 +115,11 @@ class Steps(Generic[_T]):
             _set_running_loop(loop)
         assert isinstance(paused, Paused)
         paused.set_result(None)
+
+    def finish(self) -> None:
+        """Takes the remaining steps."""
+        for _ in self:
+            pass
 
 
 def steps_of(coroutine: Coroutine[Any, Any, _T]) -> tuple[int, _T]:

@@ -11,7 +11,6 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.records.batch import HEADER_SIZE
-from ottla.replication.control import failed_log_dirs
 from tests.support.batches import a_batch, a_record, with_bytes
 from tests.support.controlled_cluster import until
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -376,9 +375,8 @@ async def test_a_failed_disk_is_what_the_producer_hears_of_however_many_partitio
     bench = HandlerBench(a_full_disk())
     bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in (1, 0)))
     bench.know(p0=0, p1=0)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(failed_log_dirs, "FAILED_PER_TURN", 1)  # the other one's turn comes first
-        assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    every_pause_waits()  # the other one's turn comes first
+    assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @on_a_loop

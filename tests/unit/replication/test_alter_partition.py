@@ -21,9 +21,10 @@ from ottla.protocol.messages.alter_partition import (
 from ottla.protocol.schema.message import Message
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.control.alter_partition import PER_TURN, AlterPartition, put_proposals
+from ottla.replication.control.alter_partition import AlterPartition, put_proposals
 from ottla.replication.ports.isr_proposals import IsrDecision, IsrProposal
 from ottla.replication.ports.peer import PeerUnavailable
+from tests.support.pauses import at_once, every_pause_waits
 
 IDS = {"orders": b"id of the orders", "bills": b"id of the bills.", "old": ZERO_UUID}
 TURNS = 50
@@ -134,7 +135,8 @@ async def test_while_a_request_is_under_way_others_wait_and_go_together_with_the
 @on_a_loop
 async def test_very_many_go_in_one_request_that_is_made_and_carried_out_in_several_turns() -> None:
     controller = Controller()
-    many = range(2 * PER_TURN + 1)
+    every_pause_waits()
+    many = range(20)
     for index in many:
         controller.propose("orders", index)
     await asyncio.sleep(0)
@@ -146,7 +148,7 @@ async def test_very_many_go_in_one_request_that_is_made_and_carried_out_in_sever
     while controller.proposals.undecided:
         seen.add(controller.proposals.undecided)
         await asyncio.sleep(0)
-    assert seen == {2 * PER_TURN + 1, PER_TURN + 1, 1}
+    assert seen == set(range(1, len(many) + 1))
     await turns()
     assert len(controller.asked) == 1
     assert all(len(controller.decided[f"orders-{index}"]) == 1 for index in many)
@@ -371,7 +373,7 @@ def test_the_requests_are_byte_by_byte_those_of_apache_kafka() -> None:
         ]
         ours = AlterPartitionRequest(broker_id=request.broker_id, broker_epoch=request.broker_epoch)
         for proposal in proposals:
-            put_proposals(ours, [proposal], version)
+            at_once(put_proposals(ours, [proposal], version))
         assert bytes(ours.encode(version)) == body
 
 

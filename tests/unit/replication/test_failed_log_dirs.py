@@ -1,25 +1,26 @@
 """A directory of many logs that fails."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.replication.control import failed_log_dirs
 from ottla.replication.errors import ReplicaStorageFailure
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.manager import log_manager
 from tests.support.batches import a_batch
 from tests.support.log_manager import a_future_log
 from tests.support.logs import append
+from tests.support.pauses import turns_by_hand
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, state
 
 PARTITIONS = 7
 
 
 @pytest.fixture(autouse=True)
-def _two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_log_dirs, "FAILED_PER_TURN", 2)
-    monkeypatch.setattr(log_manager, "_CLOSED_PER_TURN", 2)
+def _every_pause_waits() -> Iterator[None]:
+    with turns_by_hand():
+        yield
 
 
 def a_broker() -> tuple[Replicas, list[str]]:
@@ -42,7 +43,7 @@ def test_its_partitions_are_gone_at_once_who_waits_for_them_learns_it_in_turns_a
     replicas.manager.on_log_dir_failure("/failing")
     assert here(replicas, "/failing") == 0
     assert here(replicas, "/other") == PARTITIONS
-    assert len(learned) == 2
+    assert len(learned) == 1
     assert not told
     replicas.disks.settle()
     assert len(set(learned)) == len(learned) == PARTITIONS

@@ -1,16 +1,15 @@
 """What the replica manager tells those who fetch from leaders: whom to follow, when, and when no more."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Iterable
 
-from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.control.replica_manager import PARTITIONS_PER_TURN
-from ottla.replication.leader.followers import FOLLOWED_PER_TURN, follow_in_turns
+from ottla.replication.control.replica_manager import PARTITIONS_TOGETHER
+from ottla.replication.leader.followers import TOGETHER, follow_all
 from ottla.replication.leader.partition import Partition
-from tests.support.pauses import at_once
+from tests.support.pauses import Steps, every_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, state
 
 
@@ -55,7 +54,7 @@ def test_all_that_become_followers_in_a_request_are_followed_together_at_its_end
 
 def test_very_many_are_handed_over_in_several_turns_and_not_those_that_must_not_be_followed_any_more() -> None:
     replicas = Replicas()
-    many = FOLLOWED_PER_TURN + 2
+    many = TOGETHER + 2
     replicas.say(*(state(index=index, leader=1) for index in range(many)))
     partitions = list(replicas.manager)
     for gone in (set(), {many - 1}, {many - 2, many - 1}):
@@ -66,7 +65,8 @@ def test_very_many_are_handed_over_in_several_turns_and_not_those_that_must_not_
 
 
 async def handed_over(to_follow: dict[TopicPartition, Partition], followers: Followers, gone: Iterable[int]) -> None:
-    handing = asyncio.get_running_loop().create_task(follow_in_turns(to_follow, followers))
+    every_pause_waits()
+    handing = asyncio.get_running_loop().create_task(follow_all(to_follow, followers))
     await asyncio.sleep(0)
     for index in gone:
         del to_follow[TopicPartition(TOPIC, index)]
@@ -75,12 +75,13 @@ async def handed_over(to_follow: dict[TopicPartition, Partition], followers: Fol
 
 def test_a_hand_over_that_is_cancelled_hands_over_the_rest_at_once() -> None:
     replicas = Replicas()
-    many = FOLLOWED_PER_TURN + 2
+    many = TOGETHER + 2
     replicas.say(*(state(index=index, leader=1) for index in range(many)))
     followers = Followers()
 
     async def cancelled() -> None:
-        handing = asyncio.create_task(follow_in_turns({each.topic_partition: each for each in replicas.manager}, followers))
+        every_pause_waits()
+        handing = asyncio.create_task(follow_all({each.topic_partition: each for each in replicas.manager}, followers))
         await asyncio.sleep(0)
         handing.cancel()
         await asyncio.wait((handing,))
@@ -147,17 +148,18 @@ def test_a_replica_that_gets_its_topic_id_is_followed_by_it() -> None:
 
 
 def a_long_request(leader: int, epoch: int, controller_epoch: int = 1) -> LeaderAndIsrRequest:
-    """It takes two turns of the loop."""
-    states = [state(leader=leader, epoch=epoch, partition_epoch=epoch, index=index) for index in range(PARTITIONS_PER_TURN + 1)]
+    """Its partitions need two calls of a thread."""
+    states = [state(leader=leader, epoch=epoch, partition_epoch=epoch, index=index) for index in range(PARTITIONS_TOGETHER + 1)]
     topic = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID, partition_states=states)
     return LeaderAndIsrRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic])
 
 
-def half_done(replicas: Replicas) -> Coroutine[Any, Any, Any]:
-    """A request to follow broker 1 of which the first turn is over."""
-    coroutine = replicas.manager.on_leader_and_isr(a_long_request(leader=1, epoch=0))
-    coroutine.send(None)
-    return coroutine
+def half_done(replicas: Replicas) -> Steps[LeaderAndIsrResponse]:
+    """A request to follow broker 1 of which the first part was applied."""
+    steps = Steps(replicas.manager.on_leader_and_isr(a_long_request(leader=1, epoch=0)))
+    for _ in range(PARTITIONS_TOGETHER):
+        next(steps)
+    return steps
 
 
 def test_what_became_leader_while_a_longer_request_was_worked_off_is_not_followed() -> None:
@@ -165,7 +167,7 @@ def test_what_became_leader_while_a_longer_request_was_worked_off_is_not_followe
     followers = replicas.manager.followers = Followers()
     waiting = half_done(replicas)
     replicas.say(state(leader=0, epoch=1, partition_epoch=1))
-    at_once(waiting)
+    waiting.finish()
     followed = [line for line in followers.told if line.startswith("follow")]
     assert followed
     assert all("orders-0 " not in line for line in followed)
@@ -176,7 +178,7 @@ def test_what_was_stopped_while_a_longer_request_was_worked_off_is_not_followed(
     followers = replicas.manager.followers = Followers()
     waiting = half_done(replicas)
     replicas.stop(leader_epoch=0, delete=True)
-    at_once(waiting)
+    waiting.finish()
     assert all("orders-0 " not in line for line in followers.told if line.startswith("follow"))
 
 
@@ -185,10 +187,10 @@ def test_a_request_that_a_new_controller_ends_early_follows_what_it_has_applied(
     followers = replicas.manager.followers = Followers()
     waiting = half_done(replicas)
     replicas.alive(0, 1, 2, controller_epoch=2)
-    at_once(waiting)
+    waiting.finish()
     assert followers.told[-1].startswith("follow orders-0 of 1 in 0")
-    assert len(replicas.manager.partitions[TOPIC]) == PARTITIONS_PER_TURN
-    assert f"orders-{PARTITIONS_PER_TURN} " not in followers.told[-1]
+    assert len(replicas.manager.partitions[TOPIC]) == PARTITIONS_TOGETHER
+    assert f"orders-{PARTITIONS_TOGETHER} " not in followers.told[-1]
 
 
 def test_several_may_listen_to_changes_of_leadership() -> None:

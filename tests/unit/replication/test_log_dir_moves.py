@@ -9,7 +9,7 @@ from ottla.storage.errors import LogDirFailure, LogDirNotFound, StorageError
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.replicas import TOPIC, Replicas, state
 
-COUNT = log_dir_moves.MOVES_PER_TURN + 2
+COUNT = log_dir_moves.TOGETHER + 2
 Outcome = dict[TopicPartition, ReplicationError | StorageError | None]
 
 

@@ -9,13 +9,12 @@ from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, Updat
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.errors import NotLeaderOrFollower
-from ottla.replication.ports.cluster import STATES_PER_STEP
-from tests.support.pauses import at_once
+from tests.support.pauses import at_once, every_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, into, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)
 OTHER_ID = b"another topic id"
-MANY = 3 * STATES_PER_STEP
+MANY = 20
 
 
 def test_deleted_partitions_are_reported() -> None:
@@ -73,6 +72,7 @@ def leaders(replicas: Replicas) -> list[int]:
 
 async def turns_of(replicas: Replicas, *requests: UpdateMetadataRequest) -> tuple[list[list[int]], list[UpdateMetadataResponse]]:
     """Who led what after each turn of the loop while these were taken in, and the answers."""
+    every_pause_waits()
     work = [asyncio.ensure_future(replicas.manager.on_update_metadata(request)) for request in requests]
     seen = []
     while not all(each.done() for each in work):
@@ -87,7 +87,7 @@ def test_a_large_one_takes_several_turns_and_is_seen_all_at_once() -> None:
     before = replicas.cluster.topics, replicas.cluster.brokers
     seen, (response,) = asyncio.run(turns_of(replicas, news(1, live=(1,))))
     assert response.error_code == ErrorCode.NONE
-    assert len(seen) > 2 * MANY / STATES_PER_STEP
+    assert len(seen) > 2 * MANY
     assert sorted(map(tuple, seen)) == list(map(tuple, seen))
     assert set(map(tuple, seen)) == {(0,), (1,)}
     assert set(replicas.cluster.brokers) == {1}
@@ -100,6 +100,7 @@ def test_brokers_and_topics_change_in_the_same_turn() -> None:
     at_once(replicas.manager.on_update_metadata(news(0)))
 
     async def scenario() -> None:
+        every_pause_waits()
         work = asyncio.ensure_future(replicas.manager.on_update_metadata(news(1, live=(1,))))
         while not work.done():
             await asyncio.sleep(0)
@@ -131,6 +132,7 @@ def test_one_that_is_not_waited_for_any_more_changes_nothing_and_is_in_nobodys_w
     replicas = Replicas()
 
     async def scenario() -> None:
+        every_pause_waits()
         given_up = asyncio.ensure_future(replicas.manager.on_update_metadata(news(0)))
         await asyncio.sleep(0)
         given_up.cancel()

@@ -4,11 +4,12 @@ import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.flushes import SEGMENTS_AT_ONCE
-from ottla.storage.upkeep import flusher, producer_expirations
+from ottla.storage.upkeep import producer_expirations
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
 from tests.support.logs import append
+from tests.support.pauses import turns_by_hand
 
 T0 = TopicPartition("topic", 0)
 
@@ -94,8 +95,7 @@ def test_flush_ms_counts_from_the_last_flush() -> None:
     disks.background.advance(10_000)
 
 
-def test_logs_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flusher, "LOGS_PER_TURN", 3)
+def test_logs_are_looked_at_in_slices() -> None:
     disks = disks_with(flush_ms=5000)
     manager = disks.start()
     logs = [manager.get_or_create(TopicPartition("topic", index), is_new=True) for index in range(4)]
@@ -104,12 +104,13 @@ def test_logs_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     for log in (*logs, *others):
         append(log)
     disks.background.timers.clear()
-    manager.flush_dirty_logs()
-    assert [name for name, *_ in disks.background.work] == ["flush-log /data"]
-    turns = 0
-    while disks.background.turn():
-        turns += 1
-    assert turns == 4 + 3 - 1
+    with turns_by_hand():
+        manager.flush_dirty_logs()
+        assert [name for name, *_ in disks.background.work] == ["flush-log /data"]
+        turns = 0
+        while disks.background.turn():
+            turns += 1
+        assert turns >= len((*logs, *others))
     disks.settle()
     assert [log.recovery_point for log in (*logs, *others)] == [1] * 4 + [0] * 8
 
@@ -212,7 +213,7 @@ def test_producers_are_looked_at_first_when_they_had_time_to_send_again_what_a_r
 
 
 def test_producers_of_many_logs_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_expirations, "PRODUCERS_PER_TURN", 4)
+    monkeypatch.setattr(producer_expirations, "_TOGETHER", 4)
     disks = Disks()
     manager = disks.start(producer_id_expiration_ms=1000)
     logs = [manager.get_or_create(TopicPartition("topic", index), is_new=True) for index in range(3)]
@@ -221,10 +222,11 @@ def test_producers_of_many_logs_are_looked_at_in_slices(monkeypatch: pytest.Monk
             append(log, a_batch(producer_id=producer_id))
     disks.clock.move(1 << 45)
     append(logs[2], a_batch(producer_id=9, timestamps=[disks.clock.now_ms()]))
-    manager.remove_expired_producers()
-    assert [len(log.active_producers()) for log in logs] == [2, 6, 7]
-    append(logs[0], a_batch(producer_id=5, base_sequence=1, timestamps=[disks.clock.now_ms()]))
-    manager.delete(logs[1].topic_partition)
-    manager.remove_expired_producers()  # the round goes on, and is no other
-    disks.settle()
+    with turns_by_hand():
+        manager.remove_expired_producers()
+        assert [len(log.active_producers()) for log in logs] == [2, 6, 7]
+        append(logs[0], a_batch(producer_id=5, base_sequence=1, timestamps=[disks.clock.now_ms()]))
+        manager.delete(logs[1].topic_partition)
+        manager.remove_expired_producers()  # the round goes on, and is no other
+        disks.settle()
     assert [[entry.producer_id for entry in log.active_producers()] for log in (logs[0], logs[2])] == [[5], [9]]

@@ -3,19 +3,19 @@
 import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.cleaner import compaction
 from ottla.storage.disk.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from ottla.storage.disk.partition_metadata import read_topic_id
 from ottla.storage.errors import LogClosed
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
-from ottla.storage.upkeep import flusher, log_checkpoints
+from ottla.storage.upkeep import log_checkpoints
 from ottla.storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.batches import a_batch
 from tests.support.cleaners import InlineCleaner
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, topic
 from tests.support.logs import append, follow
+from tests.support.pauses import turns_by_hand
 
 T0, T1, T2 = (TopicPartition("topic", index) for index in range(3))
 TOPIC_ID = bytes(range(16))
@@ -108,8 +108,7 @@ def test_segments_deleted_before_a_move_are_deleted_after_it() -> None:
     assert not any(name.endswith(".deleted") for name in names_in(disks, "/b/topic-0"))
 
 
-def test_a_log_whose_directory_is_being_renamed_is_not_flushed_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flusher, "LOGS_PER_TURN", 1)
+def test_a_log_whose_directory_is_being_renamed_is_not_flushed_by_age() -> None:
     disks, manager = a_manager()
     disks.topics["topic"] = dict(topic(flush_ms=1, index_interval_bytes=1))
     for log in some_logs(manager):
@@ -117,16 +116,16 @@ def test_a_log_whose_directory_is_being_renamed_is_not_flushed_by_age(monkeypatc
         append(log)
     disks.settle()
     disks.clock.move(10)
-    manager.flush_dirty_logs()
-    begin_rename(disks, manager, T2)
-    while disks.background.turn():
-        pass
-    disks.settle()
+    with turns_by_hand():
+        manager.flush_dirty_logs()
+        begin_rename(disks, manager, T2)
+        while disks.background.turn():
+            pass
+        disks.settle()
     assert manager.offline_log_dirs == []
 
 
-def test_a_log_whose_directory_is_being_renamed_is_not_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_LOGS_PER_TURN", 1)
+def test_a_log_whose_directory_is_being_renamed_is_not_cleaned() -> None:
     disks = Disks(FaultyFileSystem(MemoryFileSystem()))
     disks.topics["topic"] = dict(topic(cleanup_policy="compact", segment_bytes=200))
     manager = disks.a_manager()
@@ -141,11 +140,12 @@ def test_a_log_whose_directory_is_being_renamed_is_not_cleaned(monkeypatch: pyte
         append(log, a_batch(2))
     log.update_high_watermark(log.log_end_offset)
     manager.cleaner._wake_in(0)
-    disks.background.turn()  # the first log is looked at
-    begin_rename(disks, manager, T2)
-    for _ in range(10):
-        disks.background.turn()
-    disks.background.advance(100)
+    with turns_by_hand():
+        disks.background.turn()  # the first log is looked at
+        begin_rename(disks, manager, T2)
+        for _ in range(10):
+            disks.background.turn()
+        disks.background.advance(100)
     assert manager.offline_log_dirs == []
 
 

@@ -4,13 +4,14 @@ import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.log.retention import delete_old_segments
-from ottla.storage.upkeep.retention_checks import SEGMENTS_PER_TURN
+from ottla.storage.log.retention import DELETED_TOGETHER, delete_old_segments
+from tests.support.background import carry_out
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cold_files import ColdFileSystem
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
 from tests.support.logs import a_config, a_log, append
+from tests.support.pauses import turns_by_hand
 
 BATCH = len(a_batch())
 HOUR_MS = 3_600_000
@@ -128,12 +129,15 @@ def test_only_one_log_at_a_time_loses_all_that_it_has(policy: str) -> None:
         log.update_high_watermark(1)
     disks.clock.move(31_000)
     most = before = 0
-    while before < len(logs):
-        assert disks.background.turn()
-        disks.background.run_work()
-        gone = sum(log.log_start_offset for log in logs)
-        most, before = max(most, gone - before), gone
-    assert most == 1
+    with turns_by_hand():
+        while before < len(logs):
+            assert disks.background.turn()
+            submitted, disks.background.work = disks.background.work, []
+            for _, work, then in submitted:
+                carry_out(work, then)
+            gone = sum(log.log_start_offset for log in logs)
+            most, before = max(most, gone - before), gone
+        assert most == 1
 
 
 def test_a_log_loses_many_segments_in_slices() -> None:
@@ -145,9 +149,10 @@ def test_a_log_loses_many_segments_in_slices() -> None:
         append(log, a_batch(timestamps=[1000]))
     log.update_high_watermark(log.log_end_offset)
     disks.settle()
-    manager.check_retention()
-    assert log.segments.first.base_offset == SEGMENTS_PER_TURN
-    disks.settle()
+    with turns_by_hand():
+        manager.check_retention()
+        assert log.segments.first.base_offset == DELETED_TOGETHER
+        disks.settle()
     assert (len(log.segments), log.log_start_offset) == (1, 70)
 
 
