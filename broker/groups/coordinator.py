@@ -30,7 +30,7 @@ from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_se
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
 from ottla.broker.groups.consumer.group import CONSUMER, ConsumerGroup
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.effects import JoinResult, SyncResult
+from ottla.broker.groups.effects import JoinReply, JoinResult, SyncReply, SyncResult
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.joining import Join, on_join
 from ottla.broker.groups.machines import ClassicMachine, GroupMachines
@@ -68,9 +68,6 @@ from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-JoinReply = Callable[[JoinResult], None]
-SyncReply = Callable[[SyncResult], None]
 
 
 class GroupCoordinator:
@@ -200,7 +197,7 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` whose leader coordinates the group."""
         return self.groups.partition_for(group_id)
 
-    def join(self, group_id: str, join: Join) -> None:
+    def join(self, group_id: str, join: Join[JoinReply]) -> None:
         """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""
         error = ErrorCode.UNSUPPORTED_VERSION if self.groups.refuses(join.group_instance_id) else self.groups.check(group_id)
         if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
@@ -220,17 +217,16 @@ class GroupCoordinator:
                 self._join_consumer_group(group, join, now_ms)
                 return
         if not isinstance(group, ClassicGroup):
-            reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
-            reply(JoinResult(join.member_id, error))
+            join.waiter(JoinResult(join.member_id, error))
             return
         self._runner.run(group, on_join(group, join, now_ms))
 
-    def _join_consumer_group(self, group: ConsumerGroup, join: Join, now_ms: int) -> None:
+    def _join_consumer_group(self, group: ConsumerGroup, join: Join[JoinReply], now_ms: int) -> None:
         """JoinGroup in a group of the new protocol. One without members becomes a classic group."""
         if group.members or group.replaced is not None:
             self.consumer.join(group, join)
             return
-        reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        reply = join.waiter
         if join.member_id:
             reply(JoinResult(join.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         elif not self.consumer.forget_empty(group):
@@ -240,7 +236,7 @@ class GroupCoordinator:
             self.groups.replace(group, classic)
             self._runner.run(classic, on_join(classic, join, now_ms))
 
-    def sync(self, group_id: str, sync: Sync) -> None:
+    def sync(self, group_id: str, sync: Sync[SyncReply]) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
         error, group = self._classic(group_id)
         if isinstance(found := self.groups.get(group_id), ConsumerGroup) and not error:
@@ -249,17 +245,15 @@ class GroupCoordinator:
         if self.groups.refuses(sync.group_instance_id):
             error, group = ErrorCode.UNSUPPORTED_VERSION, None
         if group is None:
-            reply: SyncReply = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 # The assignment that the former coordinator was waiting for is lost, so the member joins again.
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-            reply(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
+            sync.waiter(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
             return
         owned = self.groups.partitions[self.groups.partition_for(group_id)]
         if group.state is GroupState.STABLE and not self._log.has_what_was_loaded(owned):
             # The loaded records may still be lost with this broker, and the next one would make another assignment for the same generation.
-            early: SyncReply = sync.waiter  # type: ignore[assignment]  # as above
-            early(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            sync.waiter(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
             return
         self._runner.run(group, on_sync(group, sync))
 

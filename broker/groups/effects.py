@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -31,6 +31,10 @@ class SyncResult(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+
+JoinReply: TypeAlias = Callable[[JoinResult], None]
+SyncReply: TypeAlias = Callable[[SyncResult], None]
 
 
 class Timer(Enum):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from ottla.broker.coordination.effects import Arm, Many, Reply
+from ottla.broker.coordination.effects import Arm, Many, Reply, Waiter
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.effects import (
     AfterEmpty,
@@ -32,10 +32,10 @@ from ottla.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 
-class Sync(NamedTuple):
+class Sync(NamedTuple, Generic[Waiter]):
     """A SyncGroup. Protocol type and name are checked if they are given (KIP-559)."""
 
-    waiter: object
+    waiter: Waiter
     member_id: str
     group_instance_id: str | None
     generation_id: int
@@ -44,7 +44,7 @@ class Sync(NamedTuple):
     assignments: Mapping[str, bytes]
 
 
-def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
+def on_sync(group: ClassicGroup, sync: Sync[Any]) -> list[Effect]:
     """A member requests its assignment; the leader's request has the assignments of all members."""
     out: list[Effect] = []
     error = _check(group, sync)
@@ -74,7 +74,7 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
     return out
 
 
-def _check(group: ClassicGroup, sync: Sync) -> ErrorCode:
+def _check(group: ClassicGroup, sync: Sync[Any]) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(sync.member_id, sync.group_instance_id)

@@ -22,7 +22,7 @@ from ottla.broker.groups.consumer.classic_members import (
     on_leave,
 )
 from ottla.broker.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
-from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
+from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
@@ -30,7 +30,7 @@ from ottla.broker.groups.consumer.members import JOINING
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
 from ottla.broker.groups.consumer.subscriptions import preferred
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.effects import JoinResult, SyncResult
+from ottla.broker.groups.effects import JoinReply, JoinResult, SyncReply, SyncResult
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.joining import Join
 from ottla.broker.groups.membership import Leaving
@@ -42,7 +42,6 @@ from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-BeatReply = Callable[[BeatResult], None]
 
 FIRST_LEVEL: Final = 1
 """The level of the feature from which on there are these groups."""
@@ -98,9 +97,9 @@ class ConsumerGroups:
         """The assignor of a group: the one that most members ask for, or the default."""
         return preferred(group.assignors, self.settings.assignors[0])
 
-    def heartbeat(self, group_id: str, beat: Beat, *, requires_member_id: bool) -> None:
+    def heartbeat(self, group_id: str, beat: Beat[BeatReply], *, requires_member_id: bool) -> None:
         """ConsumerGroupHeartbeat; `beat.waiter` is a BeatReply and is called once, when the records of the event are replicated."""
-        reply: BeatReply = beat.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        reply = beat.waiter
         try:
             check(beat, group_id, self.settings.assignors, requires_member_id=requires_member_id)
             group = self._group_of(group_id, beat)
@@ -115,7 +114,7 @@ class ConsumerGroups:
 
         self.machine.submit(group, Event(partial(on_heartbeat, group, beat), refuse))
 
-    def _group_of(self, group_id: str, beat: Beat) -> ConsumerGroup:
+    def _group_of(self, group_id: str, beat: Beat[BeatReply]) -> ConsumerGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""
         error, group = self._groups.find(group_id)
         if error:
@@ -173,19 +172,19 @@ class ConsumerGroups:
 
     # -- classic members -----------------------------------------------------------------------------------------------------
 
-    def join(self, group: ConsumerGroup, join: Join) -> None:
+    def join(self, group: ConsumerGroup, join: Join[JoinReply]) -> None:
         """JoinGroup; `join.waiter` is called once with a JoinResult."""
         join = join._replace(uuid=str(self._new_uuid()))
-        reply: Callable[[JoinResult], None] = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        reply = join.waiter
 
         def refuse(error: ErrorCode) -> None:
             reply(JoinResult(join.member_id, error))
 
         self.machine.submit(group, Event(partial(on_classic_join, group, join), refuse))
 
-    def sync(self, group: ConsumerGroup, sync: Sync) -> None:
+    def sync(self, group: ConsumerGroup, sync: Sync[SyncReply]) -> None:
         """SyncGroup; `sync.waiter` is called once with a SyncResult."""
-        reply: Callable[[SyncResult], None] = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        reply = sync.waiter
 
         def decide(_: Context) -> list[ConsumerEffect]:
             return on_classic_sync(group, sync, self._cluster.names_by_id)

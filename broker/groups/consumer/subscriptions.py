@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.groups.consumer.effects import CheckRegex, ConsumerEffect, ResolveRegexes, Write
 from ottla.broker.groups.consumer.group import AssignedGroup
@@ -34,9 +34,9 @@ class Sender(NamedTuple):
     """The same member in the group, or the static member whose place it takes; None for a new member."""
 
 
-def check_regex(regex: str) -> Generator[CheckRegex, Any, str | None]:
+def check_regex(regex: str) -> Generator[CheckRegex, str | None, str | None]:
     """The reason why a regular expression is not valid; None if it is."""
-    return (yield CheckRegex(regex))  # type: ignore[no-any-return]  # the result of this work
+    return (yield CheckRegex(regex))
 
 
 def change_subscription(group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from ottla.broker.groups.consumer.effects import Beat, BeatResult, Initialize
+from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, Initialize
 from ottla.broker.groups.consumer.heartbeats import Refused
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
 from ottla.broker.groups.consumer.members import JOINING
@@ -72,9 +72,9 @@ class ShareGroups:
         """Whether the cluster has these groups."""
         return self._level() >= FIRST_LEVEL
 
-    def heartbeat(self, group_id: str, beat: Beat) -> None:
+    def heartbeat(self, group_id: str, beat: Beat[BeatReply]) -> None:
         """ShareGroupHeartbeat; `beat.waiter` is called once with a BeatResult, when the records of the event are replicated."""
-        reply: Callable[[BeatResult], None] = beat.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+        reply = beat.waiter
         try:
             check(beat, group_id)
             group = self._group_of(group_id, beat)
@@ -83,7 +83,7 @@ class ShareGroups:
             return
         self.machine.submit(group, Event(partial(on_heartbeat, group, beat), lambda error: reply(BeatResult(error, error.message))))
 
-    def _group_of(self, group_id: str, beat: Beat) -> ShareGroup:
+    def _group_of(self, group_id: str, beat: Beat[BeatReply]) -> ShareGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""
         error, group = self._groups.find(group_id)
         if error:

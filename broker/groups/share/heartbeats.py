@@ -7,7 +7,7 @@ coordinator first. When that is done, the group gets another epoch, and another 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.coordination.effects import Arm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect, Decision, Initialize, Write
@@ -29,7 +29,7 @@ RETRY_MS: Final = 30_000
 """Time after which an initialization without an answer is asked for again (group.share.initialize.retry.interval.ms)."""
 
 
-def check(beat: Beat, group_id: str) -> None:
+def check(beat: Beat[Any], group_id: str) -> None:
     """Refuse a heartbeat that no group accepts. Raises Refused."""
     for value, name in ((beat.member_id, "MemberId"), (group_id, "GroupId"), (beat.rack_id, "RackId")):
         if value is not None and not value.strip():
@@ -43,7 +43,7 @@ def check(beat: Beat, group_id: str) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "A name is longer than the records of a group can hold.")
 
 
-def on_heartbeat(group: ShareGroup, beat: Beat, context: Context) -> Decision:
+def on_heartbeat(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
     """Decide on a heartbeat that `check` accepted."""
     try:
         if beat.epoch == LEAVING:
@@ -55,14 +55,14 @@ def on_heartbeat(group: ShareGroup, beat: Beat, context: Context) -> Decision:
         return [Reply(beat.waiter, refused.result)]
 
 
-def _known_member(group: ShareGroup, beat: Beat) -> Member:
+def _known_member(group: ShareGroup, beat: Beat[Any]) -> Member:
     member = group.members.get(beat.member_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {beat.member_id} is not a member of group {group.group_id}.")
     return member
 
 
-def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
+def _stay(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
     old = group.members.get(beat.member_id)
     if beat.epoch != JOINING:
         old = _known_member(group, beat)
@@ -101,7 +101,7 @@ def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
     return [Write(tuple(records), (reply,)), *out] if records else [*out, reply]
 
 
-def _check_epoch(member: Member, beat: Beat) -> None:
+def _check_epoch(member: Member, beat: Beat[Any]) -> None:
     """The epoch of the member, or the one before it: the answer with the new epoch may have been lost. Raises Refused."""
     if beat.epoch in (member.epoch, member.previous_epoch):
         return
@@ -113,7 +113,7 @@ def _check_epoch(member: Member, beat: Beat) -> None:
     raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def _updated(member: Member, beat: Beat) -> Member:
+def _updated(member: Member, beat: Beat[Any]) -> Member:
     return member._replace(
         rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
         topics=member.topics if beat.topics is None else beat.topics,

@@ -61,10 +61,10 @@ class Told:
         self.leaving: list[Leaving] = []
         self.times = 0
 
-    def join(self, group_id: str, join: Join) -> None:
+    def join(self, group_id: str, join: Join[Any]) -> None:
         self.joins.append(join)
 
-    def sync(self, group_id: str, sync: Sync) -> None:
+    def sync(self, group_id: str, sync: Sync[Any]) -> None:
         self.syncs.append(sync)
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
