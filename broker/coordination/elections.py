@@ -19,15 +19,12 @@ from typing import Generic, Protocol
 from ottla.broker.coordination.load_times import LoadTimes
 from ottla.broker.coordination.owned import OwnedPartition, OwnedStates, State
 from ottla.large_table import LargeTable
-from ottla.pauses import pause
+from ottla.pauses import begin, is_over, pause
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
-
-RELEASED_PER_TURN = 5_000
-"""Weight of the states that are freed in one turn: 0.5 ms."""
 
 RETRY_SECONDS = 10.0
 """Pause before the log of a partition is read again after its disk or its load failed."""
@@ -72,9 +69,6 @@ class StateKind(Protocol[State]):
 
     def on_unloaded(self, states: LargeTable[str, State]) -> None:
         """This broker no longer coordinates these states; they have been removed from the owned ones."""
-
-    def weight(self, state: State) -> int:
-        """The time that freeing the state takes, in units of 0.1 µs."""
 
 
 class Elections(Generic[State]):
@@ -220,8 +214,9 @@ class Elections(Generic[State]):
 
     async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition) -> None:
         for _ in steps:
-            await pause()
-            self._check(owned)
+            if is_over():
+                await pause()
+                self._check(owned)
 
     def _check(self, owned: OwnedPartition) -> None:
         if self._owned.partitions.get(owned.index) is not owned:
@@ -249,19 +244,14 @@ class Elections(Generic[State]):
             logger.info("%s-%d: this broker coordinates its %d %s no more", self._owned.topic, owned.index, len(states), self._kind.noun)
             self._released.append(states.drain())
             if len(self._released) == 1:
-                asyncio.get_running_loop().call_soon(self._release_some)
+                asyncio.get_running_loop().call_soon(begin, self._release())
 
-    def _release_some(self) -> None:
-        """Free unloaded states a few at a time: freeing all states of a partition would block the event loop for too long."""
-        left = RELEASED_PER_TURN
-        while self._released and left > 0:
-            released = next(self._released[-1], None)
-            if released is None:
+    async def _release(self) -> None:
+        """Free unloaded states one by one: freeing all states of a partition would block the event loop for too long."""
+        while self._released:
+            if next(self._released[-1], None) is None:
                 self._released.pop()
-            else:
-                left -= self._kind.weight(released[1])
-        if self._released:
-            asyncio.get_running_loop().call_soon(self._release_some)
+            await pause()
 
 
 class _Lost(Exception):

@@ -61,6 +61,7 @@ from ottla.config.keys.groups import (
 )
 from ottla.config.keys.own import OTTLA_GROUP_MAX_METADATA_BYTES
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
@@ -172,7 +173,7 @@ class GroupCoordinator:
         steps = self.offsets.delete_of_partitions(partitions)
         try:
             for _ in steps:
-                await asyncio.sleep(0)
+                await pause()
         finally:
             for _ in steps:  # no other event deletes the rest
                 pass

@@ -24,9 +24,6 @@ from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.disk.clock import Clock
 
-WEIGHT_OF_A_GROUP = 50
-"""Of a group without offsets, in units of one offset."""
-
 
 class StateMachine(Protocol):
     """The state machine of the groups of one type; `Any` stands for that type and for its own effects."""
@@ -77,10 +74,6 @@ class GroupMachines:
             self._groups.leave_transactions(state)
             self.runner.cancel_timers(state)
             self.of_type[state.group_type].on_unloaded(state)
-
-    def weight(self, state: Group) -> int:
-        """How long it takes to free the group, in units of 0.1 µs."""
-        return WEIGHT_OF_A_GROUP + len(state.offsets.committed) + sum(map(len, state.offsets.transactional.values()))
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ generation -1 and no member id, may commit to any group without members. Such a 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from ottla.broker.groups.record_encoding import encode_commits
 from ottla.broker.groups.records import is_too_long
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.transactional import SupportedOperation
-from ottla.pauses import pause
+from ottla.pauses import is_over, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from ottla.protocol.schema.wire import MAX_STRING_BYTES
@@ -44,19 +43,8 @@ COMMIT_ERRORS = {
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
-OFFSETS_PER_TURN = 2_000
-"""Number of offsets that are checked for expiry in one turn: 1 ms. A group counts as OFFSETS_PER_GROUP more."""
-
-OFFSETS_PER_GROUP = 8
-
-OFFSETS_PER_APPEND = 100
-"""An append of tombstones takes as long as a check of so many offsets."""
-
-OFFSETS_PER_TOMBSTONE = 4
-"""Each tombstone takes as long as a check of so many offsets."""
-
-OFFSETS_PER_STEP = OFFSETS_PER_TURN // OFFSETS_PER_TOMBSTONE
-"""Most offsets of a group that are removed in one step."""
+OFFSETS_TOGETHER = 500
+"""Most offsets of a group that are removed, and get tombstones, between two pauses: a millisecond."""
 
 TOMBSTONE_BYTES = 256 * 1024
 """Size of the records in one batch of tombstones, bytes; less if the topic does not accept such batches."""
@@ -329,8 +317,8 @@ class OffsetCommits:
         clients have to retry: its tombstones would also delete the offsets of a new group with the same id."""
         group_id = group.group_id
         while self._groups.owner_of(group_id, group) is not None:
-            removed = group.offsets.remove_some(OFFSETS_PER_STEP)
-            if len(removed) < OFFSETS_PER_STEP:
+            removed = group.offsets.remove_some(OFFSETS_TOGETHER)
+            if len(removed) < OFFSETS_TOGETHER:
                 self._end(group, removed)
                 logger.info("group %s was deleted", group_id)
                 self._on_deleted(group)
@@ -359,13 +347,13 @@ class OffsetCommits:
         return ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE for is_subscribed in subscribed]
 
     def delete_of_partitions(self, deleted: Sequence[TopicPartition]) -> Iterator[None]:
-        """Topics were deleted: delete their offsets, some in a step. The metadata of this broker must not have the topics again before the
-        last step, or clients could commit offsets that are deleted, too. Groups that are being loaded follow before they are served."""
+        """Topics were deleted: delete their offsets, with a step between two pauses. The metadata of this broker must not have the topics
+        again before the last step, or clients could commit offsets that are deleted, too. Groups that are being loaded follow before they
+        are served."""
         by_topic: dict[str, set[int]] = {}
-        for number, (topic, index) in enumerate(deleted, 1):
+        for topic, index in deleted:
             by_topic.setdefault(topic, set()).add(index)
-            if number % OFFSETS_PER_TURN == 0:
-                yield
+            yield
         for owned in self._groups.partitions.values():
             if owned.is_loading:
                 owned.before_served(partial(self._delete_of_topics, by_topic))
@@ -373,19 +361,16 @@ class OffsetCommits:
 
     def _delete_of_topics(self, by_topic: Mapping[str, Container[int]], groups: Iterable[Group]) -> Iterator[None]:
         """Delete the offsets of these partitions in these groups."""
-        count = looked_at = 0
+        count = 0
         for group in groups:
             known = [] if group.is_dead else group.offsets.known_of(by_topic)
-            for begin in range(0, len(known) or 1, OFFSETS_PER_STEP):
-                if looked_at >= OFFSETS_PER_TURN:
-                    yield
-                    looked_at = 0
+            for begin in range(0, len(known) or 1, OFFSETS_TOGETHER):
                 if group.is_dead:
                     break
-                removed = group.offsets.remove(known[begin : begin + OFFSETS_PER_STEP])
+                removed = group.offsets.remove(known[begin : begin + OFFSETS_TOGETHER])
                 self._forget(group, removed)
                 count += len(removed)
-                looked_at += OFFSETS_PER_GROUP + _cost(removed)
+                yield
         if count:
             logger.info("%d offsets of %d deleted topics were removed", count, len(by_topic))
 
@@ -394,27 +379,25 @@ class OffsetCommits:
     async def expire(self) -> None:
         """Delete expired offsets, and groups without remaining offsets."""
         now_ms = self._clock.now_ms()
-        count = looked_at = 0
+        count = 0
         for group in self._groups:
             topics = list(reversed(group.offsets.committed.by_topic))
             while True:
-                if looked_at >= OFFSETS_PER_TURN:
-                    await asyncio.sleep(0)
-                    looked_at = 0
                 removed: list[TopicPartition] = []
                 expiry = group.expiry() if group.offsets.committed and not group.is_dead else None
-                while topics and looked_at < OFFSETS_PER_TURN and len(removed) < OFFSETS_PER_STEP:
+                while topics and len(removed) < OFFSETS_TOGETHER:
                     topic = topics.pop()
                     if expiry is not None and topic not in expiry.subscribed_topics:
-                        looked_at += len(group.offsets.committed.by_topic.get(topic, ()))
-                        most = OFFSETS_PER_STEP - len(removed)
+                        most = OFFSETS_TOGETHER - len(removed)
                         expired = group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms, most)
                         removed += expired
                         if len(expired) == most:  # there may be more
                             topics.append(topic)
+                        if is_over():
+                            break
                 self._forget(group, removed)  # in the same turn, or a client might commit one of them again before its tombstone
                 count += len(removed)
-                looked_at += OFFSETS_PER_GROUP + _cost(removed)
+                await pause()
                 if not topics:
                     break
         if count:
@@ -442,11 +425,6 @@ class OffsetCommits:
         index = self._groups.partition_for(group_id)
         for some in _in_batches(keys, self._log.room_for_records(index, TOMBSTONE_BYTES)):
             self._log.append_tombstones(index, some)
-
-
-def _cost(removed: Sequence[TopicPartition]) -> int:
-    """The number of offsets that can be checked while tombstones for these are appended."""
-    return OFFSETS_PER_APPEND + len(removed) * OFFSETS_PER_TOMBSTONE if removed else 0
 
 
 def _in_batches(keys: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:

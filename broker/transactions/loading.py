@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, MutableMapping
-from typing import Final
 
 from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.transactions.log_records import read_key, read_value
@@ -20,9 +19,6 @@ from ottla.protocol.records.reader import iter_keys_and_values, record_data
 from ottla.protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
-
-RECORDS_PER_STEP: Final = 1_000
-"""Records of one batch that are read before others may have the event loop: a millisecond. Cleaning makes large batches."""
 
 
 class TransactionLoader:
@@ -44,15 +40,14 @@ class TransactionLoader:
             try:
                 if not header.is_control:
                     batch, position, header = readable(data, at, found)
-                    for number, (key, value) in enumerate(iter_keys_and_values(record_data(batch, position, header), header), 1):
-                        if number % RECORDS_PER_STEP == 0:
-                            yield
+                    for key, value in iter_keys_and_values(record_data(batch, position, header), header):
                         if key is None:
                             self._skip("a record", "it has no key")
                         elif value is None:
                             values.pop(key, None)
                         else:
                             values[key] = value
+                        yield
             except RecordFormatError as error:
                 self._skip(f"the batch at offset {header.base_offset}", error)
             yield

@@ -58,9 +58,6 @@ logger = logging.getLogger(__name__)
 STORE_RETRY_MS: Final = 100
 """Pause before the end of a transaction is appended again, ms."""
 
-WEIGHT_OF_AN_ID: Final = 10
-"""Time that freeing a transactional id takes, in units of 0.1 µs."""
-
 
 class TransactionMachines:
     """See the module. Implements `coordination.elections.StateKind` and `coordination.runner.Machines`."""
@@ -112,10 +109,6 @@ class TransactionMachines:
         """
         self.markers.forget_lost()
         self.between.end_lost(lambda txn: not self._coordinates(txn))
-
-    def weight(self, state: TransactionMetadata) -> int:
-        """How long it takes to free the id, in units of 0.1 µs."""
-        return WEIGHT_OF_AN_ID + sum(map(len, state.partitions.values()))
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 

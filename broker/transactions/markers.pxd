@@ -10,7 +10,7 @@ cdef class Marked:
 cdef class TransactionMarkers:
     cdef public tuple here
     cdef public int64_t requests, responses
-    cdef object _begun, _cluster, _coordinator_epoch, _listener, _look_again, _looking, _on_written, _partitions_of, _routing, _senders
+    cdef object _begun, _cluster, _coordinator_epoch, _listener, _look_again, _looking, _on_written, _partitions_of, _senders
     cdef object _timing_wheel, _write_markers
     cdef dict _due, _pending, _unread, _unrouted
     cdef set _denied, _flushing

@@ -22,9 +22,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -56,8 +56,8 @@ PUT_OFF_PER_TURN: Final = 200
 LEAST_PAUSE_MS: Final = 10
 """Pause between two such turns when there are many transactions, ms; so they take a tenth of the processor at most."""
 
-PARTITIONS_PER_TURN: Final = 2_000
-"""Partitions of a transaction that are looked up in a turn of the event loop, and in one request to a broker: about a millisecond."""
+PARTITIONS_PER_REQUEST: Final = 2_000
+"""Partitions of transactions in one request to a broker; their leaders are looked up together, which takes about a millisecond."""
 
 MARKER_WEIGHT: Final = 4
 """A marker takes as long to build and to encode as so many partitions in it."""
@@ -159,7 +159,6 @@ class TransactionMarkers:
         "_on_written",
         "_partitions_of",
         "_pending",
-        "_routing",
         "_senders",
         "_timing_wheel",
         "_unread",
@@ -198,7 +197,6 @@ class TransactionMarkers:
         """Brokers that refuse this broker's markers with CLUSTER_AUTHORIZATION_FAILED, which is logged once for each."""
         self._flushing: set[int] = set()
         """Brokers whose sender has a FLUSH, in its queue or in flight."""
-        self._routing: deque[tuple[Marked, Iterator[Partitions]]] = deque()
         """Transactions with more partitions than are looked up in a turn."""
         self._unrouted: dict[Marked, Partitions] = {}
         """Markers that no broker can be sent now."""
@@ -273,28 +271,15 @@ class TransactionMarkers:
     # -- to which broker ---------------------------------------------------------------------------------------------------
 
     def _route(self, marked: Marked, partitions: Partitions) -> None:
-        """Queue the markers of these partitions for their leaders; if there are many, some in each turn."""
-        parts = in_parts(partitions, PARTITIONS_PER_TURN)
-        first = next(parts, None)
-        if first is None:
-            return
-        self._route_part(marked, first)
-        second = next(parts, None)
-        if second is not None:
-            self._routing.append((marked, chain((second,), parts)))
-            if len(self._routing) == 1:
-                asyncio.get_running_loop().call_soon(self._route_more)
+        """Queue the markers of these partitions for their leaders, with pauses."""
+        begin(self._route_parts(marked, partitions))
 
-    def _route_more(self) -> None:
-        if not self._routing:
-            return
-        marked, parts = self._routing.popleft()
-        part = next(parts, None) if self._is_pending(marked) else None
-        if part is not None:
+    async def _route_parts(self, marked: Marked, partitions: Partitions) -> None:
+        for part in in_parts(partitions, PARTITIONS_PER_REQUEST):
             self._route_part(marked, part)
-            self._routing.append((marked, parts))
-        if self._routing:
-            asyncio.get_running_loop().call_soon(self._route_more)
+            await pause()
+            if not self._is_pending(marked):
+                break
 
     def _route_part(self, marked: Marked, partitions: Partitions) -> None:
         by_leader: dict[int | None, dict[str, list[int]]] = {}
@@ -470,7 +455,7 @@ class TransactionMarkers:
         """The partitions of transactions for one request, and the coordinator epoch of each transaction."""
         waiting = self._due.get(broker_id)
         taken: dict[Marked, tuple[Partitions, int]] = {}
-        left = PARTITIONS_PER_TURN
+        left = PARTITIONS_PER_REQUEST
         while waiting and left > 0:
             marked, partitions = waiting.popleft()
             epoch = self._coordinator_epoch(marked.txn)

@@ -9,7 +9,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
-MEMBERS_PER_STEP = 500
+MEMBERS_TOGETHER = 500
 """Members that leave together; so many take a millisecond."""
 
 
@@ -26,8 +26,8 @@ async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext
         leaving.append(Leaving(each.member_id, each.group_instance_id, reason_of(each.reason)))
         await pause()
     response = LeaveGroupResponse()
-    for begin in range(0, len(leaving) or 1, MEMBERS_PER_STEP):
-        some = leaving[begin : begin + MEMBERS_PER_STEP]
+    for begin in range(0, len(leaving) or 1, MEMBERS_TOGETHER):
+        some = leaving[begin : begin + MEMBERS_TOGETHER]
         error, errors = groups.leave(request.group_id, some)
         if error:
             return LeaveGroupResponse(error_code=error)

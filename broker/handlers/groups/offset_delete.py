@@ -15,7 +15,7 @@ from ottla.protocol.messages.offset_delete import (
 )
 from ottla.protocol.topic_partition import TopicPartition
 
-PARTITIONS_PER_STEP: Final = 1000
+PARTITIONS_TOGETHER: Final = 1000
 """Partitions whose offsets are deleted together; so many take a millisecond."""
 
 
@@ -26,8 +26,8 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
     answers: dict[str, list[tuple[int, ErrorCode]]] = {}
     """By topic, in the order in which they become known."""
     served = list(await _partitions_to_serve(request, answers, context))
-    for begin in range(0, len(served) or 1, PARTITIONS_PER_STEP):
-        some = served[begin : begin + PARTITIONS_PER_STEP]
+    for begin in range(0, len(served) or 1, PARTITIONS_TOGETHER):
+        some = served[begin : begin + PARTITIONS_TOGETHER]
         error, codes = context.broker.coordinators.groups.offsets.delete_offsets(request.group_id, some)
         if begin and error == ErrorCode.GROUP_ID_NOT_FOUND:  # it ended with its last offset
             error, codes = ErrorCode.NONE, [ErrorCode.NONE] * len(some)

@@ -38,7 +38,7 @@ FIRST_VERSION_WITH_ERROR_OF_ALL = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
-PARTITIONS_PER_STEP = 128
+PARTITIONS_TOGETHER = 128
 
 
 async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
@@ -139,16 +139,16 @@ async def _fetch(
 
 
 def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, list[int]]]:
-    """All partitions, about PARTITIONS_PER_STEP at a time. Yields at least once, without partitions if there are none."""
+    """All partitions, about PARTITIONS_TOGETHER at a time. Yields at least once, without partitions if there are none."""
     some: dict[str, list[int]] = {}
     count = 0
     is_first = True
     for name, indexes in partitions.items():
         left = iter(indexes)
-        while part := list(islice(left, PARTITIONS_PER_STEP)):
+        while part := list(islice(left, PARTITIONS_TOGETHER)):
             some[name] = part
             count += len(part)
-            if count >= PARTITIONS_PER_STEP:
+            if count >= PARTITIONS_TOGETHER:
                 yield some
                 some, count, is_first = {}, 0, False
     if some or is_first:

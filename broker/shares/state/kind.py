@@ -24,7 +24,3 @@ class ShareStateKind:
 
     def on_unloaded(self, states: LargeTable[str, StoredState]) -> None:
         """Nothing follows: appends in flight fail, and so their requests are answered."""
-
-    def weight(self, state: StoredState) -> int:
-        """How long it takes to free the state, in units of 0.1 µs."""
-        return 10 + len(state.batches)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, MutableMapping
-from typing import Final
 
 from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.shares.state.stored_state import SNAPSHOT, StoredState, read_key, read_snapshot, read_update
@@ -16,9 +15,6 @@ from ottla.protocol.records.reader import iter_keys_and_values, record_data
 from ottla.protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
-
-RECORDS_PER_STEP: Final = 20
-"""Records of one batch that are read before others may have the event loop. A snapshot may have thousands of batches of states."""
 
 
 class ShareStateLoader:
@@ -40,10 +36,9 @@ class ShareStateLoader:
                 if not header.is_control:
                     batch, position, header = readable(data, at, found)
                     records = iter_keys_and_values(record_data(batch, position, header), header)
-                    for number, (key, value) in enumerate(records, 1):
-                        if number % RECORDS_PER_STEP == 0:
-                            yield
+                    for key, value in records:
                         self._take(key, value, header.base_offset, header.max_timestamp)
+                        yield
             except RecordFormatError as error:
                 self._skip(f"the batch at offset {header.base_offset}", error)
             yield

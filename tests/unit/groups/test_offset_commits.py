@@ -5,11 +5,8 @@ import itertools
 
 import pytest
 
-from ottla.broker.coordination.elections import RELEASED_PER_TURN
 from ottla.broker.groups.commits import Transaction
 from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.machines import WEIGHT_OF_A_GROUP
-from ottla.broker.groups.offset_commits import OFFSETS_PER_TURN
 from ottla.broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.groups.records import GroupKey, read_key
@@ -19,6 +16,7 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run, tombstones
 from tests.support.logs import read_all
+from tests.support.pauses import every_pause_waits
 
 MINUTE = 60_000
 A_TRANSACTION = Transaction("tx", 1000, 0, SupportedOperation.GENERIC_ERROR)
@@ -297,8 +295,9 @@ def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_s
         await bench.lead()
         old = OffsetAndMetadata(1, -1, "", bench.clock.now_ms())
         for topic in ("a", "b", "c"):
-            bench.commit_all({TopicPartition(topic, index): old for index in range(OFFSETS_PER_TURN - 500)})
+            bench.commit_all({TopicPartition(topic, index): old for index in range(50)})
         bench.pass_time(MINUTE)
+        every_pause_waits()
         expiring = asyncio.get_running_loop().create_task(bench.groups.offsets.expire())
         await asyncio.sleep(0)
         seen = [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")]
@@ -319,15 +318,16 @@ def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_s
 def test_groups_that_are_coordinated_elsewhere_are_forgotten_a_few_at_a_time() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
-        for number in range(1_000):
+        for number in range(100):
             bench.commit(1, group=f"g{number}")
         groups = bench.groups.groups.partitions[0].states
         await bench.lead(epoch=1, leader=1)
         assert bench.groups.count() == 0
+        every_pause_waits()
         left = [len(groups)]
         while groups:
             await asyncio.sleep(0)
             left.append(len(groups))
-        assert max(before - after for before, after in itertools.pairwise(left)) <= RELEASED_PER_TURN // WEIGHT_OF_A_GROUP
+        assert max(before - after for before, after in itertools.pairwise(left)) == 1
 
     run(scenario)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from ottla.broker.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
+from ottla.broker.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_REQUEST, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
 from ottla.controller.errors import StoreUnavailable
 from ottla.protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
@@ -285,7 +285,7 @@ def test_markers_that_come_up_while_a_request_is_in_flight_share_the_next_one() 
 
 
 def test_the_markers_of_many_small_transactions_take_some_requests() -> None:
-    most = PARTITIONS_PER_TURN // MARKER_WEIGHT
+    most = PARTITIONS_PER_REQUEST // MARKER_WEIGHT
     names = [f"id {number}" for number in range(most + 100)]
 
     async def scenario(bench: TransactionBench) -> None:
@@ -303,7 +303,7 @@ def test_the_markers_of_many_small_transactions_take_some_requests() -> None:
 
 
 def test_the_markers_of_a_large_transaction_take_some_turns_and_requests() -> None:
-    count = 2 * PARTITIONS_PER_TURN + 1
+    count = 2 * PARTITIONS_PER_REQUEST + 1
 
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
@@ -315,7 +315,7 @@ def test_the_markers_of_a_large_transaction_take_some_turns_and_requests() -> No
         bench.end()
         await ends(bench)
         sizes = [sum(len(topic.partition_indexes) for topic in request.markers[0].topics) for _, request in bench.leaders.asked]
-        assert max(sizes) <= PARTITIONS_PER_TURN
+        assert max(sizes) <= PARTITIONS_PER_REQUEST
         assert sum(sizes) == count + 2
         marked = {(topic, index) for _, topic, index in bench.leaders.partitions}
         assert marked == {("other", 0), *(("large", index) for index in range(count))}
