@@ -35,6 +35,7 @@ from benchmarks.parts import (
     share,
     single,
     test_suites,
+    tiered,
     tls,
     transaction_state,
     transactions,
@@ -64,6 +65,7 @@ MODULES = (
     groups,
     groups_4,
     share,
+    tiered,
     replication,
     transaction_state,
     test_suites,
@@ -171,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         type=patterns("load", _CHOICES),
         default=[],
-        help=f"loads of `single`, `shapes`, `transactions` and `share`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
+        help=f"loads of `single`, `shapes`, `transactions`, `share`, `tiered`, comma-separated, with wildcards; of {', '.join(_CHOICES)}",
     )
     parser.add_argument("--repeats", type=int, help="turns of every side in `single` and `old-clients`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")

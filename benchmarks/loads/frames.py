@@ -58,7 +58,7 @@ _FIRST_WITH_SESSIONS = 7
 _ALL_BYTES = 50 << 20  # of an answer to a consumer's Fetch, by default
 
 _CLIENT_ID = "loadgen"
-_ALL_IN_SYNC_REPLICAS = -1
+ALL_IN_SYNC_REPLICAS = -1
 _MARK = 0x7BCD  # an error code that stands nowhere else in an answer
 
 
@@ -102,7 +102,7 @@ def produce(topic: str, partition: int, batch: bytes) -> bytes:
 def produce_partitions(
     topic: str,
     batches: Mapping[int, bytes],
-    acks: int = _ALL_IN_SYNC_REPLICAS,
+    acks: int = ALL_IN_SYNC_REPLICAS,
     version: int | None = None,
     transactional_id: str | None = None,
 ) -> bytes:

@@ -17,7 +17,7 @@ Value = Callable[[Sequence[Turn]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row. `ratio_at_least` and `at_most` are the target, if it has one; `at_most` implies that less is better.
+    """One row. `ratio_at_least`, `at_least` or `at_most` is the target, if it has one; `at_most` implies that less is better.
 
     A value that is best near zero, such as a growth, is not `is_compared`, since a ratio would mean nothing.
     """
@@ -30,6 +30,7 @@ class Line:
     less_is_better: bool = False
     ratio_at_least: float | None = None
     at_most: float | None = None
+    at_least: float | None = None
     is_compared: bool = True
 
     def ratio(self, ours: float | None, reference: float | None) -> float | None:
@@ -41,12 +42,16 @@ class Line:
     def target(self) -> str:
         if self.ratio_at_least is not None:
             return f"≥ {self.ratio_at_least:g} ×"
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g} {self.unit}"
         return "" if self.at_most is None else f"≤ {self.at_most:g} {self.unit}"
 
     def reached(self, ours: float | None, reference: float | None) -> bool | None:
         """Whether the target is reached; None without a target or numbers."""
         if self.at_most is not None:
             return None if ours is None else ours <= self.at_most
+        if self.at_least is not None:
+            return None if ours is None else ours >= self.at_least
         ratio = self.ratio(ours, reference)
         return None if ratio is None or self.ratio_at_least is None else ratio >= self.ratio_at_least
 

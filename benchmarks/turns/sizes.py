@@ -44,6 +44,11 @@ class Size:
     steady_s: float = 10.0
     client_records: int = 2_000_000
     shared_records: int = 500_000
+    remote_segment_bytes: int = 32 * _MIB
+    remote_segments: int = 3
+    """Closed segments of each partition of old data."""
+    replica_megabytes: int = 1_000
+    replica_old_megabytes: int = 20_000
     transactional_ids: int = 1_000_000
     transaction_partitions: int = 100_000
     settle_s: float = 2.0
@@ -81,6 +86,10 @@ QUICK = Size(
     steady_s=1.0,
     client_records=100_000,
     shared_records=50_000,
+    remote_segment_bytes=8 * _MIB,
+    remote_segments=2,
+    replica_megabytes=32,
+    replica_old_megabytes=128,
     transactional_ids=20_000,
     transaction_partitions=10_000,
     settle_s=0.5,

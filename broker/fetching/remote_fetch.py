@@ -8,7 +8,6 @@ wait only, because clients repeat a fetch with such an error at once.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
@@ -23,8 +22,6 @@ from ottla.storage.remote.ports import MetadataNotReady, RemoteStoreError
 from ottla.storage.remote.segment_reader import NotHere
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.transaction_index import AbortedTransaction
-
-logger = logging.getLogger(__name__)
 
 NO_ERROR: Final = int(ErrorCode.NONE)
 STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -135,6 +132,6 @@ class RemoteFetch:
 
     def _fail(self, partition: Partition, code: int, is_last: bool, error: BaseException | None = None) -> int:
         if error is not None:
-            logger.debug("%s cannot be read from the remote store: %s", partition.topic_partition, error)
+            self._reads.report(partition.log, error)
         self._failed[partition] = code
         return code if is_last else NO_ERROR

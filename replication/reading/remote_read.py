@@ -6,13 +6,15 @@ cached. ShareFetch calls `find_records`. The rest is read in the background, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.replication.leader.partition import Partition
 from ottla.replication.reading.asked_partition import AskedPartition
 from ottla.replication.reading.fetch_read import FetchParams, note_end
 from ottla.replication.reading.readers import READ_COMMITTED
+from ottla.storage.disk.clock import NEVER_MS, elapsed_ms
 from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry
@@ -22,6 +24,11 @@ from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.transaction_index import AbortedTransaction
 
+logger = logging.getLogger(__name__)
+
+QUIET_MS: Final = 60_000
+"""Time for which another failed read is not logged."""
+
 
 class RemoteReads:
     """Reads of remote segments on one broker.
@@ -29,7 +36,7 @@ class RemoteReads:
     `copy_of` finds the copy that has an offset of a log; it raises MetadataNotReady. `max_wait_ms` is how long a Fetch may wait for it.
     """
 
-    __slots__ = ("copy_of", "expirations", "max_wait_ms", "segments")
+    __slots__ = ("_quiet_until", "copy_of", "expirations", "max_wait_ms", "segments")
 
     def __init__(
         self, segments: SegmentReader, copy_of: Callable[[PartitionLog, int], SegmentEntry | None], max_wait_ms: Callable[[], int]
@@ -39,6 +46,14 @@ class RemoteReads:
         self.max_wait_ms = max_wait_ms
         self.expirations = 0
         """Fetches that have waited for `max_wait_ms`."""
+        self._quiet_until = NEVER_MS
+
+    def report(self, log: PartitionLog, error: BaseException) -> None:
+        """Logs that records could not be read; once a minute, since a fault of the store fails the reads of many clients."""
+        now = elapsed_ms(log.context.clock)
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET_MS
+            logger.warning("%s cannot be read from the remote store: %s; consumers try again", log.topic_partition, error)
 
     def entry(self, log: PartitionLog, offset: int) -> SegmentEntry:
         """Returns the copy that has the offset. Raises MetadataNotReady, and RemoteStoreError if there is none."""

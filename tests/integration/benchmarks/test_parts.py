@@ -9,6 +9,8 @@ from benchmarks.bench import PARTS, main, measurable
 from benchmarks.loadgen import compiler
 from benchmarks.turns.sizes import QUICK, Pace
 from benchmarks.turns.turn import Cores, Plan, Turn
+from tests.support.go_programs import needs_go
+from tests.support.versitygw import NoVersitygwError
 
 SHORT = replace(
     QUICK,
@@ -27,6 +29,10 @@ SHORT = replace(
     transactional_ids=200,
     transaction_partitions=2000,
     shared_records=2000,
+    remote_segment_bytes=1 << 20,
+    remote_segments=2,
+    replica_megabytes=2,
+    replica_old_megabytes=4,
 )
 SHAPES = (
     "produce-10x10",
@@ -64,6 +70,7 @@ def _compiler() -> None:
         *(pytest.param(each, marks=pytest.mark.soak) for each in ("rates", "connections", "old-readers", "old-clients", "long")),
         pytest.param("groups-4", marks=pytest.mark.soak),
         *(pytest.param(each, marks=[pytest.mark.cluster, pytest.mark.soak]) for each in ("two-brokers", "test-suites")),
+        pytest.param("tiered", marks=[pytest.mark.cluster, pytest.mark.soak, pytest.mark.java, needs_go]),
     ],
 )
 def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
@@ -75,6 +82,25 @@ def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
     assert [line.key for line in PARTS[key].lines(SHORT) if line.value([turn]) is None] == []
     assert all(curve.courses([turn]) for curve in PARTS[key].curves)
     assert not (tmp_path / "broker").exists()
+
+
+@pytest.mark.java
+def test_old_data_in_a_directory_has_its_numbers_without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise NoVersitygwError("there is no Go")
+
+    monkeypatch.setattr("benchmarks.parts.tiered.ensure_versitygw", missing)
+    turn = Turn("Ottla")
+    plan = Plan(Cores(None, None), lambda _: None, replace(SHORT, windows=1), frozenset({"tiered-directory"}))
+
+    PARTS["tiered"].take_turn("ottla", turn, tmp_path / "broker", plan)
+
+    assert turn.failures == {}
+    assert turn.remarks == ["S3 is left out: there is no Go"]
+    lines = [line for line in PARTS["tiered"].lines(SHORT) if line.key.startswith("tiered-directory")]
+    assert [line.key for line in lines if line.value([turn]) is None] == []
+    assert not (tmp_path / "broker").exists()
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_part_that_measures_none_of_the_kinds_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:

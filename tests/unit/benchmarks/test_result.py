@@ -44,6 +44,13 @@ def row(text: str, start: str) -> list[str]:
     return next(cells for cells in lines if cells[0].startswith(start))
 
 
+def test_a_rate_that_must_be_reached_needs_no_reference() -> None:
+    line = Line("rate", "requests", "req/s", number("rate"), at_least=250)
+
+    assert line.target() == "≥ 250 req/s"
+    assert [line.reached(ours, reference) for ours, reference in ((250, None), (249, 1.0), (None, 300))] == [True, False, None]
+
+
 def test_a_rate_is_the_median_of_the_turns() -> None:
     turns = [Turn("a", {"load": a_load(rate)}) for rate in (100, 5000, 300)]
 

@@ -169,6 +169,24 @@ def test_a_slow_store_ends_the_fetch_after_remote_fetch_max_wait_ms_and_the_read
     scenario()
 
 
+def test_failed_reads_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = TieredBench(partitions=2)
+        bench.fill()
+        reading = await bench.move_away()
+        reading.store.errors = [RemoteStoreError("503 Slow Down")] * 1000
+        for seconds, lines in ((0, 1), (30, 1), (31, 2)):
+            bench.replicas.clock.move(seconds * 1000)
+            bench.fetch(0, 0)
+            await quiet()
+            logged = [each.getMessage() for each in caplog.records if each.name == "ottla.replication.reading.remote_read"]
+            assert len(logged) == lines
+            assert "cannot be read from the remote store: 503 Slow Down" in logged[-1]
+
+    scenario()
+
+
 @pytest.mark.parametrize("in_session", [False, True])
 def test_an_error_of_the_store_is_answered_at_the_end_of_the_wait(in_session: bool) -> None:
     @on_a_loop
