@@ -33,6 +33,11 @@ cdef class Connection:
     cdef int64_t _state
     cdef bint _paused
 
+    @cython.locals(processor=Processor, channel=RequestChannel, reader=FrameReader, now_ns=int64_t)
+    cpdef void buffer_updated(self, Py_ssize_t nbytes) except *
+    cpdef object get_buffer(self, object sizehint)
+    @cython.locals(reader=FrameReader)
+    cdef void _leave_for_next_turn(self, Py_ssize_t nbytes) except *
     @cython.locals(reader=FrameReader)
     cdef void _process(self, bint admitted) except *
     @cython.locals(processor=Processor, channel=RequestChannel, position=Py_ssize_t, begin=Py_ssize_t, after=Py_ssize_t, end=Py_ssize_t,

@@ -109,12 +109,26 @@ class Connection:
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.received_ns = self.last_active_ns = self._processor.clock_ns()
+        processor = self._processor
+        now_ns = self.received_ns = self.last_active_ns = processor.clock_ns()
+        channel = processor.channel
         reader = self._reader
-        if reader.receive(nbytes):
-            self._throttle.begin(self.received_ns)
+        if now_ns > channel.turn_ends_ns and not channel.begin_turn(now_ns):
+            self._leave_for_next_turn(nbytes)
+        elif reader.receive(nbytes):
+            self._throttle.begin(now_ns)
             self._process(False)
             reader.on_handled()
+
+    def _leave_for_next_turn(self, nbytes: int) -> None:
+        """Keep what was received, because the time of this turn of the loop is used up."""
+        reader = self._reader
+        if reader.receive(nbytes):
+            reader.keep_all(reader.start)
+            reader.on_handled()
+        self._state |= YIELDED
+        self._pause()
+        self._processor.wake(self)
 
     def exchange_handler(self, handler: RequestHandler, max_request_bytes: int | None = None) -> None:
         """Have further frames handled by `handler`. Frames are at most `max_request_bytes` long; None: as long as those of any client."""

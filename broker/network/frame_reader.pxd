@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from ottla.broker.network.processor cimport Processor
+from ottla.broker.network.request_channel cimport RequestChannel
 from ottla.protocol.cursors cimport fields
 from ottla.protocol.cursors.fields cimport View
 
@@ -17,6 +18,7 @@ cdef class FrameReader:
     cdef Py_ssize_t _filled, _from
     cdef int64_t _grown, _since_ns, _taken
 
+    @cython.locals(processor=Processor, channel=RequestChannel, is_narrow=bint)
     cpdef object buffer(self)
     cpdef bint receive(self, Py_ssize_t count) except -1
     @cython.locals(larger=bytearray)

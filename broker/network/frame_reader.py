@@ -81,16 +81,18 @@ class FrameReader:
     def buffer(self) -> memoryview:
         """The buffer for the next read."""
         processor = self._processor
+        channel = processor.channel
+        is_narrow = channel.full or channel.is_spent
         rest = self._rest
         if rest is None:
-            return processor.window if processor.channel.full else processor.view
+            return processor.window if is_narrow else processor.view
         if self._filled:
             return memoryview(rest)[self._filled :]
         # The bytes stay in _rest until more were received, because a read may return none.
         kept = len(rest) - self._from
         view = processor.view
         view[:kept] = memoryview(rest)[self._from :]
-        return view[kept : kept + FULL_WINDOW_BYTES] if processor.channel.full else view[kept:]
+        return view[kept : kept + FULL_WINDOW_BYTES] if is_narrow else view[kept:]
 
     def receive(self, count: int) -> bool:
         """Note that `count` bytes were received into `buffer`. Returns whether there may be frames to handle."""

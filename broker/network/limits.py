@@ -31,6 +31,8 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 FULL_WINDOW_BYTES: Final = 4096
 """Bytes read from a connection at once while the request channel is full."""
 
+TURN_NS: Final = 8_000_000
+"""Time for requests in a turn of the loop. With many ready connections a turn would take as long as all their requests."""
 TURN_BYTES: Final = 256 * 1024
 """Bytes of a connection's answers that are written at once. After about this many, other connections have their turn."""
 ANSWER_WEIGHT: Final = 2048

@@ -104,8 +104,16 @@ class Processor:
         self._armed = False
         ready = self._ready
         self._ready = []
+        channel = self.channel
         # Several answers of one connection are sent together.
-        for connection in dict.fromkeys(ready) if len(ready) > 1 else ready:
+        connections = list(dict.fromkeys(ready)) if len(ready) > 1 else ready
+        for at, connection in enumerate(connections):
+            if channel.turn_is_over():
+                self._ready = [*connections[at:], *self._ready]
+                if not self._armed:
+                    self._armed = True
+                    self.loop.call_soon(self._run)
+                return
             connection.run()
 
     def send_soon(self, connection: Connection) -> None:
@@ -113,7 +121,7 @@ class Processor:
         unsent = self._unsent
         unsent.append(connection)
         if len(unsent) == 1:
-            self.loop.call_soon(self._send_unsent)
+            self.channel.at_turn_end(self._send_unsent)
         elif len(unsent) == MAX_UNSENT:
             self._send_unsent()
 

@@ -1,4 +1,7 @@
+cimport cython
 from libc.stdint cimport int64_t
+
+cdef int64_t TURN_NS
 
 cdef class Pending:
     cdef public object answer, connection, on_closed, timing
@@ -13,10 +16,19 @@ cdef class Request:
 cdef class RequestChannel:
     cdef public object frame_memory
     cdef public int64_t max_request_bytes, max_requests, queued_bytes, slots, slots_in_use, waiting_for_turn
-    cdef public bint full, inline
-    cdef object _call_soon, _queue
-    cdef bint _armed
+    cdef public bint full, inline, is_spent
+    cdef public int64_t turn_ends_ns
+    cdef object _call_soon, _clock_ns, _queue
+    cdef list _endings
+    cdef bint _armed, _turn_armed
 
+    cpdef bint begin_turn(self, int64_t now_ns) except -1
+    @cython.locals(now_ns=int64_t)
+    cpdef bint turn_is_over(self) except -1
+    cpdef void at_turn_end(self, object callback) except *
+    cdef void _arm_turn(self) except *
+    @cython.locals(endings=list)
+    cpdef void _end_turn(self) except *
     cpdef void hold_slot(self, Pending pending) except *
     cpdef void release_slot(self) except *
     cpdef void hold_waiting(self, Pending pending) except *

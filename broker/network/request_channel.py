@@ -14,16 +14,21 @@ the callback that read the bytes. Work over several loop turns, a `Pending` with
 that only waits for an event (purgatory) holds none, as in Apache Kafka. When all slots are taken, requests are queued, one per connection,
 and served in the order of arrival. A connection whose request is queued is not read. Requests that the handler calls urgent are never
 queued. Nothing here is thread safe: the loop owns it.
+
+In a turn of the loop requests are handled for `TURN_NS`, whoever sent them. Connections whose bytes arrive later have theirs handled in the
+next turns, in order (`turn_ends_ns`).
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from ottla.broker.network.frame_memory import HUGE_BYTES, FrameMemory
+from ottla.broker.network.limits import TURN_NS
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion
 
@@ -183,15 +188,20 @@ class RequestChannel:
     __slots__ = (
         "_armed",
         "_call_soon",
+        "_clock_ns",
+        "_endings",
         "_queue",
+        "_turn_armed",
         "frame_memory",
         "full",
         "inline",
+        "is_spent",
         "max_request_bytes",
         "max_requests",
         "queued_bytes",
         "slots",
         "slots_in_use",
+        "turn_ends_ns",
         "waiting_for_turn",
     )
 
@@ -202,6 +212,7 @@ class RequestChannel:
         max_request_bytes: int,
         call_soon: Callable[[Callable[[], None]], object],
         large_max_bytes: int = 256 * 1024 * 1024,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`large_max_bytes` limits the memory of very large requests if `max_request_bytes` does not."""
         self.slots = slots
@@ -213,9 +224,16 @@ class RequestChannel:
         self.queued_bytes = 0
         self.inline = True
         self.full = False
+        self.turn_ends_ns = 0
+        """Time up to which requests may be handled in this turn of the loop; 0 before the first of them."""
+        self.is_spent = False
+        """Whether the time of this turn is used up."""
         self._queue: deque[Request] = deque()
         self._call_soon = call_soon
+        self._clock_ns = clock_ns
         self._armed = False
+        self._turn_armed = False
+        self._endings: list[Callable[[], None]] = []
 
     @property
     def queue_size(self) -> int:
@@ -231,6 +249,43 @@ class RequestChannel:
         """Apply a changed num.io.threads. If it is smaller, handlers beyond it finish first."""
         self.slots = slots
         self._update()
+
+    def begin_turn(self, now_ns: int) -> bool:
+        """Whether a request may be handled after `turn_ends_ns`, because it is the first one of this turn of the loop.
+
+        Its time begins then. Connections that are read later leave their requests for the next turn.
+        """
+        if self.turn_ends_ns:
+            self.is_spent = True
+            return False
+        self.turn_ends_ns = now_ns + TURN_NS
+        self._arm_turn()
+        return True
+
+    def turn_is_over(self) -> bool:
+        """Whether the time of this turn of the loop is used up."""
+        now_ns = self._clock_ns()
+        return now_ns > self.turn_ends_ns and not self.begin_turn(now_ns)
+
+    def at_turn_end(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, after the connections that were read in this turn of the loop are handled. It must not raise."""
+        self._endings.append(callback)
+        self._arm_turn()
+
+    def _arm_turn(self) -> None:
+        if not self._turn_armed:
+            self._turn_armed = True
+            self._call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_armed = False
+        self.turn_ends_ns = 0
+        self.is_spent = False
+        endings = self._endings
+        if endings:
+            self._endings = []
+            for callback in endings:
+                callback()
 
     def hold_slot(self, pending: Pending) -> None:
         """Take a slot for the handler of `pending`, until it completes."""
@@ -289,7 +344,7 @@ class RequestChannel:
         queue = self._queue
         # Only the requests that wait now: the next request of a connection comes after all others and after other events.
         for _ in range(len(queue)):
-            if self.slots_in_use >= self.slots or not queue:
+            if self.slots_in_use >= self.slots or not queue or self.turn_is_over():
                 break
             request = queue.popleft()
             self.queued_bytes -= request.size

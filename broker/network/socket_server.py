@@ -70,6 +70,7 @@ class SocketServer:
             limits.queued_max_request_bytes,
             self._loop.call_soon,
             limits.large_requests_max_bytes,
+            clock_ns,
         )
 
     async def start(

@@ -1,7 +1,8 @@
 """`python -m tests.soak.watched_broker FILE serve --set ...`: a broker that writes the long turns of its event loop to FILE.
 
-A line has the time at which the turn ended (the system's monotonic clock, s) and its length, ms. A turn lasts from one call of a timer of
-two milliseconds to the next, less these two. Time in which the process did not run at all does not count, because other programs had it.
+A line has the time at which the turn ended (the system's monotonic clock, s), its length, and the processor time of the loop's thread in
+it, ms. A turn lasts from one call of a timer of two milliseconds to the next, less these two. Time in which the process did not run at all
+does not count, because other programs had it. The loop may have waited for the interpreter in the rest of the length.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ class Watch:
         self._descriptor = descriptor
         self._called = time.monotonic()
         self._computed = time.process_time()
+        self._own = time.thread_time()
         loop.call_soon(self._on_time)
 
     def _on_time(self) -> None:
-        now, computed = time.monotonic(), time.process_time()
+        now, computed, own = time.monotonic(), time.process_time(), time.thread_time()
         turn = min(now - self._called - PERIOD_S, computed - self._computed)
         if turn > WORTH_A_LINE_S:
-            os.write(self._descriptor, f"{now:.6f} {turn * 1000:.1f}\n".encode())
-        self._called, self._computed = now, computed
+            os.write(self._descriptor, f"{now:.6f} {turn * 1000:.1f} {(own - self._own) * 1000:.1f}\n".encode())
+        self._called, self._computed, self._own = now, computed, own
         self._loop.call_later(PERIOD_S, self._on_time)
 
 

@@ -216,7 +216,12 @@ class Bench:
         self.handled: list[bytes] = []
         limits = limits or NetworkLimits()
         self.channel = RequestChannel(
-            slots, limits.queued_max_requests, limits.queued_max_request_bytes, self.turns.call_soon, limits.large_requests_max_bytes
+            slots,
+            limits.queued_max_requests,
+            limits.queued_max_request_bytes,
+            self.turns.call_soon,
+            limits.large_requests_max_bytes,
+            lambda: self.now_ns,
         )
         self._handler = handler or (lambda frame, connection: bytes(frame))
         self.processor = Processor(

@@ -1,0 +1,86 @@
+"""Requests are handled for a while in a turn of the loop; connections that are read later have their turn in the next ones."""
+
+import pytest
+
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, TURN_NS
+from ottla.broker.network.request_channel import Answer
+from tests.support.network import Bench, framed
+
+NAMES = [b"%d" % number for number in range(10)]
+
+
+def a_slow_bench(requests_per_turn: int) -> Bench:
+    """Each request takes so long that only a few fit into a turn."""
+
+    def handle(frame: memoryview, _: object) -> Answer:
+        bench.now_ns += TURN_NS // requests_per_turn + 1
+        return bytes(frame[:1])
+
+    bench = Bench(handle)
+    bench.now_ns = 1
+    return bench
+
+
+def test_connections_that_are_read_late_in_a_turn_are_handled_in_the_next_ones_in_order() -> None:
+    bench = a_slow_bench(3)
+    clients = [bench.connect() for _ in NAMES]
+    for client, name in zip(clients, NAMES, strict=True):
+        client.send(framed(name))
+    handled = [len(bench.handled)]
+    for _ in range(4):
+        bench.turns.turn()
+        handled.append(len(bench.handled))
+    assert handled == [3, 6, 9, 10, 10]
+    assert bench.handled == NAMES
+    bench.turns.run()
+    assert [client.answers for client in clients] == [[name] for name in NAMES]
+    assert all(client.transport.reading for client in clients)
+
+
+def test_what_is_read_while_others_wait_comes_behind_them() -> None:
+    bench = a_slow_bench(1)
+    first, second, third = (bench.connect() for _ in range(3))
+    first.send(framed(b"1"))
+    second.send(framed(b"2"))
+    bench.turns.turn()
+    third.send(framed(b"3"))
+    first.send(framed(b"4"))
+    bench.turns.run()
+    assert bench.handled == [b"1", b"2", b"3", b"4"]
+
+
+def test_little_is_read_of_a_connection_when_the_time_is_used_up() -> None:
+    bench = a_slow_bench(1)
+    first, second, third = (bench.connect() for _ in range(3))
+    first.send(framed(b"1"))
+    second.send(framed(b"2"))
+    taken = third.send(framed(b"3" * 3 * FULL_WINDOW_BYTES))
+    assert taken == FULL_WINDOW_BYTES
+    assert not third.transport.reading
+
+
+@pytest.mark.parametrize("size", [1, 3 * FULL_WINDOW_BYTES, 3 * RECEIVE_BUFFER_BYTES])
+def test_requests_of_any_size_arrive_whole_however_few_fit_into_a_turn(size: int) -> None:
+    bench = a_slow_bench(1)
+    busy, client = bench.connect(), bench.connect()
+    sent = framed(b"x" * size, b"y" * size)
+    taken = 0
+    for _ in range(10_000):
+        busy.send(framed(b"b"))
+        taken += client.send(sent[taken : taken + 70_000])
+        bench.turns.turn()
+        if taken == len(sent):
+            break
+    bench.turns.run()
+    assert [frame for frame in bench.handled if frame != b"b"] == [b"x" * size, b"y" * size]
+    assert client.answers == [b"x", b"y"]
+
+
+def test_a_connection_that_is_lost_while_it_waits_for_its_turn_is_not_handled() -> None:
+    bench = a_slow_bench(1)
+    first, second = bench.connect(), bench.connect()
+    first.send(framed(b"1"))
+    second.send(framed(b"2"))
+    second.connection.connection_lost(None)
+    bench.turns.run()
+    assert bench.handled == [b"1"]
