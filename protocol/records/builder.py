@@ -32,6 +32,7 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.checksum import crc32c
 from ottla.protocol.records.compression import CompressionCodec, compress
 from ottla.protocol.records.errors import InvalidRecord
+from ottla.protocol.records.joined import Joined, join
 from ottla.protocol.records.reader import Header, Record, RecordOutline, iter_keys_and_values, record_data
 
 _CRC: Final = struct.Struct(">I")
@@ -145,12 +146,10 @@ def frame_batch(
     record_count: int,
 ) -> bytearray:
     """Header and checksum around a body that is already encoded (and compressed, if the attributes say so)."""
-    batch = bytearray(HEADER_SIZE + len(body))
-    HEADER_STRUCT.pack_into(
-        batch,
-        0,
+    framed = Joined(HEADER_SIZE + len(body))
+    header = HEADER_STRUCT.pack(
         base_offset,
-        len(batch) - LOG_OVERHEAD,
+        HEADER_SIZE + len(body) - LOG_OVERHEAD,
         partition_leader_epoch,
         CURRENT_MAGIC,
         0,
@@ -163,7 +162,9 @@ def frame_batch(
         base_sequence,
         record_count,
     )
-    batch[HEADER_SIZE:] = body
+    framed.add(header)
+    framed.add(body)
+    batch = framed.room
     _CRC.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
     return batch
 
@@ -200,13 +201,13 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
     return bytearray().join(parts)
 
 
-def encode_outlines(records: Iterable[RecordOutline], first_delta: int, base_timestamp: int) -> bytearray:
+def encode_outlines(records: Iterable[RecordOutline], first_delta: int, base_timestamp: int) -> bytes:
     """The records as bytes of a batch body before compression. Their offsets count from `first_delta`, relative to the base offset."""
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     for delta, record in enumerate(records, first_delta):
         start = b"\0" + encode_varlong(record.timestamp - base_timestamp) + encode_varint(delta)  # behind the attributes
         parts += (encode_varint(len(start) + len(record.body)), start, record.body)
-    return bytearray().join(parts)
+    return join(parts)
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:

@@ -25,6 +25,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, TruncatedCompressedData, UnknownCompressionCodec
+from ottla.protocol.records.joined import join
 
 if TYPE_CHECKING:
     import zstandard
@@ -77,7 +78,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """The decompressed `data`, at most `max_bytes`. Raises the errors of `decompressed`."""
     parts = list(decompressed(codec, data, max_bytes))
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts[0] if len(parts) == 1 else join(parts)
 
 
 def decompressed_at_once(codec: int, data: Buffer, max_bytes: int) -> Buffer | None:
@@ -136,7 +137,7 @@ _GZIP_HEADER: Final = (
 def _encode_gzip(data: Buffer, level: int | None) -> bytes:
     deflater = zlib.compressobj(GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
     trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
-    return b"".join((_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer))
+    return join([_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer])
 
 
 _GZIP_MAGIC_AND_METHOD: Final = _GZIP_HEADER[:3]
@@ -242,7 +243,7 @@ def _encode_snappy(data: Buffer, level: int | None) -> bytes:
         block = snappy.compress(bytes(view[start : start + _XERIAL_BLOCK]))
         parts.append(len(block).to_bytes(4, "big"))
         parts.append(block)
-    return b"".join(parts)
+    return join(parts)
 
 
 def _stream_snappy(view: memoryview, max_bytes: int) -> Iterator[bytes]:
@@ -414,7 +415,7 @@ def _encode_zstd(data: Buffer, level: int | None) -> bytes:
     context = zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level, write_content_size=False)
     stream = context.compressobj()
     # Java flushes its stream before closing it. That leaves a data block that is not marked as last, and an empty last block.
-    return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
+    return join([stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()])
 
 
 def _stream_zstd(view: memoryview, max_bytes: int) -> Iterator[bytes]:

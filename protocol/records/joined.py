@@ -4,8 +4,15 @@ Worker threads use it for records that expand to many megabytes. Copying 128 MiB
 wait for the interpreter.
 """
 
+from collections.abc import Sequence
+
 from ottla.protocol.records import room as rooms
 from ottla.protocol.records.room import Data
+
+
+def join(pieces: Sequence[Data]) -> bytes:
+    """The pieces one after the other, in bytes of exactly their size."""
+    return rooms.join(pieces)
 
 
 class Joined:

@@ -56,7 +56,7 @@ class RecordOutline(NamedTuple):
     timestamp: int
     key_bytes: int
     value_bytes: int
-    body: bytes
+    body: Buffer
     """All behind the offset: key, value and headers with their lengths."""
 
 
@@ -132,9 +132,10 @@ def outline_records(data: bytes, header: BatchHeader) -> Iterator[RecordOutline]
     """The records in `data`, without objects for their keys, values and headers."""
     log_append_time = _log_append_time(header)
     walk = RecordWalk(data, header.record_count)
+    view = memoryview(data)  # a record may be long, and is not copied
     while walk.advance():
         timestamp = int64(header.base_timestamp + walk.elapsed) if log_append_time is None else log_append_time
-        yield RecordOutline(header.base_offset + walk.delta, timestamp, walk.key_size, walk.value_size, data[walk.body_at : walk.end])
+        yield RecordOutline(header.base_offset + walk.delta, timestamp, walk.key_size, walk.value_size, view[walk.body_at : walk.end])
 
 
 def iter_offsets_and_timestamps(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:

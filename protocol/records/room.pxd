@@ -1,4 +1,5 @@
 # Declares the functions of room.py in C for compiled callers.
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -21,3 +22,29 @@ cdef inline Py_ssize_t put_long(bytearray room, Py_ssize_t at, const uint8_t[::1
     elif size:
         memcpy(to, &value[0], size)
     return at + size
+
+cdef inline bytes join(list pieces):
+    cdef Py_ssize_t size = 0, at = 0, length
+    cdef const uint8_t[::1] value
+    cdef bytes joined
+    cdef uint8_t *to
+    for piece in pieces:
+        size += len(piece)
+    if size <= LONG_BYTES:
+        return b"".join(pieces)
+    joined = PyBytes_FromStringAndSize(NULL, size)
+    to = <uint8_t *>PyBytes_AS_STRING(joined)
+    for piece in pieces:
+        value = piece
+        length = value.shape[0]
+        if length > size - at:
+            raise IndexError("a piece has grown")
+        if length > LONG_BYTES:
+            with nogil:
+                memcpy(to + at, &value[0], length)
+        elif length:
+            memcpy(to + at, &value[0], length)
+        at += length
+    if at != size:
+        raise IndexError("a piece has shrunk")
+    return joined

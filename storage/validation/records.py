@@ -28,6 +28,7 @@ from ottla.protocol.records.errors import (
     RecordFormatError,
     UnknownCompressionCodec,
 )
+from ottla.protocol.records.joined import Joined, join
 from ottla.protocol.records.reader import (
     RecordOutline,
     RecordsSummary,
@@ -97,10 +98,14 @@ def recompress(
     try:
         pieces: list[Buffer] = []
         summary = check_records(_kept(record_pieces(records, 0, header, max_bytes), pieces), header, between)
-        data = b"".join(pieces)
+        data = join(pieces)
+        pieces.clear()  # to free all memory at the end would hold the interpreter
+        between()
         if _may_refuse(summary, header, rules, now_ms):
             _refuse(outline_records(data, header), header, rules, now_ms, between, partial=False)
-        body, base_timestamp, max_timestamp = _encoded_anew(outline_records(data, header), rules, between)
+        body, base_timestamp, max_timestamp = _encoded_anew(data, header, rules, between)
+        del data
+        between()
     except RecordFormatError as error:
         raise refusal(error, rules, header.attributes & CODEC_MASK) from None
     if header.producer_id != NO_PRODUCER_ID and (header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0):
@@ -131,9 +136,10 @@ def _kept(pieces: Iterator[Buffer], into: list[Buffer]) -> Iterator[Buffer]:
         yield piece
 
 
-def _encoded_anew(records: Iterator[RecordOutline], rules: ValidationRules, between: Callable[[], None]) -> tuple[bytearray, int, int]:
+def _encoded_anew(data: bytes, header: BatchHeader, rules: ValidationRules, between: Callable[[], None]) -> tuple[memoryview, int, int]:
     """The records as the body of a batch, its base timestamp, and the largest timestamp. Raises UnreadableRecords."""
-    body = bytearray()
+    records = outline_records(data, header)
+    body = Joined(len(data))
     base_timestamp = max_timestamp = NO_TIMESTAMP
     count = 0
     while some := list(islice(records, _RECORDS_PER_SLICE)):
@@ -145,9 +151,9 @@ def _encoded_anew(records: Iterator[RecordOutline], rules: ValidationRules, betw
         if earliest < NO_TIMESTAMP:
             raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {earliest}")
         max_timestamp = max(max_timestamp, *(record.timestamp for record in some))
-        body += encode_outlines(some, count, base_timestamp)
+        body.add(encode_outlines(some, count, base_timestamp))
         count += len(some)
-    return body, base_timestamp, max_timestamp
+    return body.view(), base_timestamp, max_timestamp
 
 
 def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bool:
