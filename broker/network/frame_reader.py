@@ -87,7 +87,7 @@ class FrameReader:
         if rest is None:
             return processor.window if is_narrow else processor.view
         if self._filled:
-            return memoryview(rest)[self._filled :]
+            return memoryview(rest)[self._filled : self._filled + FULL_WINDOW_BYTES if channel.is_spent else None]
         # The bytes stay in _rest until more were received, because a read may return none.
         kept = len(rest) - self._from
         view = processor.view

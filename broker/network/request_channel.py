@@ -15,8 +15,8 @@ that only waits for an event (purgatory) holds none, as in Apache Kafka. When al
 and served in the order of arrival. A connection whose request is queued is not read. Requests that the handler calls urgent are never
 queued. Nothing here is thread safe: the loop owns it.
 
-In a turn of the loop requests are handled for `TURN_NS`, whoever sent them. Connections whose bytes arrive later have theirs handled in the
-next turns, in order (`turn_ends_ns`).
+In a turn of the loop the requests of all connections are handled for `TURN_NS`. A connection that is read later has its requests handled in
+the next turns; connections keep their order (`turn_ends_ns`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ from ottla.broker.groups.membership import on_loaded
 from ottla.broker.groups.rebalance import maybe_prepare_rebalance
 from ottla.broker.groups.records import group_key, group_value
 from ottla.broker.groups.store_errors import STORE_ERRORS
-from ottla.pauses import pause
+from ottla.pauses import is_over, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.storage.disk.clock import Clock
@@ -111,8 +111,13 @@ class ConsumerMachine:
         self._go_on(group, queue)
 
     def _go_on(self, group: AssignedGroup, queue: deque[Event]) -> None:
-        """Decide about the events that wait, up to one that needs a thread."""
+        """Decide about the events that wait, up to one that needs a thread. After a slice the others wait for the next turn of the loop."""
+        is_first = True
         while queue:
+            if not is_first and is_over():
+                self._track(self._go_on_later(group, queue))
+                return
+            is_first = False
             event = queue.popleft()
             if group.is_dead:
                 event.refuse(ErrorCode.NOT_COORDINATOR)
@@ -131,6 +136,15 @@ class ConsumerMachine:
             self._give_up(group, group.replaced)
         elif group.is_unwritten and not group.offsets and not group.is_dead and self._groups.forget(group.group_id, group):
             group.end(self._clock.now_ms())
+
+    async def _go_on_later(self, group: AssignedGroup, queue: deque[Event]) -> None:
+        await pause()
+        self._go_on(group, queue)
+
+    def _track(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _give_up(self, group: AssignedGroup, old: Group) -> None:
         """Nothing of the group is in the log, so it continues as the group that it was to replace."""
@@ -153,9 +167,7 @@ class ConsumerMachine:
         except Exception:
             self._failed(group, event)
             return True
-        task = asyncio.ensure_future(self._work(group, event, decision, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._track(self._work(group, event, decision, work))
         return False
 
     async def _work(self, group: AssignedGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
@@ -292,9 +304,7 @@ class ConsumerMachine:
 
     def _resolve(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         group.is_resolving = True
-        task = asyncio.ensure_future(self._resolve_in_thread(group, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._track(self._resolve_in_thread(group, work))
 
     async def _resolve_in_thread(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         topics = self._cluster.topics
@@ -348,7 +358,8 @@ class ConsumerMachine:
 
     async def stop(self) -> None:
         """Wait for the threads; the groups are unloaded."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 WORK: Mapping[type[Any], Callable[[Any], object]] = {ComputeTarget: compute, CheckRegex: lambda work: reason_against(work.regex)}

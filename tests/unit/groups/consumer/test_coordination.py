@@ -10,6 +10,7 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.members import LEAVING
 from ottla.broker.groups.consumer.settings import GroupTimes
 from ottla.broker.groups.group import GroupState
+from ottla.pauses import begin_slices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.consumer_groups import partitions_of, state_of, topic_id
@@ -90,6 +91,24 @@ def test_events_of_a_group_wait_for_its_target_and_those_of_others_do_not() -> N
         assert (joining, beat, other[0].error) == ([], [], ErrorCode.GROUP_ID_NOT_FOUND)
         assert (await bench.answered(joining)).epoch == 3
         assert partitions_of(beat[0]) == {"t": [0, 1]}
+
+    run(scenario)
+
+
+def test_events_that_waited_for_a_target_are_decided_in_slices_and_in_order() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        begin_slices(asyncio.get_running_loop(), slice_ns=0)
+        await a_member(bench)
+        bench.pass_time(2_000)
+        joining = bench.beat("n")
+        beats = [bench.beat("m", 2) for _ in range(5)]
+        answered = [0]
+        while answered[-1] < len(beats):
+            await asyncio.sleep(0)
+            answered.append(sum(map(bool, beats)))
+            assert all(beats[: answered[-1]]), "in order"
+            assert answered[-1] - answered[-2] <= 1, "one in a turn"
+        assert joining
 
     run(scenario)
 
