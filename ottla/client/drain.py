@@ -1,4 +1,4 @@
-"""Moves all replicas away from brokers, some partitions at a time.
+"""Moves all replicas away from brokers, or a share of all replicas to new brokers, some partitions at a time.
 
 The cluster alone keeps the state of a drain: a drain that was interrupted begins again with the replicas that are left. New replicas are
 made before the old ones are removed, so a partition has all its replicas at any time.
@@ -14,7 +14,7 @@ from ottla.client import reassignments
 from ottla.client.cluster import Cluster
 from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs, describe_configs
 from ottla.client.errors import ClientError, SomeRefused
-from ottla.client.reassignment_plan import Plan, without
+from ottla.client.reassignment_plan import Plan, balanced, without
 from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.protocol.topic_partition import TopicPartition
 
@@ -64,20 +64,50 @@ def drain(
     moved: set[TopicPartition] = set()
     while left := left_on(cluster, leaving):
         plan = plan_of(cluster, leaving, ignore_racks=ignore_racks)
-        some = dict(list(plan.items())[:at_once])
-        if rate is not None and some:
-            reassignments.throttle(cluster, {name: left[name] for name in some if name in left}, some, rate)
-        outcomes = reassignments.reassign(cluster, some) if some else {}
-        refused = {str(name): error for name, error in outcomes.items() if error is not None}
-        waiting = set(some or left) - {name for name, error in outcomes.items() if error is not None}
-        _wait(cluster, waiting, progress, len(moved), len(moved) + len(left))
-        _until_known(cluster, {name: some[name] for name in waiting if name in some})
-        moved |= waiting
-        if rate is not None:
-            reassignments.clear_throttles(cluster, {name.topic for name in waiting})
-        if refused:
-            raise SomeRefused(refused)
+        moved |= _move_some(cluster, plan, left, progress, len(moved), at_once, rate)
     return len(moved)
+
+
+def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | None = None) -> int:
+    """Move replicas until all live brokers have equally many, `at_once` partitions at a time; returns the number of moved partitions.
+
+    As few replicas as possible move, and replicas stay spread over racks. Repeated after an interruption, it moves the rest. Raises
+    ClientError if the cluster refuses a partition; what was moved by then stays moved.
+    """
+    targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
+    time.sleep(_SETTLE_SECONDS)
+    answer = cluster.refresh(None)
+    current = {name: targets.get(name, replicas) for name, replicas in _replicas(answer).items()}
+    plan = balanced(current, {broker.node_id: broker.rack for broker in answer.brokers})
+    left = {name: current[name] for name, replicas in plan.items() if replicas != current[name]}
+    moved: set[TopicPartition] = set()
+    while left:
+        done = _move_some(cluster, {name: plan[name] for name in left}, left, progress, len(moved), at_once, rate)
+        moved |= done
+        left = {name: replicas for name, replicas in left.items() if name not in done}
+    return len(moved)
+
+
+def _move_some(
+    cluster: Cluster, plan: Plan, left: dict[TopicPartition, list[int]], progress: Progress, before: int, at_once: int, rate: int | None
+) -> set[TopicPartition]:
+    """Move the first `at_once` partitions of the plan, and return them; with an empty plan, wait for those that move already.
+
+    `left` has the replicas of all partitions that are to move. Raises SomeRefused.
+    """
+    some = dict(list(plan.items())[:at_once])
+    if rate is not None and some:
+        reassignments.throttle(cluster, {name: left[name] for name in some if name in left}, some, rate)
+    outcomes = reassignments.reassign(cluster, some) if some else {}
+    refused = {str(name): error for name, error in outcomes.items() if error is not None}
+    waiting = set(some or left) - {name for name, error in outcomes.items() if error is not None}
+    _wait(cluster, waiting, progress, before, before + len(left))
+    _until_known(cluster, {name: some[name] for name in waiting if name in some})
+    if rate is not None:
+        reassignments.clear_throttles(cluster, {name.topic for name in waiting})
+    if refused:
+        raise SomeRefused(refused)
+    return waiting
 
 
 def forget_settings(cluster: Cluster, broker: int) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ottla.config.keys.general import (
     BROKER_ID,
@@ -28,6 +29,7 @@ from ottla.config.loader import parse_assignment
 from ottla.supervisor.template import Template, fill, properties_text
 
 MOST_REPLICAS = 3
+_PORTS = 65536
 _CHOICE = range(20_000, 32_000)
 """Ports to choose from. They are below those that the kernel assigns to outgoing connections, so only another chooser
 can take one before it is bound."""
@@ -70,7 +72,7 @@ class Layout:
 
     def address(self, broker_id: int) -> str:
         """host:port; an IPv6 address is in brackets."""
-        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port(broker_id)}"
+        return address_of({"host": self.host, "port": self.port(broker_id)})
 
     def rack(self, broker_id: int) -> str:
         """The rack of the broker. Brokers of one rack are expected to fail together. A `broker.rack` in the settings
@@ -87,9 +89,15 @@ class Layout:
         """Whether the brokers keep their metadata in ZooKeeper."""
         return bool(self.properties(self.first_id).get(ZOOKEEPER_CONNECT.name))
 
-    def of_size(self, ports: tuple[int, ...]) -> "Layout":
-        """The same cluster with brokers at these ports."""
-        return replace(self, ports=ports)
+    def of_size(self, count: int) -> "Layout":
+        """The same cluster with this many brokers: the last ones are left out, or new ones follow them."""
+        more = count - len(self.ports)
+        if more <= 0:
+            return replace(self, ports=self.ports[:count])
+        first = self.ports[0]
+        follow_each_other = self.ports == tuple(range(first, first + len(self.ports))) and first + count <= _PORTS
+        new = range(first + len(self.ports), first + count) if follow_each_other else free_ports(more, self.ports)
+        return replace(self, ports=(*self.ports, *new))
 
     def reloaded(self, environment: Mapping[str, str]) -> "Layout":
         """The same cluster with the template as its file is now. Raises ConfigError."""
@@ -161,6 +169,12 @@ class Layout:
         with open(file, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as text:
             text.write(properties_text(self.properties(broker_id).items()))
         return [sys.executable, "-P", "-m", "ottla.cli.supervised", str(supervisor_pid), "serve", str(file), "--json"]
+
+
+def address_of(broker: Mapping[str, Any]) -> str:
+    """host:port of a broker in the supervisor's status; an IPv6 address is in brackets."""
+    host = str(broker["host"])
+    return f"{f'[{host}]' if ':' in host else host}:{broker['port']}"
 
 
 def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from ottla.client.errors import ClientError
 from ottla.protocol.client_security import ClientSecurity
 from ottla.protocol.messages.metadata import MetadataResponse
 from ottla.supervisor import control
+from ottla.supervisor.layout import address_of
 
 _STATUS_SECONDS = 10.0
 _ASK_SECONDS = 5.0
@@ -134,9 +135,8 @@ def _look(cluster: RestartedCluster, brokers: Iterable[dict[str, Any]]) -> tuple
     controller = NO_LEADER
     faults: dict[str, None] = {}
     for broker in brokers:
-        host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
         try:
-            answer = cluster.metadata(f"{host}:{broker['port']}")
+            answer = cluster.metadata(address_of(broker))
         except ClientError as error:
             faults[f"broker {broker['id']}: {error}"] = None
             continue

@@ -57,6 +57,7 @@ class Supervisor:
         self._processes: dict[int, BrokerProcess] = {}
         self._metrics: dict[int, str] = {}
         """The address of the metrics of each broker that serves some."""
+        self._growing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._ending = asyncio.Event()
         self._name = state_file.name_of(os.getpid())
@@ -289,6 +290,8 @@ class Supervisor:
             while any(broker.state.has_process for broker in self._brokers.values()):
                 await self._next_change()
             return {}
+        if command == "grow":
+            return await self._grow(int(request.get("brokers", 0)))
         broker = self._brokers.get(request.get("id", -1))
         if broker is None:
             return {"error": f"there is no broker {request.get('id')}; there are {min(self._brokers)} to {max(self._brokers)}"}
@@ -298,6 +301,38 @@ class Supervisor:
             return await self._command(broker, str(command), bool(request.get("stays_down")))
         except (NotNow, ConfigError) as error:
             return {"error": str(error)}
+
+    async def _grow(self, count: int) -> control.Answer:
+        """Start brokers after the last one, one after the other, until there are `count`. One that does not start is forgotten."""
+        if self._growing.locked():
+            return {"error": "another command starts brokers of this cluster already; wait for its end"}
+        started: list[dict[str, Any]] = []
+        async with self._growing:
+            while len(self._brokers) < count and not self._ending.is_set():
+                broker_id = self._layout.first_id + len(self._brokers)
+                try:
+                    self._reload()
+                    layout = self._layout.of_size(len(self._brokers) + 1)
+                    check_layout(layout)
+                    await check_ids(layout, [broker_id])
+                except ConfigError as error:
+                    return {"error": str(error), "started": started}
+                self._layout = layout
+                self._brokers[broker_id] = Supervised(broker_id, self._patience)
+                answer = await self._command(self._brokers[broker_id], "start", False)
+                if "error" in answer:
+                    if not self._ending.is_set():
+                        self._forget(broker_id)
+                    return {**answer, "started": started}
+                started.append({"id": broker_id, "address": self._layout.address(broker_id)})
+            await self._await_convergence()
+        return {"error": "the cluster is going down", "started": started} if self._ending.is_set() else {"started": started}
+
+    def _forget(self, broker_id: int) -> None:
+        """The last broker, which has no process, is no longer one of the cluster."""
+        del self._brokers[broker_id]
+        self._layout = self._layout.of_size(len(self._brokers))
+        self._note_change()
 
     async def _command(self, broker: Supervised, command: str, stays_down: bool) -> control.Answer:
         if command == "start":
@@ -318,6 +353,11 @@ class Supervisor:
             await self._command(broker, "stop", False)
             # "down" may have come meanwhile, and waits for no broker that starts after it.
             return {"error": "the cluster is going down"} if self._ending.is_set() else await self._command(broker, "start", False)
+        if command == "remove":
+            if broker.state not in {State.STOPPED, State.FAILED} or broker.broker_id != max(self._brokers) or len(self._brokers) == 1:
+                return {"error": f"broker {broker.broker_id} is {broker.state.value}; only the last one can be removed, when it is stopped"}
+            self._forget(broker.broker_id)
+            return {}
         if command == "kill":
             process = self._processes.get(broker.broker_id)
             self._carry_out(broker, broker.on_kill(stays_down))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.cluster.orders import directory_option, security_of, tell
+from ottla.cli.cluster.sizes import grow, shrink
 from ottla.cli.cluster.up import up
 from ottla.cli.options import Amount, command_config_option, command_group, json_option, report_outcomes, reported_errors
 from ottla.cli.output import print_json, print_table, say
@@ -26,7 +27,8 @@ def cluster() -> None:
     """Run several brokers on this host."""
 
 
-cluster.add_command(up)
+for each in (up, grow, shrink):
+    cluster.add_command(each)
 
 
 @cluster.command()
@@ -91,7 +93,7 @@ def _add_leaderships(brokers: list[dict[str, Any]], security: ClientSecurity) ->
         broker["role"] = "controller" if name == answer.controller_id else ""
 
 
-def _tell_of_broker(directory: Path, order: str, broker_id: int, done: str, as_json: bool, **more: object) -> None:
+def _tell_of_broker(directory: Path, order: str, broker_id: int, done: str, as_json: bool, **more: bool) -> None:
     """Send an order for one broker. Without --json its success prints nothing."""
     tell(directory, order, broker_id, **more)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,16 +33,17 @@ def security_of(directory: Path, command_config: Path | None) -> ClientSecurity:
     return client_security(command_config or state_file.read(directory).command_config)
 
 
-def tell(directory: Path, order: str, broker_id: int | None = None, **more: object) -> None:
-    """Send the supervisor an order. Ends with status 1 when it fails."""
+def tell(directory: Path, order: str, broker_id: int | None = None, *, seconds: float = COMMAND_SECONDS, **more: object) -> dict[str, Any]:
+    """Send the supervisor an order; returns its answer. Ends with status 1 when it fails."""
     from ottla.supervisor import control
 
     directory = directory.absolute()
     try:
-        answer = control.ask(directory, {"command": order, "id": broker_id, **more}, COMMAND_SECONDS)
+        answer = control.ask(directory, {"command": order, "id": broker_id, **more}, seconds)
     except control.NoSupervisor as reason:
         raise SystemExit(f"ottla: {reason}") from None
     except TimeoutError:
-        raise SystemExit(f"ottla: {order} was not done within {COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress") from None
+        raise SystemExit(f"ottla: {order} was not done within {seconds:.0f} s; `ottla cluster status` shows the progress") from None
     if "error" in answer:
         raise SystemExit(f"ottla: {answer['error']}")
+    return answer

@@ -75,6 +75,22 @@ def test_ports_follow_the_first_or_are_kept_and_chosen() -> None:
     assert len(set(chosen)) == 3
 
 
+def test_a_host_grows_by_the_ports_after_the_last_and_shrinks_by_the_last_brokers() -> None:
+    layout = Layout(Path("/c"), (9092, 9093), first_id=4)
+    grown = layout.of_size(4)
+    assert (grown.ports, list(grown.broker_ids)) == ((9092, 9093, 9094, 9095), [4, 5, 6, 7])
+    assert grown.of_size(2) == layout
+    chosen = Layout(Path("/c"), (31_000, 20_500)).of_size(3).ports
+    assert chosen[:2] == (31_000, 20_500)
+    assert chosen[2] not in chosen[:2]
+
+
+def test_the_rack_of_a_host_is_its_name_unless_it_is_said_otherwise() -> None:
+    layout = Layout(Path("/c"), (1, 2), host_name="host-b")
+    assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["host-b", "host-b"]
+    assert not layout.sets_racks
+
+
 def test_the_state_file_gives_back_what_was_written(tmp_path: Path) -> None:
     me = state_file.name_of(os.getpid())
     broker = {"id": 0, "pid": me.pid, "process_started": me.started, "port": 9092, "state": "ready"}

@@ -129,6 +129,53 @@ def test_a_full_disk_keeps_no_command_from_its_end(
     assert lines == [f"{tmp_path}/cluster.json cannot be written: No space left on device; it is tried again with each change"]
 
 
+def test_brokers_are_added_in_order_and_only_the_last_one_that_is_stopped_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def orders() -> list[control.Answer]:
+        return [
+            await asking(tmp_path, command="grow", brokers=3),
+            await asking(tmp_path, command="remove", id=2),
+            await asking(tmp_path, command="stop", id=1),
+            await asking(tmp_path, command="remove", id=1),
+            await asking(tmp_path, command="stop", id=2),
+            await asking(tmp_path, command="remove", id=2),
+            await asking(tmp_path, command="status"),
+            await asking(tmp_path, command="down"),
+        ]
+
+    grown, ready, _, not_last, _, removed, status, _ = supervise(tmp_path, monkeypatch, orders)
+    assert grown == {"started": [{"id": 1, "address": "127.0.0.1:9093"}, {"id": 2, "address": "127.0.0.1:9094"}]}
+    assert ready == {"error": "broker 2 is ready; only the last one can be removed, when it is stopped"}
+    assert not_last == {"error": "broker 1 is stopped; only the last one can be removed, when it is stopped"}
+    assert removed == {}
+    assert [(broker["id"], broker["state"]) for broker in status["brokers"]] == [(0, "ready"), (1, "stopped")]
+    assert list(state_file.read(tmp_path).brokers) == [0, 1]
+
+
+def test_a_broker_that_is_given_up_when_a_host_grows_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(FakeProcess):
+        """Broker 0 serves, and any other ends before it is ready."""
+
+        def __init__(self, command: list[str], *arguments: Any) -> None:
+            if any("broker-0.properties" in word for word in command):
+                super().__init__(command, *arguments)
+            else:
+                self.name, on_exit = name_of(os.getpid()), arguments[-1]
+                asyncio.get_running_loop().call_soon(on_exit, 1)
+
+        def last_log_line(self) -> str:
+            return "no disk"
+
+    async def orders() -> list[control.Answer]:
+        return [await asking(tmp_path, command="grow", brokers=3), await asking(tmp_path, command="status"),
+                await asking(tmp_path, command="down")]  # fmt: skip
+
+    grown, status, _ = supervise(tmp_path, monkeypatch, orders, Refusing)
+    assert grown == {"error": "broker 1 ended with status 1: no disk", "started": []}
+    assert [broker["id"] for broker in status["brokers"]] == [0]
+
+
 def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     (tmp_path / ".supervisor.lock").mkdir()  # as little use as the file of another user
     with pytest.raises(CannotSupervise, match=r"/\.supervisor\.lock cannot be opened: Is a directory; start the cluster as the user"):
