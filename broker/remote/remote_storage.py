@@ -81,7 +81,7 @@ class RemoteStorage:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 if isinstance(self.store, DirectoryStore):
-                    await self._in_thread(self.store.prepare)
+                    await self.in_thread(self.store.prepare)
                 await self.store.probe()
         except (RemoteStoreError, TimeoutError) as error:
             await self.store.close()
@@ -95,7 +95,7 @@ class RemoteStorage:
         """Opens the caches in the first log directory. Raises ConfigError if the disk refuses them."""
         config = self._config
         self.indexes = IndexCache(
-            self._file_system, log_dir, config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES], self.store, self._in_thread
+            self._file_system, log_dir, config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES], self.store, self.in_thread
         )
         self.chunks = ChunkCache(
             self._file_system,
@@ -103,12 +103,12 @@ class RemoteStorage:
             config[OTTLA_REMOTE_CHUNK_CACHE_BYTES],
             self.store.chunk_bytes,
             self.budget,
-            self._in_thread,
+            self.in_thread,
             lambda: elapsed_ms(self._clock),
         )
         try:
-            await self._in_thread(self.indexes.prepare)
-            await self._in_thread(self.chunks.prepare)
+            await self.in_thread(self.indexes.prepare)
+            await self.in_thread(self.chunks.prepare)
         except OSError as error:
             raise ConfigError(f"{error.filename or log_dir}: {error.strerror or error}; the caches of remote segments are there") from None
         config.on_change(self._on_change, (REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES,))
@@ -139,13 +139,14 @@ class RemoteStorage:
 
     def _open_store(self, settings: StoreSettings) -> DirectoryStore | ObjectStore:
         if settings.directory is not None:
-            return DirectoryStore(self._file_system, settings.directory, self._in_thread)
+            return DirectoryStore(self._file_system, settings.directory, self.in_thread)
         from ottla.broker.remote.object_store import ObjectStore  # obstore takes 16 ms, and is an extra
         from ottla.broker.remote.objects import open_objects
 
-        return ObjectStore(open_objects(settings), settings, self._file_system, self.budget, self._in_thread)
+        return ObjectStore(open_objects(settings), settings, self._file_system, self.budget, self.in_thread)
 
-    def _in_thread(self, work: Callable[[], _Result]) -> Awaitable[_Result]:
+    def in_thread(self, work: Callable[[], _Result]) -> Awaitable[_Result]:
+        """Runs work that blocks in a thread of this broker: a `Threads`."""
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def _on_change(self, _: frozenset[str]) -> None:

@@ -23,7 +23,7 @@ COMMANDS = {
     "quotas": "Describe, set and remove quotas of clients.",
     "acls": "List, add and remove ACLs.",
     "users": "List, add and remove users who authenticate by SCRAM.",
-    "remote": "List and check the segments in the remote store.",
+    "remote": "List, check and restore the segments in the remote store.",
     "transactions": "List transactions, find those that hang, abort them.",
     "features": "Describe, raise and lower the features of a cluster.",
     "console": "Show a cluster in the browser, and change it.",

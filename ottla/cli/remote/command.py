@@ -1,0 +1,89 @@
+"""Implements `ottla remote`: shows what `__remote_log_metadata` says of the segments in the remote store (tiered storage)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options import cluster_command, command_group, fail, json_option
+from ottla.cli.output import print_json, print_table, say
+from ottla.cli.remote.scrub import scrub
+from ottla.cli.remote.store_access import config_option, the_store
+from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.storage.remote.entries import SegmentEntry
+
+
+@command_group
+def remote() -> None:
+    """Show, check and restore the segments that topics with tiered storage have in the remote store."""
+
+
+@remote.command(name="list")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--unfinished", is_flag=True, help="Only copies that are not finished, being deleted, or replaced by another copy.")
+@json_option
+@cluster_command
+def list_(cluster: Cluster, topics: tuple[str, ...], unfinished: bool, as_json: bool) -> None:
+    """List the copies of segments by topic, partition and offset, also those of deleted topics.
+
+    Consumers read COPY_SEGMENT_FINISHED copies that no other copy replaces. A broker deletes all others after a time.
+    """
+    found = [(entry, is_read) for entry, is_read in known_copies(cluster) if chosen(entry, topics) and not (unfinished and is_read)]
+    if as_json:
+        print_json([as_object(entry, is_read=is_read) for entry, is_read in found])
+        return
+    print_table(COLUMNS, [as_row(entry, is_read=is_read) for entry, is_read in found])
+    if not found:
+        say("no copies of segments")
+
+
+@remote.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@config_option
+@json_option
+@cluster_command
+def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json: bool) -> None:
+    """Check that the remote store has all segments that consumers may read.
+
+    Of each copy the indexes and the end of the records are read. Status 1 if a copy is missing, shorter than its entry, or cannot be read.
+    """
+    from ottla.config.errors import ConfigError
+
+    wanted = [entry for entry, is_read in known_copies(cluster) if is_read and chosen(entry, topics)]
+    try:
+        faults = asyncio.run(_faults(config_file, wanted))
+    except ConfigError as error:
+        fail([str(error)])
+        return
+    if as_json:
+        print_json([{**as_object(entry, is_read=True), "fault": fault} for entry, fault in faults])
+    else:
+        print_table((*COLUMNS, "fault"), [[*as_row(entry, is_read=True), fault] for entry, fault in faults])
+        say(f"{len(wanted) - len(faults)} of {len(wanted)} copies are complete")
+    if faults:
+        fail([f"{len(faults)} copies are not complete"])
+
+
+remote.add_command(scrub)
+
+
+async def _faults(config_file: Path, entries: list[SegmentEntry]) -> list[tuple[SegmentEntry, str]]:
+    """The copies that are not complete, and why. Raises ConfigError."""
+    from ottla.storage.remote.ports import IndexKind, RemoteStoreError
+
+    faults = []
+    async with the_store(config_file) as storage:
+        for entry in entries:
+            try:
+                await storage.store.fetch(entry, entry.size - 1, entry.size)
+                for kind in IndexKind:
+                    await storage.store.index(entry, kind)
+            except RemoteStoreError as error:
+                faults.append((entry, str(error)))
+    return faults

@@ -1,0 +1,107 @@
+"""Tells which copies the metadata of a cluster know, which ones the objects of a store make up, and how both are printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.storage.remote.entries import SegmentEntry
+
+_POLL_SECONDS: Final = 1.0
+COLUMNS: Final = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "max timestamp", "broker", "segment")
+
+_TOPIC = r"(?P<topic>[a-zA-Z0-9._-]+)"
+_ID = r"(?P<id>[A-Za-z0-9_-]{22})"
+_COPY = r"(?P<start>\d{20})-(?P<uuid>[A-Za-z0-9_-]{22})"
+_OBJECT: Final = re.compile(rf"{_TOPIC}-{_ID}/(?P<partition>\d+)/{_COPY}\.(?P<part>[a-z-]+)")
+_FILE: Final = re.compile(rf"{_TOPIC}-(?P<partition>\d+)-{_ID}/{_COPY}\.(?P<part>[a-z_]+)")
+
+
+class StoredName(NamedTuple):
+    """What the name of an object tells: whose it is, and which part of a copy."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    uuid: str
+    part: str
+
+
+def stored_name(name: str) -> StoredName | None:
+    """Reads the name of an object in either layout; None for one that is of no copy."""
+    found = _OBJECT.fullmatch(name) or _FILE.fullmatch(name)
+    if found is None:
+        return None
+    return StoredName(found["topic"], found["id"], int(found["partition"]), int(found["start"]), found["uuid"], found["part"])
+
+
+def known_copies(cluster: Cluster) -> list[tuple[SegmentEntry, bool]]:
+    """All entries of `__remote_log_metadata`, and whether consumers read them, by topic, partition and offset."""
+    from ottla.client.fetcher import Fetcher
+    from ottla.client.offsets import end_offsets, start_offsets
+    from ottla.protocol.topic_partition import TopicPartition
+    from ottla.storage.remote.metadata.log import METADATA_TOPIC, MetadataLog
+    from ottla.storage.remote.metadata.records import partition_of
+
+    names = [TopicPartition(METADATA_TOPIC, index) for index in cluster.partitions(METADATA_TOPIC)]
+    logs = {name: MetadataLog(name.partition) for name in names}
+    starts, ends = start_offsets(cluster, names), end_offsets(cluster, names)
+    with Fetcher(cluster, {name: starts[name] for name in names if starts[name] < ends[name]}) as fetcher:
+        while fetcher.positions:
+            for batch in fetcher.poll(_POLL_SECONDS):
+                log = logs[batch.partition]
+                for record in batch.records:
+                    partition = partition_of(record.value)
+                    if partition is not None:
+                        log.know(partition)
+                    log.take_record(record.value, record.offset)
+                if batch.next_offset >= ends[batch.partition]:
+                    fetcher.positions.pop(batch.partition, None)
+    caches = [each.cache for log in logs.values() for each in log.followed.values()]
+    read = {key for cache in caches for epoch in cache.epochs.values() for key in epoch.keys}
+    found = [(entry, int.from_bytes(entry.id.uuid, "big") in read) for cache in caches for entry in cache.all_entries()]
+    return sorted(found, key=lambda each: (*each[0].id.partition[1:], each[0].start_offset))
+
+
+def chosen(entry: SegmentEntry, topics: Iterable[str]) -> bool:
+    """Whether the copy is of one of these topics, or none are named."""
+    return not topics or entry.id.partition.topic in topics
+
+
+def as_row(entry: SegmentEntry, *, is_read: bool) -> list[object]:
+    """The copy as a row of a table with COLUMNS."""
+    from ottla.protocol.uuid import to_text
+
+    epochs = ",".join(map(str, entry.leader_epochs))
+    state = entry.state.name if is_read or entry.state.name != "COPY_SEGMENT_FINISHED" else "replaced"
+    topic, index = entry.id.partition.topic, entry.id.partition.partition
+    return [
+        topic, index, state, entry.start_offset, entry.end_offset, entry.size, epochs, entry.max_timestamp_ms, entry.broker_id,
+        to_text(entry.id.uuid),
+    ]  # fmt: skip
+
+
+def as_object(entry: SegmentEntry, *, is_read: bool) -> dict[str, object]:
+    """The copy as an object."""
+    from ottla.protocol.uuid import to_text
+
+    return {
+        "topic": entry.id.partition.topic,
+        "topic_id": to_text(entry.id.partition.topic_id),
+        "partition": entry.id.partition.partition,
+        "segment": to_text(entry.id.uuid),
+        "state": entry.state.name,
+        "is_read": is_read,
+        "start_offset": entry.start_offset,
+        "end_offset": entry.end_offset,
+        "bytes": entry.size,
+        "leader_epochs": {str(epoch): offset for epoch, offset in entry.leader_epochs.items()},
+        "max_timestamp_ms": entry.max_timestamp_ms,
+        "event_timestamp_ms": entry.event_timestamp_ms,
+        "broker": entry.broker_id,
+        "custom_metadata": None if entry.custom is None else entry.custom.hex(),
+    }

@@ -1,0 +1,108 @@
+"""`ottla remote scrub` finds every kind of damage in a remote store, and nothing in a store that is whole."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.main import main
+from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
+from tests.support.in_process_broker import a_broker_in_process
+from tests.support.several_brokers import until
+
+
+class Scrubbed:
+    """A broker whose copies are in a directory, and the command that examines them."""
+
+    def __init__(self, bootstrap: str, shared: Path, properties: Path) -> None:
+        self.bootstrap = bootstrap
+        self.shared = shared
+        self.properties = properties
+
+    def scrub(self, *options: str) -> tuple[int, dict[str, Any]]:
+        """The status of the command and what it prints."""
+        words = ["remote", "scrub", "-b", self.bootstrap, "--config", str(self.properties), "--json", *options]
+        done = CliRunner().invoke(main, words)
+        return done.exit_code, json.loads(done.stdout)
+
+    def parts(self, suffix: str) -> list[Path]:
+        """The files of that kind in the order of their offsets."""
+        return sorted(self.shared.rglob(f"*{suffix}"))
+
+
+@pytest.fixture
+def scrubbed(tmp_path: Path) -> Iterator[Scrubbed]:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
+    properties = tmp_path / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+    with a_broker_in_process(tmp_path / "logs", **keys) as broker:
+        fill(broker, 1)
+        until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
+        yield Scrubbed(broker.bootstrap, shared, properties)
+
+
+def test_every_damage_is_found_and_told(scrubbed: Scrubbed, tmp_path: Path) -> None:
+    status, whole = scrubbed.scrub()
+    assert (status, whole["damaged"], whole["orphans"]) == (0, [], []), whole
+    assert whole["copies"] >= 5
+
+    def change(path: Path, at: int) -> None:
+        data = bytearray(path.read_bytes())
+        data[at] ^= 0x10
+        path.write_bytes(data)
+
+    logs = scrubbed.parts(".log")
+    change(logs[0], 500)
+    change(scrubbed.parts(".timeindex")[1], 5)
+    scrubbed.parts(".index")[2].unlink()
+    logs[3].write_bytes(logs[3].read_bytes()[:-1])
+    orphan = logs[0].with_name(logs[0].name.replace("00000000000000000000-", "00000000000000000077-"))
+    orphan.write_bytes(b"left behind")
+    (scrubbed.shared / "kafka-tiered-storage" / "notes").mkdir()
+    (scrubbed.shared / "kafka-tiered-storage" / "notes" / "todo.txt").write_text("of somebody else")
+
+    progress = tmp_path / "progress"
+    status, found = scrubbed.scrub("--progress", str(progress))
+    assert status == 1
+    assert found["orphans"] == ["notes/todo.txt", f"{orphan.parent.name}/{orphan.name}"]
+    faults = {each["start_offset"]: " ".join(each["faults"]) for each in found["damaged"]}
+    starts = [int(path.name[:20]) for path in logs[:4]]
+    assert list(faults) == starts
+    for start, text in zip(starts, ("checksum of the batch", "timestamp index", ".index", "bytes"), strict=True):
+        assert text in faults[start]
+    assert len(progress.read_text().splitlines()) == 1 + found["copies"] - 4, "the copies that are whole are noted"
+
+    status, again = scrubbed.scrub("--progress", str(progress), "t")
+    assert (status, again["damaged"]) == (1, found["damaged"])
+    assert again["orphans"] == [f"{orphan.parent.name}/{orphan.name}"]
+    assert scrubbed.scrub("another-topic")[0] == 0
+
+
+def test_a_scrub_that_ended_early_goes_on_where_it_was(scrubbed: Scrubbed, tmp_path: Path) -> None:
+    progress = tmp_path / "progress"
+    first = scrubbed.parts(".log")[0]
+    right = first.read_bytes()
+    first.write_bytes(right[:-1])
+    assert scrubbed.scrub("--progress", str(progress))[0] == 1
+    first.write_bytes(right)
+    for later in scrubbed.parts(".log")[1:]:
+        later.write_bytes(b"")  # nothing of them is read again
+    assert scrubbed.scrub("--progress", str(progress), "--rate", "1000")[0] == 0
+    assert not progress.exists(), "all was read: the next one begins anew"
+    assert scrubbed.scrub()[0] == 1
+
+
+def test_the_progress_of_another_cluster_is_refused_in_one_line(scrubbed: Scrubbed, tmp_path: Path) -> None:
+    progress = tmp_path / "progress"
+    progress.write_text('{"scrub of cluster": "another"}\n')
+    words = ["remote", "scrub", "-b", scrubbed.bootstrap, "--config", str(scrubbed.properties), "--progress", str(progress)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert str(progress) in line
