@@ -11,15 +11,16 @@ from click.testing import CliRunner
 from ottla.cli.main import main
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
-from tests.support.in_process_broker import a_broker_in_process
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.several_brokers import until
 
 
 class Scrubbed:
     """A broker whose copies are in a directory, and the command that examines them."""
 
-    def __init__(self, bootstrap: str, shared: Path, properties: Path) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, broker: InProcessBroker, shared: Path, properties: Path) -> None:
+        self._broker = broker
+        self.bootstrap = broker.bootstrap
         self.shared = shared
         self.properties = properties
 
@@ -28,6 +29,18 @@ class Scrubbed:
         words = ["remote", "scrub", "-b", self.bootstrap, "--config", str(self.properties), "--json", *options]
         done = CliRunner().invoke(main, words)
         return done.exit_code, json.loads(done.stdout)
+
+    def active_base(self) -> int:
+        """Where the active segment begins, which is not copied."""
+        log = self._broker.services.data.replica_manager.partitions["t"][0].log
+        return self._broker.run(lambda: log.segments.active.base_offset)
+
+    def are_all_copied(self) -> bool:
+        """Whether nothing is being copied any more."""
+        done = CliRunner().invoke(main, ["remote", "list", "-b", self.bootstrap, "--json"])
+        copies = json.loads(done.stdout)
+        ends = [each["end_offset"] for each in copies if each["state"] == "COPY_SEGMENT_FINISHED"]
+        return len(ends) == len(copies) and max(ends) + 1 == self.active_base()
 
     def parts(self, suffix: str) -> list[Path]:
         """The files of that kind in the order of their offsets."""
@@ -44,7 +57,7 @@ def scrubbed(tmp_path: Path) -> Iterator[Scrubbed]:
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
         fill(broker, 1)
         until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
-        yield Scrubbed(broker.bootstrap, shared, properties)
+        yield Scrubbed(broker, shared, properties)
 
 
 def test_every_damage_is_found_and_told(scrubbed: Scrubbed, tmp_path: Path) -> None:
@@ -85,6 +98,7 @@ def test_every_damage_is_found_and_told(scrubbed: Scrubbed, tmp_path: Path) -> N
 
 
 def test_a_scrub_that_ended_early_goes_on_where_it_was(scrubbed: Scrubbed, tmp_path: Path) -> None:
+    until(scrubbed.are_all_copied)
     progress = tmp_path / "progress"
     first = scrubbed.parts(".log")[0]
     right = first.read_bytes()
