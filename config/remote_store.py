@@ -27,6 +27,8 @@ _OF_ALL: Final[dict[str, _Kind]] = {
     "compression.enabled": (_FLAG, False),
     "compression.heuristic.enabled": (_FLAG, False),
     "encryption.enabled": (_FLAG, False),
+    "encryption.key.pair.id": (_TEXT, ""),
+    "encryption.key.pairs": (_TEXT, ""),
     "custom.metadata.fields.include": (_TEXT, ""),
 }
 """Types and defaults of the keys that every backend has."""
@@ -62,6 +64,15 @@ OBJECT_KEY: Final = "OBJECT_KEY"
 _CUSTOM_FIELDS: Final = (REMOTE_SIZE, OBJECT_PREFIX, OBJECT_KEY)
 
 
+class EncryptionSettings(NamedTuple):
+    """The RSA keys that protect the keys of copies. New copies are encrypted with that of `key_pair_id` if `is_enabled`."""
+
+    is_enabled: bool
+    key_pair_id: str
+    pairs: Mapping[str, tuple[str, str]]
+    """Id of a pair -> the files of its public and its private key, in PEM."""
+
+
 class StoreSettings(NamedTuple):
     """The remote store of a broker. `backend` is None for the directory of LocalTieredStorage."""
 
@@ -77,6 +88,8 @@ class StoreSettings(NamedTuple):
     custom_fields: frozenset[str]
     ignored: tuple[str, ...]
     """Given keys that configure what this broker does in another way, or that no release knows."""
+    encryption: EncryptionSettings | None = None
+    """None if nothing is encrypted, or was."""
 
 
 def store_settings(config: BrokerConfig) -> StoreSettings:
@@ -98,11 +111,12 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
     for name in _NEEDED[backend]:
         if not options[name]:
             raise ConfigValueError(f"{prefix}storage.{name}", None, "Must be set")
-    _refuse_what_is_not_there(prefix, given, values)
+    _refuse_other_formats(prefix, given)
     fields = frozenset(field.strip() for field in str(values["custom.metadata.fields.include"]).split(",") if field.strip())
     if not fields <= set(_CUSTOM_FIELDS):
         raise ConfigValueError(f"{prefix}custom.metadata.fields.include", ",".join(sorted(fields)), f"Must be of {_CUSTOM_FIELDS}")
-    used = {"storage.backend.class", *_OF_ALL, *(f"storage.{name}" for name in known)}
+    encryption = _encryption(prefix, given, values)
+    used = {"storage.backend.class", *_OF_ALL, *(f"storage.{name}" for name in known), *_key_files(encryption)}
     return StoreSettings(
         None,
         backend,
@@ -113,6 +127,7 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         values["compression.heuristic.enabled"] is True,
         fields,
         tuple(sorted(given.keys() - used)),
+        encryption,
     )
 
 
@@ -124,9 +139,30 @@ def _value(prefix: str, name: str, given: Mapping[str, str], kind: ValueType[Any
     return kind.parse(prefix + name, given[name]) if name in given else default
 
 
-def _refuse_what_is_not_there(prefix: str, given: Mapping[str, str], values: Mapping[str, object]) -> None:
-    if values["encryption.enabled"]:
-        raise ConfigValueError(f"{prefix}encryption.enabled", "true", "This broker does not encrypt segments: let the store do that")
+def _encryption(prefix: str, given: Mapping[str, str], values: Mapping[str, object]) -> EncryptionSettings | None:
+    """The keys that encrypt and decrypt. Those of a plugin that encrypts no more still read what it wrote."""
+    is_enabled, key_pair_id = values["encryption.enabled"] is True, str(values["encryption.key.pair.id"])
+    names = [name.strip() for name in str(values["encryption.key.pairs"]).split(",") if name.strip()]
+    if not is_enabled and not names:
+        return None
+    pairs = {}
+    for name in names:
+        files = [given.get(f"encryption.key.pairs.{name}.{kind}.key.file", "") for kind in ("public", "private")]
+        for kind, file in zip(("public", "private"), files, strict=True):
+            if not file:
+                raise ConfigValueError(f"{prefix}encryption.key.pairs.{name}.{kind}.key.file", None, "Must be set")
+        pairs[name] = files[0], files[1]
+    if is_enabled and key_pair_id not in pairs:
+        raise ConfigValueError(f"{prefix}encryption.key.pair.id", key_pair_id, "Must be one of encryption.key.pairs")
+    return EncryptionSettings(is_enabled, key_pair_id, pairs)
+
+
+def _key_files(encryption: EncryptionSettings | None) -> list[str]:
+    names = encryption.pairs if encryption is not None else ()
+    return [f"encryption.key.pairs.{name}.{kind}.key.file" for name in names for kind in ("public", "private")]
+
+
+def _refuse_other_formats(prefix: str, given: Mapping[str, str]) -> None:
     segment_format = given.get("segment.format", "kafka")
     if segment_format != "kafka":
         raise ConfigValueError(f"{prefix}segment.format", segment_format, "This broker copies segments as they are: Must be kafka")

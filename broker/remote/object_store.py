@@ -1,4 +1,4 @@
-"""Keeps segments as objects in the layout of Aiven's plugin, plain or compressed with zstd.
+"""Keeps segments as objects in the layout of Aiven's plugin, plain, compressed with zstd, encrypted, or both.
 
 A copy is three objects: the records in chunks, the indexes, and the manifest. The manifest is written last, and without it there is no
 copy. An entry's objects never change, so manifests that were read are kept, until one turns out to have been changed on its way.
@@ -10,8 +10,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, MutableSequence, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from ottla.broker.remote.encryption import CopyCipher, open_key_ring
 from ottla.broker.remote.objects import PART_BYTES, PARTS_AT_ONCE, Objects
 from ottla.config.remote_store import OBJECT_KEY, OBJECT_PREFIX, REMOTE_SIZE, StoreSettings
 from ottla.protocol.records.batch import CODEC_MASK, HEADER_SIZE, parse_header
@@ -20,6 +21,7 @@ from ottla.storage.remote.chunk_index import ChunkIndex, fixed_index
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.manifest import (
     MAX_MANIFEST_BYTES,
+    Encryption,
     MalformedManifest,
     Manifest,
     join_indexes,
@@ -51,6 +53,13 @@ ZSTD_LEVEL: Final = 3
 _Result = TypeVar("_Result")
 
 
+class _Known(NamedTuple):
+    """A manifest, and the cipher of its copy if that is encrypted."""
+
+    manifest: Manifest
+    cipher: CopyCipher | None
+
+
 class ObjectStore:
     """A RemoteStore on objects. `filesystem` reads the files that are copied, which are on the real disk."""
 
@@ -60,7 +69,8 @@ class ObjectStore:
         self._filesystem = filesystem
         self._budget = budget
         self._threads = threads
-        self._manifests: OrderedDict[bytes, Manifest] = OrderedDict()
+        self._key_ring = open_key_ring(settings.encryption)
+        self._manifests: OrderedDict[bytes, _Known] = OrderedDict()
         self._reads: dict[tuple[bytes, str], asyncio.Task[bytes]] = {}
         self.chunk_bytes = settings.chunk_bytes
 
@@ -70,10 +80,11 @@ class ObjectStore:
         size = PART_BYTES * PARTS_AT_ONCE
         await self._budget.take(size)
         try:
-            chunks, is_compressed = await self._copy_records(entry, files)
-            joined, ranges = join_indexes(await self._in_thread(partial(self._read_indexes, files)))
+            encryption, cipher = await self._in_thread(partial(self._seal, entry))
+            chunks, is_compressed = await self._copy_records(entry, files, cipher)
+            joined, ranges = join_indexes(await self._in_thread(partial(self._read_indexes, files, cipher)))
             await self._objects.put(object_key(prefix, entry, INDEXES), joined)
-            manifest = write_manifest(Manifest(chunks, ranges, is_compressed), entry)
+            manifest = write_manifest(Manifest(chunks, ranges, is_compressed, encryption), entry)
             await self._objects.put(object_key(prefix, entry, MANIFEST), manifest)
         finally:
             self._budget.give_back(size)
@@ -88,17 +99,17 @@ class ObjectStore:
 
     async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
         """See RemoteStore."""
-        manifest = await self._manifest(entry)
+        manifest, cipher = await self._manifest(entry)
         if end > manifest.chunks.original_size:
             raise RemoteStoreError(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and {end} were expected")
         key = self._key(entry, LOG)
-        if not manifest.is_compressed:
+        if not manifest.is_compressed and cipher is None:
             return await self._objects.get_range(key, start, end)
         found = manifest.chunks.covering(start, end)
         size = min(len(found.sizes) * manifest.chunks.original_chunk_size, entry.size - found.original_start)
         try:
             data = await self._objects.get_range(key, found.start, found.end)
-            plain = await self._in_thread(partial(_decompressed, data, found.sizes, manifest.chunks.original_chunk_size, size))
+            plain = await self._in_thread(partial(_original, data, found.sizes, manifest, size, cipher))
         except RemoteStoreError:
             self._manifests.pop(entry.id.uuid, None)  # the sizes of chunks in it may be wrong
             raise
@@ -106,10 +117,11 @@ class ObjectStore:
 
     async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
         """Reads manifest and indexes at once. Calls for several indexes of a segment at the same time share both. See RemoteStore."""
-        data, manifest = await asyncio.gather(self._read(entry, INDEXES, MAX_INDEXES_BYTES), self._manifest(entry))
+        data, (manifest, cipher) = await asyncio.gather(self._read(entry, INDEXES, MAX_INDEXES_BYTES), self._manifest(entry))
         try:
-            return split_indexes(data, manifest.indexes).get(kind, b"")
-        except MalformedManifest as error:
+            part = split_indexes(data, manifest.indexes).get(kind, b"")
+            return part if cipher is None or not part else await self._in_thread(partial(cipher.decrypt, part))
+        except (MalformedManifest, RemoteStoreError) as error:
             self._manifests.pop(entry.id.uuid, None)
             raise RemoteStoreError(f"{main_key(entry)}: {error}") from None
 
@@ -139,26 +151,36 @@ class ObjectStore:
 
     # -- copying ---------------------------------------------------------------------------------------------------------
 
-    async def _copy_records(self, entry: SegmentEntry, files: SegmentFiles) -> tuple[ChunkIndex, bool]:
+    def _seal(self, entry: SegmentEntry) -> tuple[Encryption | None, CopyCipher | None]:
+        encryption = self._settings.encryption
+        if self._key_ring is None or encryption is None or not encryption.is_enabled:
+            return None, None
+        return self._key_ring.seal(entry.id.uuid)
+
+    async def _copy_records(self, entry: SegmentEntry, files: SegmentFiles, cipher: CopyCipher | None) -> tuple[ChunkIndex, bool]:
         """Uploads the records. Returns how they are cut into chunks, and whether those are compressed."""
         key = object_key(self._settings.key_prefix, entry, LOG)
         chunk_bytes = self._settings.chunk_bytes
         size, has_codec = await self._in_thread(partial(self._examine, files.log))
         if size != entry.size:
             raise RemoteStoreError(f"{files.log} has {size} bytes, and the segment to copy {entry.size}")
-        if not self._settings.is_compressed or (self._settings.uses_heuristic and has_codec):
+        is_compressed = self._settings.is_compressed and not (self._settings.uses_heuristic and has_codec)
+        if not is_compressed and cipher is None:
             await self._objects.put_file(key, files.log, size)
             return fixed_index(chunk_bytes, size), False
         sizes: list[int] = []
-        await self._objects.put_pieces(key, self._compressed(files.log, size, sizes), size)
-        return ChunkIndex(chunk_bytes, size, sizes, is_fixed=False), True
+        await self._objects.put_pieces(key, self._transformed(files.log, size, is_compressed, cipher, sizes), size)
+        return ChunkIndex(chunk_bytes, size, sizes, is_fixed=not is_compressed), is_compressed
 
-    async def _compressed(self, path: str, size: int, sizes: MutableSequence[int]) -> AsyncIterator[bytes]:
-        """Yields the chunks of a file, each a frame, and notes their sizes."""
+    async def _transformed(
+        self, path: str, size: int, is_compressed: bool, cipher: CopyCipher | None, sizes: MutableSequence[int]
+    ) -> AsyncIterator[bytes]:
+        """Yields the chunks of a file, each compressed, encrypted or both, and notes their sizes."""
         for at in range(0, size, self._settings.chunk_bytes):
-            frame = await self._in_thread(partial(self._compress_chunk, path, at, min(self._settings.chunk_bytes, size - at)))
-            sizes.append(len(frame))
-            yield frame
+            length = min(self._settings.chunk_bytes, size - at)
+            chunk = await self._in_thread(partial(self._transform_chunk, path, at, length, is_compressed, cipher))
+            sizes.append(len(chunk))
+            yield chunk
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         try:
@@ -175,9 +197,7 @@ class ObjectStore:
         finally:
             file.close()
 
-    def _compress_chunk(self, path: str, at: int, length: int) -> bytes:
-        import zstandard  # most brokers do not need it
-
+    def _transform_chunk(self, path: str, at: int, length: int, is_compressed: bool, cipher: CopyCipher | None) -> bytes:
         file = self._filesystem.open(path, read_only=True)
         try:
             data = file.pread(length, at)
@@ -185,9 +205,13 @@ class ObjectStore:
             file.close()
         if len(data) != length:
             raise OSError(f"{path} has become shorter")
-        return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
+        if is_compressed:
+            import zstandard  # most brokers do not need it
 
-    def _read_indexes(self, files: SegmentFiles) -> dict[IndexKind, bytes]:
+            data = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
+        return data if cipher is None else cipher.encrypt(data, b"log %d" % at)
+
+    def _read_indexes(self, files: SegmentFiles, cipher: CopyCipher | None) -> dict[IndexKind, bytes]:
         read = self._filesystem.read_file
         parts = {
             IndexKind.OFFSET: read(files.offset_index),
@@ -197,6 +221,8 @@ class ObjectStore:
         }
         if files.transaction_index is not None:
             parts[IndexKind.TRANSACTION] = read(files.transaction_index)
+        if cipher is not None:
+            parts = {kind: cipher.encrypt(data, b"index %d" % kind) if data else b"" for kind, data in parts.items()}
         return parts
 
     # -- reading ---------------------------------------------------------------------------------------------------------
@@ -207,24 +233,32 @@ class ObjectStore:
         except MalformedCustomMetadata as error:
             raise RemoteStoreError(f"{main_key(entry)}: its custom metadata is malformed: {error}") from None
 
-    async def _manifest(self, entry: SegmentEntry) -> Manifest:
-        manifest = self._manifests.get(entry.id.uuid)
-        if manifest is not None:
+    async def _manifest(self, entry: SegmentEntry) -> _Known:
+        known = self._manifests.get(entry.id.uuid)
+        if known is not None:
             self._manifests.move_to_end(entry.id.uuid)
-            return manifest
+            return known
         data = await self._read(entry, MANIFEST, MAX_MANIFEST_BYTES)
         try:
             manifest = read_manifest(data)
         except MalformedManifest as error:
             raise RemoteStoreError(f"{main_key(entry)}: its manifest is malformed: {error}") from None
-        if manifest.encryption is not None:
-            raise RemoteStoreError(f"{main_key(entry)} is encrypted with the key {manifest.encryption.key_id}, which is not here")
         if manifest.chunks.original_size != entry.size:
             raise RemoteStoreError(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and its entry says {entry.size}")
-        self._manifests[entry.id.uuid] = manifest
+        known = self._manifests[entry.id.uuid] = _Known(manifest, await self._in_thread(partial(self._unseal, entry, manifest)))
         if len(self._manifests) > MOST_MANIFESTS:
             self._manifests.popitem(last=False)
-        return manifest
+        return known
+
+    def _unseal(self, entry: SegmentEntry, manifest: Manifest) -> CopyCipher | None:
+        if manifest.encryption is None:
+            return None
+        try:
+            if self._key_ring is None:
+                raise RemoteStoreError(f"it is encrypted with the key {manifest.encryption.key_id}, and encryption.key.pairs is not set")
+            return self._key_ring.unseal(manifest.encryption)
+        except RemoteStoreError as error:
+            raise RemoteStoreError(f"{main_key(entry)}: {error}") from None
 
     async def _read(self, entry: SegmentEntry, suffix: str, most: int) -> bytes:
         """Reads a whole object, once for all that want it at the same time."""
@@ -241,22 +275,29 @@ class ObjectStore:
             task.exception()  # asyncio would log it if all readers had left
 
 
-def _decompressed(data: bytes, sizes: Sequence[int], chunk_bytes: int, total: int) -> bytes:
-    """Takes the frames of consecutive chunks apart, each of at most `chunk_bytes`, together `total`. Blocks. Raises OSError for others."""
-    import zstandard
-
+def _original(data: bytes, sizes: Sequence[int], manifest: Manifest, total: int, cipher: CopyCipher | None) -> bytes:
+    """Takes consecutive chunks apart, which have `total` bytes before they are transformed. Blocks. Raises OSError for others."""
+    chunk_bytes = manifest.chunks.original_chunk_size
     parts = []
     at = 0
     for size in sizes:
-        frame = data[at : at + size]
+        chunk = data[at : at + size]
         at += size
-        try:
-            if zstandard.frame_content_size(frame) > chunk_bytes:
-                raise OSError("a chunk is larger than its manifest says")
-            parts.append(zstandard.ZstdDecompressor().decompress(frame, max_output_size=chunk_bytes))
-        except zstandard.ZstdError as error:
-            raise OSError(f"a chunk is no zstd frame: {error}") from None
+        if cipher is not None:
+            chunk = cipher.decrypt(chunk)
+        parts.append(_decompressed(chunk, chunk_bytes) if manifest.is_compressed else chunk)
     plain = b"".join(parts)
     if len(plain) != total:
         raise OSError(f"chunks have {len(plain)} bytes, and their manifest says {total}")
     return plain
+
+
+def _decompressed(frame: bytes, most: int) -> bytes:
+    import zstandard  # most brokers do not need it
+
+    try:
+        if zstandard.frame_content_size(frame) > most:
+            raise OSError("a chunk is larger than its manifest says")
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=most)
+    except zstandard.ZstdError as error:
+        raise OSError(f"a chunk is no zstd frame: {error}") from None

@@ -76,7 +76,8 @@ class ChunkIndex:
             "originalFileSize": self.original_size,
         }
         if self.is_fixed:
-            fields["transformedChunkSize"] = self.sizes[0] if len(self.sizes) > 1 else self.original_chunk_size
+            growth = self.sizes[-1] - (self.original_size - (len(self.sizes) - 1) * self.original_chunk_size)
+            fields["transformedChunkSize"] = self.original_chunk_size + growth
             fields["finalTransformedChunkSize"] = self.sizes[-1]
         else:
             fields["transformedChunks"] = base64.b64encode(_compressed(encode_sizes(self.sizes))).decode("ascii")

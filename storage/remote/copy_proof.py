@@ -26,7 +26,7 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 _TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _AT_MOST: Final = 10
-"""Faults of one copy that are told."""
+"""Faults of one copy that are reported."""
 
 
 class CopyProof:

@@ -11,7 +11,7 @@ import pytest
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket
-from tests.support.remote_stores import a_directory_store, an_entry, an_s3_store, segment_files
+from tests.support.remote_stores import KEY_RING, a_directory_store, an_entry, an_s3_store, segment_files
 
 _Result = TypeVar("_Result")
 
@@ -50,6 +50,8 @@ def moto() -> Iterator[str]:
 ON_S3 = {
     "s3": {},
     "s3-compressed": {"compression.enabled": "true", "chunk.size": "1000000"},
+    "s3-encrypted": {**KEY_RING, "chunk.size": "1000000"},
+    "s3-compressed-and-encrypted": {**KEY_RING, "compression.enabled": "true"},
     "s3-with-a-prefix": {"key.prefix": "tier-", "custom.metadata.fields.include": "REMOTE_SIZE,OBJECT_KEY"},
 }
 

@@ -18,6 +18,15 @@ from tests.support.moto_server import s3_keys
 
 _Result = TypeVar("_Result")
 
+KEYS = Path(__file__).parents[1] / "golden" / "tiered" / "keys"
+KEY_RING = {
+    "encryption.enabled": "true",
+    "encryption.key.pair.id": "k1",
+    "encryption.key.pairs": "k1",
+    "encryption.key.pairs.k1.public.key.file": str(KEYS / "public.pem"),
+    "encryption.key.pairs.k1.private.key.file": str(KEYS / "private.pem"),
+}
+"""The throw-away keys of the recorded objects."""
 PARTITION = TopicIdPartition(bytes(range(16)), "orders", 3)
 
 

@@ -146,7 +146,7 @@ async def _scrub(
 
 
 async def _faults_of(storage: RemoteStorage, entry: SegmentEntry, throttle: Throttle) -> list[str]:
-    """What is wrong with one copy. Raises RemoteStoreError if it is missing, or its records are not what was copied."""
+    """The faults of one copy. Raises RemoteStoreError if it is missing, or its records are not what was copied."""
     from ottla.storage.remote.copy_proof import CopyProof
     from ottla.storage.remote.ports import IndexKind
     from ottla.storage.remote.record_walk import read_batches

@@ -21,7 +21,7 @@ _FILE: Final = re.compile(rf"{_TOPIC}-(?P<partition>\d+)-{_ID}/{_COPY}\.(?P<part
 
 
 class StoredName(NamedTuple):
-    """What the name of an object tells: whose it is, and which part of a copy."""
+    """The parts of the name of an object: its topic and partition, and the part of a copy."""
 
     topic: str
     topic_id: str

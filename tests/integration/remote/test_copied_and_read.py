@@ -13,6 +13,7 @@ from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORA
 from ottla.controller.znodes.layout import config_path
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.moto_server import a_moto_server, s3_keys
+from tests.support.remote_stores import KEY_RING
 from tests.support.several_brokers import until
 
 RECORDS = 400
@@ -30,8 +31,11 @@ TOPIC = {
     "index.interval.bytes": "1000", "file.delete.delay.ms": "0",
 }  # fmt: skip
 
+CHUNKS = {"chunk.size": "4096", "key.prefix": "tier/"}
+OF_STORE = {"s3": CHUNKS, "s3 with zstd": CHUNKS | {"compression.enabled": "true"}, "s3 encrypted": CHUNKS | KEY_RING}
 
-@pytest.fixture(params=["directory", "s3", "s3 with zstd"])
+
+@pytest.fixture(params=["directory", "s3", "s3 with zstd", "s3 encrypted"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
     if request.param == "directory":
         shared = tmp_path / "shared"
@@ -39,7 +43,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[st
         yield SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
         return
     with a_moto_server("bucket") as url:
-        keys = s3_keys(url, **{"compression.enabled": str(request.param != "s3").lower(), "chunk.size": "4096", "key.prefix": "tier/"})
+        keys = s3_keys(url, **OF_STORE[request.param])
         yield SETTINGS | {"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **keys}
 
 

@@ -55,7 +55,12 @@ FAULTS = {
     "no bucket": ({"storage.backend.class": S3, "storage.s3.region": "r"}, AIVEN_REMOTE_STORAGE, "storage.s3.bucket.name"),
     "no region": ({"storage.backend.class": S3, "storage.s3.bucket.name": "b"}, AIVEN_REMOTE_STORAGE, "storage.s3.region"),
     "chunks of nothing": (S3_KEYS | {"chunk.size": "0"}, AIVEN_REMOTE_STORAGE, "chunk.size"),
-    "encryption": (S3_KEYS | {"encryption.enabled": "true"}, AIVEN_REMOTE_STORAGE, "encryption.enabled"),
+    "encryption without a key": (S3_KEYS | {"encryption.enabled": "true"}, AIVEN_REMOTE_STORAGE, "encryption.key.pair.id"),
+    "a key without its files": (
+        S3_KEYS | {"encryption.key.pairs": "a", "encryption.key.pairs.a.public.key.file": "/a"},
+        AIVEN_REMOTE_STORAGE,
+        r"encryption.key.pairs.a.private.key.file",
+    ),
     "another format": (S3_KEYS | {"segment.format": "iceberg"}, AIVEN_REMOTE_STORAGE, "segment.format"),
     "an unknown field": (S3_KEYS | {"custom.metadata.fields.include": "SIZE"}, AIVEN_REMOTE_STORAGE, "custom.metadata.fields.include"),
     "a flag that is none": (S3_KEYS | {"compression.enabled": "perhaps"}, AIVEN_REMOTE_STORAGE, "compression.enabled"),
