@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.coordination.effects import Arm, Reply
 from ottla.broker.shares.effects import LOCKS, Effect, Store
-from ottla.broker.shares.in_flight import InFlight, Run
+from ottla.broker.shares.in_flight import InFlight, Run, standing_of
 from ottla.broker.shares.record_states import (
     COMPLETE,
     OUTCOMES,
@@ -81,8 +81,8 @@ class SharePartition:
             if not self._flight.end <= first <= last or state not in STORED:
                 raise MalformedState(f"{first}-{last} in state {state} follows offset {self._flight.end - 1}")
             if first > self._flight.end:
-                self._flight.append(first - 1, RecordState.AVAILABLE, 0)
-            self._flight.append(last, RecordState(state), count)
+                self._flight.append(first - 1, standing_of(RecordState.AVAILABLE, 0))
+            self._flight.append(last, standing_of(RecordState(state), count))
         self._flight.join(start_offset, self._flight.end)
         self._flight.drop_complete()
         self._free_from = start_offset
@@ -116,9 +116,9 @@ class SharePartition:
         return self._flight.complete
 
     @property
-    def runs(self) -> Sequence[Run]:
-        """The records in flight."""
-        return self._flight.runs
+    def runs(self) -> InFlight:
+        """The records in flight. To be read only."""
+        return self._flight
 
     @property
     def is_storing(self) -> bool:
@@ -170,7 +170,7 @@ class SharePartition:
             at = extent.last + 1
         self._flight.drop_complete()
         effects = self._arm(now_ms + self.rules.lock_ms, now_ms) if taking.acquired else []
-        return [Acquired(run.first, run.last, run.count) for run in taking.acquired], effects + self._store_next()
+        return taking.acquired, effects + self._store_next()
 
     def _archive(self, first: int, last: int) -> None:
         """Archive offsets without records, as far as they are available or new."""
@@ -178,10 +178,9 @@ class SharePartition:
         known_end = flight.end
         for run in flight.between(first, last):
             if run.is_free:
-                flight.change(run, RecordState.ARCHIVED, run.count)
-                self._queue_run(run)
+                self._change_now(run, RecordState.ARCHIVED)
         if last >= known_end:
-            self._queue_run(flight.append(last, RecordState.ARCHIVED, 0))
+            self._queue_run(flight.append(last, standing_of(RecordState.ARCHIVED, 0)))
         flight.join(first, last)
 
     # -- acknowledge -----------------------------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ class SharePartition:
             for first, last, kind in batch.parts():
                 for run in self._flight.between(first, last):
                     if kind == AcknowledgeType.RENEW:
-                        run.deadline_ms = now_ms + self.rules.lock_ms
+                        self._lock_until(run, now_ms + self.rules.lock_ms)
                     else:
                         self._begin(run, OUTCOMES[AcknowledgeType(kind)])
         if len(self._queued) == began:
@@ -207,8 +206,8 @@ class SharePartition:
     def release(self, member_id: str, waiter: object) -> list[Effect]:
         """The share session of a member has ended: the records that it still has are for others."""
         began = len(self._queued)
-        for run in self._flight.runs:
-            if run.state is RecordState.ACQUIRED and run.target is None and run.member_id == member_id:
+        for run in self._flight.locked():
+            if run.standing.member_id == member_id:
                 self._begin(run, RecordState.AVAILABLE)
         if len(self._queued) == began:
             return [Reply(waiter, ErrorCode.NONE)]
@@ -224,23 +223,29 @@ class SharePartition:
             if batch.first <= former_last:
                 return ErrorCode.INVALID_RECORD_STATE  # the second acknowledgement of a record
             former_last = batch.last
-            if not flight.runs:
+            if not flight:
                 return ErrorCode.INVALID_RECORD_STATE
             if batch.last >= flight.end:
                 return ErrorCode.INVALID_REQUEST
             if AcknowledgeType.RENEW in batch.types and not self.rules.may_renew:
                 return ErrorCode.INVALID_REQUEST
             for run in flight.overlapping(batch.first, batch.last):
-                if run.state is not RecordState.ACQUIRED or run.target is not None or run.member_id != member_id:
+                if not run.standing.is_locked or run.standing.member_id != member_id:
                     return ErrorCode.INVALID_RECORD_STATE
         return ErrorCode.NONE
 
     def _begin(self, run: Run, target: RecordState) -> None:
         """Change the state of an acquired run once it is stored."""
-        if target is RecordState.AVAILABLE and run.count >= self.rules.delivery_limit:
+        was = run.standing
+        if target is RecordState.AVAILABLE and was.delivery_count >= self.rules.delivery_limit:
             target = RecordState.ARCHIVED
-        run.target = target
-        self._queued[StateBatch(run.first, run.last, target, run.count)] = True
+        self._flight.change(run, standing_of(was.state, was.delivery_count, was.member_id, was.deadline_ms, target))
+        self._queued[StateBatch(run.first, run.last, target, was.delivery_count)] = True
+
+    def _lock_until(self, run: Run, deadline_ms: int) -> None:
+        """Let the lock of a run end at another time."""
+        was = run.standing
+        self._flight.change(run, standing_of(was.state, was.delivery_count, was.member_id, deadline_ms))
 
     # -- store ---------------------------------------------------------------------------------------------------------------
 
@@ -268,13 +273,14 @@ class SharePartition:
         joins_from = joins_to = -1
         for first, last in parts:
             for run in flight.between(first, last):
-                if run.target is None:
+                was = run.standing
+                if was.target is None:
                     continue
                 if has_failed:
-                    run.target = None
+                    self._lock_until(run, was.deadline_ms)
                 else:
-                    flight.change(run, run.target, run.count)
-                    if run.is_free:
+                    flight.change(run, standing_of(was.target, was.delivery_count))
+                    if was.target is RecordState.AVAILABLE:
                         self._free_from = min(self._free_from, run.first)
             if first != joins_to + 1:  # neighbours are joined together: records with states of their own are many
                 flight.join(joins_from, joins_to)
@@ -284,7 +290,13 @@ class SharePartition:
 
     def _queue_run(self, run: Run) -> None:
         """Store the state that a run has already."""
-        self._queued[StateBatch(run.first, run.last, run.state, run.count)] = False
+        self._queued[StateBatch(run.first, run.last, run.state, run.standing.delivery_count)] = False
+
+    def _change_now(self, run: Run, state: RecordState) -> None:
+        """Change the state of a run at once, and store it with the next change."""
+        changed = run._replace(standing=standing_of(state, run.standing.delivery_count))
+        self._flight.change(run, changed.standing)
+        self._queue_run(changed)
 
     def _queue_again(self, first: int, last: int) -> None:
         """Store the states of these records with the next change. The outcome of acquired ones is stored later anyway."""
@@ -308,9 +320,8 @@ class SharePartition:
 
     def end_locks(self, now_ms: int) -> list[Effect]:
         """End all locks, as their time would, except those of records that are being acknowledged."""
-        for run in self._flight.runs:
-            if run.target is None:
-                run.deadline_ms = min(run.deadline_ms, now_ms)
+        for run in self._flight.locked():
+            self._lock_until(run, min(run.standing.deadline_ms, now_ms))
         return self.on_timer(now_ms)
 
     def on_timer(self, now_ms: int) -> list[Effect]:
@@ -322,19 +333,17 @@ class SharePartition:
         flight = self._flight
         next_ms: int | None = None
         ended: list[Run] = []
-        for run in flight.runs:
-            if run.state is not RecordState.ACQUIRED or run.target is not None:
-                continue
-            if run.deadline_ms <= now_ms:
+        for run in flight.locked():
+            deadline_ms = run.standing.deadline_ms
+            if deadline_ms <= now_ms:
                 ended.append(run)
-            elif next_ms is None or run.deadline_ms < next_ms:
-                next_ms = run.deadline_ms
+            elif next_ms is None or deadline_ms < next_ms:
+                next_ms = deadline_ms
         for run in ended:
             self.ended_locks += run.size
-            is_last = run.count >= self.rules.delivery_limit
-            flight.change(run, RecordState.ARCHIVED if is_last else RecordState.AVAILABLE, run.count)
-            self._queue_run(run)
-            if run.is_free:
+            is_last = run.standing.delivery_count >= self.rules.delivery_limit
+            self._change_now(run, RecordState.ARCHIVED if is_last else RecordState.AVAILABLE)
+            if not is_last:
                 self._free_from = min(self._free_from, run.first)
         if ended:
             flight.join(ended[0].first, ended[-1].last)
@@ -368,7 +377,7 @@ class _Taking:
         self._batch_size = batch_size
         self._is_exact = mode is AcquireMode.RECORD_LIMIT
         self._lock_until_ms = now_ms + of.rules.lock_ms
-        self.acquired: list[Run] = []
+        self.acquired: list[Acquired] = []
 
     def goes_on(self, offset: int) -> bool:
         """Whether more records can be acquired from this offset on."""
@@ -388,7 +397,7 @@ class _Taking:
                 last = min(last, end + min(self._left, self._room) - 1)
                 if last < end:
                     return False
-            run = flight.append(last, RecordState.AVAILABLE, 0)
+            run = flight.append(last, standing_of(RecordState.AVAILABLE, 0))
             self._room -= run.size
             self._acquire(run)
         return True
@@ -398,17 +407,17 @@ class _Taking:
         is not archived with others (KIP-932)."""
         rules = self._of.rules
         flight = self._of._flight
-        if run.count >= rules.delivery_limit:  # the limit is lower now
-            flight.change(run, RecordState.ARCHIVED, run.count)
-            self._of._queue_run(run)
+        count = run.standing.delivery_count
+        if count >= rules.delivery_limit:  # the limit is lower now
+            self._of._change_now(run, RecordState.ARCHIVED)
             return True
         most = self._left if self._is_exact else run.size
-        is_throttled = run.count >= rules.throttled_from
+        is_throttled = count >= rules.throttled_from
         if is_throttled:
             if self.acquired:
                 return False
-            most = min(most, max(1, run.size >> (run.count - rules.throttled_from + 1)))
-            if run.count == rules.delivery_limit - 1:
+            most = min(most, max(1, run.size >> (count - rules.throttled_from + 1)))
+            if count == rules.delivery_limit - 1:
                 most = 1
         if most <= 0:
             return False
@@ -419,13 +428,16 @@ class _Taking:
 
     def _acquire(self, run: Run) -> None:
         flight = self._of._flight
-        flight.change(run, RecordState.ACQUIRED, run.count + 1)
-        run.member_id = self._member_id
-        run.deadline_ms = self._lock_until_ms
+        count = run.standing.delivery_count + 1
+        flight.change(run, standing_of(RecordState.ACQUIRED, count, self._member_id, self._lock_until_ms))
         self._left -= run.size
         former = self.acquired[-1] if self.acquired else None
-        if former is not None and former.last + 1 == run.first and former.count == run.count and former.size < self._batch_size:
-            former.last = run.last
-            flight.runs.remove(run)
+        if (
+            former is not None
+            and (former.last + 1, former.delivery_count) == (run.first, count)
+            and former.last - former.first + 1 < self._batch_size
+        ):
+            self.acquired[-1] = former._replace(last=run.last)
+            flight.absorb(run)
         else:
-            self.acquired.append(run)
+            self.acquired.append(Acquired(run.first, run.last, count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ottla.broker.coordination.effects import Reply
 from ottla.broker.shares.effects import Effect, Store
@@ -123,7 +124,7 @@ class SharePlayer:
         self.wakes_ms = None
 
     def states(self) -> list[tuple[int, int, str, int]]:
-        return [(run.first, run.last, run.state.name, run.count) for run in self.partition.runs]
+        return [(run.first, run.last, run.state.name, run.standing.delivery_count) for run in self.partition.runs]
 
     def check(self) -> None:
         """The runs cover the offsets in flight, in order; none of them is complete at the start."""
@@ -132,10 +133,10 @@ class SharePlayer:
         complete = 0
         for run in partition.runs:
             assert at == run.first <= run.last
-            assert (run.member_id != "") == (run.state is RecordState.ACQUIRED)
-            assert run.target is None or run.state is RecordState.ACQUIRED
+            assert (run.standing.member_id != "") == (run.state is RecordState.ACQUIRED)
+            assert run.standing.target is None or run.state is RecordState.ACQUIRED
             complete += run.size if run.state in COMPLETE else 0
             at = run.last + 1
         assert at == partition.end_offset
         assert complete == partition.complete_count
-        assert not partition.runs or partition.runs[0].state not in COMPLETE
+        assert all(run.state not in COMPLETE for run in islice(partition.runs, 1))

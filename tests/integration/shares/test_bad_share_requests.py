@@ -66,7 +66,7 @@ def test_types_that_change_with_each_record_are_as_good_as_one(broker: InProcess
     assert member.acknowledge(*((offset, offset, ACCEPT) for offset in range(1, 10, 2))) == ErrorCode.NONE
     (led,) = broker.run(lambda: list(broker.services.data.shares.led))
     assert led.machine is not None
-    assert led.machine.runs == []
+    assert not led.machine.runs
 
 
 def test_as_many_sessions_as_allowed_are_served(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:

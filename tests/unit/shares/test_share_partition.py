@@ -334,7 +334,7 @@ def test_a_new_leader_continues_from_the_stored_state() -> None:
     ]
     partition = SharePartition(10, stored, ShareRules())
     assert partition.start_offset == 15
-    assert [(run.first, run.last, run.count) for run in partition.runs] == [(15, 19, 2), (20, 29, 0), (30, 34, 5)]
+    assert [(run.first, run.last, run.standing.delivery_count) for run in partition.runs] == [(15, 19, 2), (20, 29, 0), (30, 34, 5)]
     assert (partition.next_fetch_offset(), partition.end_offset, partition.complete_count) == (15, 35, 5)
 
 

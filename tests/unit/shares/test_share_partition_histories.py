@@ -96,7 +96,7 @@ class History:
 
     def release(self, member: str) -> None:
         player = self.player
-        runs = [run for run in player.partition.runs if run.member_id == member and run.target is None]
+        runs = [run for run in player.partition.runs if run.standing.member_id == member and run.standing.target is None]
         offsets = [offset for run in runs for offset in range(run.first, run.last + 1)]
         player.carry_out(player.partition.release(member, object()))
         player.store()
@@ -143,7 +143,7 @@ class History:
             player.check()
             if not found and player.partition.next_fetch_offset() == player.partition.end_offset:
                 break
-        assert player.partition.runs == []
+        assert not player.partition.runs
         assert player.partition.start_offset > max(self.data, default=-1)
 
 
