@@ -401,6 +401,7 @@ class Broker:
         telemetry = administration.telemetry = ClientTelemetry(
             config, administration.client_metrics, self._clock, services.expansion, self._environment.random_bytes
         )
+        self._held.callback(telemetry.close)
         services.listed = ListedApis(
             SERVED, features.level, is_own_cluster=config.standalone, has_subscriptions=telemetry.has_subscriptions
         )

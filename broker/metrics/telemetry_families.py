@@ -19,6 +19,12 @@ def _instances(view: View) -> Instances:
     return view.services.administration.telemetry.instances
 
 
+def _forwarded(view: View) -> tuple[int, int]:
+    """The pushes that the collector has, and those that it lacks."""
+    forwarder = view.services.administration.telemetry.forwarder
+    return (forwarder.sent, forwarder.dropped) if forwarder is not None else (0, 0)
+
+
 TELEMETRY_FAMILIES = (
     gauge(
         "ottla_telemetry_instances",
@@ -43,6 +49,18 @@ TELEMETRY_FAMILIES = (
         "",
         "Values that clients have pushed beyond the limits of a client: 1,000 values, labels of 1,000 characters.",
         lambda view: _instances(view).not_shown,
+    ),
+    counter(
+        "ottla_telemetry_forwarded_total",
+        "",
+        "Pushes that the collector at `ottla.telemetry.otlp.url` has taken.",
+        lambda view: _forwarded(view)[0],
+    ),
+    counter(
+        "ottla_telemetry_not_forwarded_total",
+        "",
+        "Pushes that this collector has refused, or that were dropped because too many waited for it.",
+        lambda view: _forwarded(view)[1],
     ),
 )
 

@@ -16,13 +16,14 @@ from ottla.broker.configuration.resource_configs import ResourceConfigs
 from ottla.broker.network.offenders import Offenders
 from ottla.broker.request.expansion import Expansion
 from ottla.broker.security.client import Client
+from ottla.broker.telemetry.forwarding import Forwarder, Pushed
 from ottla.broker.telemetry.instances import MAX_SERIES_OF_INSTANCE, Instance, Instances
 from ottla.broker.telemetry.otlp import MalformedMetrics
 from ottla.broker.telemetry.series import Sample, samples_of
 from ottla.broker.telemetry.subscriptions import Merged, Properties, Subscription, merged, subscription_of
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.metrics import TELEMETRY_MAX_BYTES
-from ottla.config.keys.own import OTTLA_TELEMETRY_MAX_INSTANCES, OTTLA_TELEMETRY_MAX_SERIES
+from ottla.config.keys.own import OTTLA_TELEMETRY_MAX_INSTANCES, OTTLA_TELEMETRY_MAX_SERIES, OTTLA_TELEMETRY_OTLP_URL
 from ottla.config.resources import MATCHED
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
@@ -59,6 +60,9 @@ class ClientTelemetry:
         self.instances = Instances(config[OTTLA_TELEMETRY_MAX_INSTANCES], config[OTTLA_TELEMETRY_MAX_SERIES])
         self.unknown_subscriptions = 0
         """The number of pushes with the id of another subscription."""
+        url = config[OTTLA_TELEMETRY_OTLP_URL]
+        self.forwarder = Forwarder(url) if url else None
+        """Sends the metrics to a collector, if there is one."""
         self._configs = configs
         self._clock = clock
         self._expansion = expansion
@@ -75,6 +79,11 @@ class ClientTelemetry:
     def has_subscriptions(self) -> bool:
         """Whether there is any subscription."""
         return bool(self._configs.configs)
+
+    def close(self) -> None:
+        """Forward no more metrics."""
+        if self.forwarder is not None:
+            self.forwarder.close()
 
     def expire(self) -> None:
         """Forget clients that have been silent for too long."""
@@ -155,13 +164,15 @@ class ClientTelemetry:
         instance_id = request.client_instance_id
         read = partial(_read, request.compression_type, request.metrics, client_id or "", to_text(instance_id), self.max_bytes)
         try:
-            samples, left_out = await self._expansion.run(read)
+            data, samples, left_out = await self._expansion.run(read)
         except (DecompressionTooLarge, _TooLarge):
             self._report(client, client_id, f"they expand to more than telemetry.max.bytes={self.max_bytes}")
             return ErrorCode.TELEMETRY_TOO_LARGE
         except (MalformedMetrics, RecordFormatError) as error:
             self._report(client, client_id, str(error))
             return ErrorCode.INVALID_RECORD
+        if self.forwarder is not None:
+            self.forwarder.add(Pushed(data, client_id or "", to_text(instance_id)))
         self.instances.not_shown += left_out
         self.instances.add(instance_id, instance, samples)
         return ErrorCode.NONE
@@ -175,15 +186,18 @@ class _TooLarge(Exception):
     """The metrics expand to more than the configured limit."""
 
 
-def _read(codec: int, metrics: bytes, client_id: str, instance_id: str, max_bytes: int, limit: int) -> tuple[list[Sample], int]:
-    """Decompresses and reads metrics, in a worker thread. Raises DecompressionTooLarge if `limit` is too small, but not yet `max_bytes`."""
+def _read(codec: int, metrics: bytes, client_id: str, instance_id: str, max_bytes: int, limit: int) -> tuple[bytes, list[Sample], int]:
+    """Decompresses metrics and reads them, in a worker thread; returns both.
+
+    Raises DecompressionTooLarge if `limit` is too small, but not yet `max_bytes`.
+    """
     try:
         data = decompress(codec, metrics, min(limit, max_bytes))
     except DecompressionTooLarge:
         if limit < max_bytes:
             raise
         raise _TooLarge from None
-    return samples_of(data, client_id, instance_id, MAX_SERIES_OF_INSTANCE, PacedYield())
+    return data, *samples_of(data, client_id, instance_id, MAX_SERIES_OF_INSTANCE, PacedYield())
 
 
 def _properties(instance_id: bytes, client: Client, client_id: str | None) -> Properties:

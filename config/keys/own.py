@@ -2,6 +2,7 @@
 not list them."""
 
 import re
+from urllib.parse import urlsplit
 
 from ottla.config.errors import ConfigValueError
 from ottla.config.schema.key import DAY, LOW, SECOND, MiB, key
@@ -21,6 +22,16 @@ def address(name: str, value: str) -> tuple[str, int]:
 
 def _check_address(name: str, value: str) -> None:
     address(name, value)
+
+
+def _check_http_url(name: str, value: str) -> None:
+    try:
+        parts = urlsplit(value)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and parts.username is None
+    except ValueError:
+        is_whole = False
+    if not is_whole or not value.isascii() or any(letter.isspace() or not letter.isprintable() for letter in value):
+        raise ConfigValueError(name, value, "Must be an http or https URL, as http://127.0.0.1:4318/v1/metrics")
 
 
 OTTLA_METRICS_LISTENER = key(
@@ -178,6 +189,15 @@ OTTLA_TELEMETRY_MAX_SERIES = key(
     internal=True,
     doc="How many values that clients have pushed appear in the metrics together. Clients that pushed least recently are forgotten for "
     "others. 0 shows none.",
+)
+OTTLA_TELEMETRY_OTLP_URL = key(
+    "ottla.telemetry.otlp.url",
+    String(check=_check_http_url, described_as="http or https URL"),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The address of a collector that gets the metrics which clients push, by OTLP over HTTP, as http://127.0.0.1:4318/v1/metrics. Two "
+    "headers name the client. While the collector does not take them, up to 16 MiB wait, and further ones are dropped.",
 )
 OTTLA_LARGE_REQUESTS_MAX_BYTES = key(
     "ottla.large.requests.max.bytes",

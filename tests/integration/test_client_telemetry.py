@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from ottla.broker.telemetry.otlp import points_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -20,6 +21,7 @@ from ottla.protocol.uuid import to_text
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.otlp import gauge, metrics, point
+from tests.support.otlp_collector import Collector, serving
 from tests.support.telemetry_scenes import RECORDING, SET, Player, play
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -148,3 +150,26 @@ def test_librdkafka_pushes_its_metrics_by_default(broker: InProcessBroker) -> No
     lines = shown(broker)
     series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
     assert len(series) == len(set(series)), "Prometheus refuses a series that is there twice"
+
+
+def test_a_collector_gets_what_librdkafka_pushes(tmp_path: Path) -> None:
+    with (
+        serving(Collector()) as collector,
+        a_broker_in_process(tmp_path, ottla_telemetry_otlp_url=collector.url) as running,
+        a_wire_client(running.port) as client,
+    ):
+        change(client, "all", SET, metrics="org.apache.kafka.producer.", interval_ms="300")
+        producer = confluent_kafka.Producer({"bootstrap.servers": running.bootstrap, "client.id": "r d"})
+
+        def has_got() -> bool:
+            producer.produce("t", b"x")
+            producer.poll(0.1)
+            return len(collector.got) > 1
+
+        eventually(has_got)
+        producer.flush(90)
+    for _, headers, body in collector.got:
+        names = {each.name for each in points_of(body, lambda: None)}
+        assert names
+        assert all(name.startswith("org.apache.kafka.producer.") for name in names)
+        assert headers["X-Kafka-Client-Id"] == "r%20d"
