@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,8 +55,9 @@ def initialize(client: WireClient, group: str, topic_id: bytes, index: int = 0, 
 
 
 def produce(client: WireClient, topic: str, count: int, index: int = 0, **batch: Any) -> None:
-    """Append a batch of records."""
-    records = build_batch([Record(at, 1_000 + at, None, b"value") for at in range(count)], **batch)
+    """Append a batch of records of now: old ones would be deleted by retention, half a minute after the start of the broker."""
+    now_ms = time.time_ns() // 1_000_000
+    records = build_batch([Record(at, now_ms + at, None, b"value") for at in range(count)], **batch)
     data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=records)])]
     answer = client.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data), 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
