@@ -19,7 +19,7 @@ NO_MEMBER = ""
 
 
 class Standing(NamedTuple):
-    """What the records of a run have in common. `standing_of` makes it."""
+    """The facts that all records of a run share. `standing_of` makes it."""
 
     state: RecordState
     delivery_count: int

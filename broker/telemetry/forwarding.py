@@ -67,7 +67,7 @@ class Forwarder:
             self._changed.notify()
 
     def close(self) -> None:
-        """Let the thread end soon. What still waits is not sent."""
+        """Let the thread end soon, without the pushes that still wait."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
