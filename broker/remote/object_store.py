@@ -125,6 +125,18 @@ class ObjectStore:
             self._manifests.pop(entry.id.uuid, None)
             raise RemoteStoreError(f"{main_key(entry)}: {error}") from None
 
+    async def manifest(self, entry: SegmentEntry) -> bytes | None:
+        """See RemoteStore."""
+        return await self._read(entry, MANIFEST, MAX_MANIFEST_BYTES)
+
+    async def size(self, entry: SegmentEntry) -> int:
+        """See RemoteStore."""
+        data = await self._read(entry, MANIFEST, MAX_MANIFEST_BYTES)
+        try:
+            return read_manifest(data).chunks.original_size
+        except MalformedManifest as error:
+            raise RemoteStoreError(f"{main_key(entry)}: its manifest is malformed: {error}") from None
+
     async def delete(self, entry: SegmentEntry) -> None:
         """See RemoteStore."""
         self._manifests.pop(entry.id.uuid, None)

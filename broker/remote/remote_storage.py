@@ -76,11 +76,14 @@ class RemoteStorage:
         self.loads: ChunkLoads | None = None
         self._segments: SegmentReader | None = None
 
-    async def probe(self) -> None:
-        """Asks the store whether it is there and accepts this broker. Raises ConfigError with a line for the operator."""
+    async def probe(self, *, prepares: bool = True) -> None:
+        """Asks the store whether it is there and accepts this broker. Raises ConfigError with a line for the operator.
+
+        With `prepares` it makes the folder of a store in a directory.
+        """
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                if isinstance(self.store, DirectoryStore):
+                if prepares and isinstance(self.store, DirectoryStore):
                     await self.in_thread(self.store.prepare)
                 await self.store.probe()
         except (RemoteStoreError, TimeoutError) as error:

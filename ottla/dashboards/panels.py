@@ -56,7 +56,17 @@ def _request_time(station: str) -> str:
 
 _OF_INSTANCE: Final = '{instance=~"$instance"}'
 _SOFTWARE: Final = "clientSoftwareName, clientSoftwareVersion"
+_POOL: Final = "org_apache_kafka_storage_internals_log_remotestoragethreadpool"
 _OF_TOPIC: Final = 'topic=~"$topic",topic!=""'
+
+
+def _remote(metric: str) -> str:
+    return f"sum by (topic) (kafka_server_brokertopicmetrics_{metric}{{{_OF_TOPIC}}})"
+
+
+def _remote_rate(metric: str) -> str:
+    return _rate(f"kafka_server_brokertopicmetrics_{metric}", "topic", _OF_TOPIC)
+
 
 LAG: Final = (
     "clamp_min(max by (topic, partition) (kafka_log_log_logendoffset) - on (topic, partition) group_right () "
@@ -191,6 +201,32 @@ DASHBOARDS: Final = (
                 "short",
                 f"sum by (topic) (kafka_cluster_partition_laststableoffsetlag{{{_OF_TOPIC}}})",
             ),
+        ),
+    ),
+    Dashboard(
+        "ottla-remote",
+        "Ottla: tiered storage",
+        {"topic": ("kafka_server_brokertopicmetrics_remotelogsizebytes", "topic")},
+        (
+            _panel("Bytes in the store", "{{topic}}", "bytes", _remote("remotelogsizebytes")),
+            _panel("Bytes to copy", "{{topic}}", "bytes", _remote("remotecopylagbytes")),
+            _panel("Segments to copy", "{{topic}}", "short", _remote("remotecopylagsegments")),
+            _panel("Bytes to remove", "{{topic}}", "bytes", _remote("remotedeletelagbytes")),
+            _panel("Copied", "{{topic}}", "Bps", _remote_rate("remotecopybytes_total")),
+            _panel("Read from the store", "{{topic}}", "Bps", _remote_rate("remotefetchbytes_total")),
+            _panel("Reads, each a request to the store", "{{topic}}", "cps", _remote_rate("remotefetchrequests_total")),
+            _panel(
+                "Failures",
+                "{{topic}}",
+                "cps",
+                _remote_rate("remotecopyerrors_total"),
+                _remote_rate("remotefetcherrors_total"),
+                _remote_rate("remotedeleteerrors_total"),
+            ),
+            _panel("Reads that wait", "{{instance}}", "short", f"{_POOL}_remotelogreadertaskqueuesize"),
+            _panel("Records in the cache", "{{instance}}", "bytes", "ottla_remote_chunk_cache_bytes"),
+            _panel("Memory of transfers", "{{instance}}", "bytes", "ottla_remote_memory_bytes"),
+            _panel("Segments of lost logs", "{{instance}}", "short", "ottla_remote_lost_log_segments"),
         ),
     ),
     Dashboard(
@@ -341,6 +377,46 @@ ALERTS: Final = (
         "warning",
         "{{ $value }} compacted partitions of {{ $labels.instance }} are not compacted any more",
         "The log has a line for each: it cannot be cleaned and will grow.",
+    ),
+    Alert(
+        "OttlaRemoteCopiesFail",
+        'sum by (instance) (increase(kafka_server_brokertopicmetrics_remotecopyerrors_total{topic=""}[10m])) > 0',
+        "30m",
+        "critical",
+        "{{ $labels.instance }} cannot copy segments to the remote store",
+        "Its disks fill. See docs/operations.md: When the remote store fails.",
+    ),
+    Alert(
+        "OttlaRemoteCopiesBehind",
+        'sum by (instance) (min_over_time(kafka_server_brokertopicmetrics_remotecopylagsegments{topic=""}[1h])) > 20',
+        "0m",
+        "warning",
+        "{{ $value }} segments of {{ $labels.instance }} wait for their copies",
+        "Disks fill. See docs/operations.md: When the remote store fails.",
+    ),
+    Alert(
+        "OttlaRemoteReadsFail",
+        'sum by (instance) (increase(kafka_server_brokertopicmetrics_remotefetcherrors_total{topic=""}[5m])) > 0',
+        "5m",
+        "warning",
+        "{{ $labels.instance }} cannot read records from the remote store",
+        "Consumers of old records wait. See docs/operations.md: When the remote store fails.",
+    ),
+    Alert(
+        "OttlaRemoteLogLost",
+        "ottla_remote_lost_log_segments > 0",
+        "0m",
+        "critical",
+        "The remote store has {{ $value }} segments of logs that {{ $labels.instance }} lost",
+        "See docs/operations.md: Bringing a topic back from the store.",
+    ),
+    Alert(
+        "OttlaRemoteMetadataUnread",
+        "ottla_remote_log_metadata_unread_partitions > 0 or ottla_remote_log_metadata_troubled_partitions > 0",
+        "5m",
+        "warning",
+        "{{ $labels.instance }} does not know the segments of {{ $value }} partitions in the remote store",
+        "Nothing of theirs is copied. Look for leaders of __remote_log_metadata that are missing.",
     ),
     Alert(
         "OttlaUncleanElection",

@@ -10,12 +10,12 @@ from ottla.pauses import pause
 from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
-from ottla.replication.remote.positions import CopiesOf, bounds_of, refresh
+from ottla.replication.remote.positions import CopiesOf, bounds_of, is_of_other_log, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.choice import Retention, bytes_in_lineage, choose_expired, is_abandoned, is_of_lost_log, is_unreferenced
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, TopicIdPartition
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
 from ottla.storage.remote.ports import RemoteStoreError
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,11 @@ class Expiry:
         if not log.is_copied:
             return
         copies = CopiesOf(services.metadata, self._partition)
+        if is_of_other_log(log, copies):
+            state = services.counters.partitions.get(log.topic_partition) or RemotePartitionState()
+            lost = [entry for entry in services.metadata.all_entries(self._partition) if entry.state == SegmentState.COPY_SEGMENT_FINISHED]
+            state.lost_log_segments, state.lost_log_bytes = len(lost), sum(entry.size for entry in lost)
+            return
         refresh(log, copies)  # otherwise segments that are here and in the store would count twice
         bounds = bounds_of(log)._replace(only_local_bytes=log.only_local_bytes)
         if not bounds.epochs:
@@ -92,7 +97,7 @@ class Expiry:
             self._has_reported = True
             logger.error(
                 "%s: the remote store has %d segments, with offsets up to %d, of a log that was lost with all its replicas. They are kept "
-                "until retention.ms, or the deletion of the topic. `ottla remote list` shows them.",
+                "until retention.ms, or the deletion of the topic. `ottla remote restore` writes their records to a topic.",
                 log.topic_partition,
                 len(kept),
                 max(entry.end_offset for entry in kept),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -9,6 +10,8 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.lineage import LogBounds, first_remote_offset, highest_copied, with_records
 from ottla.storage.remote.ports import RemoteLogMetadata
+
+logger = logging.getLogger(__name__)
 
 
 class CopiesOf:
@@ -42,6 +45,32 @@ def refresh(log: PartitionLog, copies: CopiesOf) -> None:
         tier.find = copies.find
         tier.copied = highest_copied(bounds_of(log), copies)
         tier.is_known = True
+
+
+def is_of_other_log(log: PartitionLog, copies: CopiesOf) -> bool:
+    """Tells a leader if the store has records of its leader epoch that its log does not have. It wrote all records of the epoch itself.
+
+    So the log that it copied is lost, or the end of it, and new records have the offsets of others. It finds out once in each epoch.
+    """
+    tier, epochs = log.tier, log.leader_epochs.entries
+    if tier is None or not epochs:
+        return False
+    epoch = epochs[-1][0]
+    if tier.checked_epoch != epoch:
+        highest = copies.highest_offset(epoch)
+        tier.checked_epoch = epoch
+        tier.is_of_other_log = highest is not None and highest >= log.log_end_offset
+        if tier.is_of_other_log:
+            logger.error(
+                "%s: the remote store has records of leader epoch %d up to offset %d, and the log ends at %d: it is not the log that was "
+                "copied. Nothing is copied, and nothing is removed here or there. `ottla remote restore` writes the old records to another "
+                "topic; a backup of the log directory would do, too.",
+                log.topic_partition,
+                epoch,
+                highest,
+                log.log_end_offset,
+            )
+    return tier.is_of_other_log
 
 
 def find_log_start(log: PartitionLog, copies: CopiesOf) -> None:

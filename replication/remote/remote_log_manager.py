@@ -22,7 +22,7 @@ from ottla.replication.remote.copies import Copier, CopyServices, CustomMetadata
 from ottla.replication.remote.counters import RemoteCounters, RemotePartitionState
 from ottla.replication.remote.expiry import Expiry
 from ottla.replication.remote.leadership import Deposed, Leadership
-from ottla.replication.remote.positions import CopiesOf, find_log_start, refresh
+from ottla.replication.remote.positions import CopiesOf, find_log_start, is_of_other_log, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.errors import StorageError
 from ottla.storage.remote.entries import TopicIdPartition
@@ -171,6 +171,8 @@ class RemoteLogManager:
     async def _copy(self, replica: _Replica, leadership: Leadership, copier: Copier) -> bool:
         copies = CopiesOf(self._services.metadata, replica.partition)
         log = leadership.check()
+        if is_of_other_log(log, copies):
+            return False
         refresh(log, copies)
         if not replica.found_start:
             find_log_start(log, copies)

@@ -71,6 +71,15 @@ class DirectoryStore:
                 return b""
             raise
 
+    async def manifest(self, entry: SegmentEntry) -> bytes | None:
+        """Returns None: the layout has no manifests."""
+        return None
+
+    async def size(self, entry: SegmentEntry) -> int:
+        """See RemoteStore."""
+        path = self._path(entry, LOG_SUFFIX)
+        return await self._run(path, partial(self._filesystem.size, path))
+
     async def delete(self, entry: SegmentEntry) -> None:
         """See RemoteStore."""
         await self.probe()

@@ -60,6 +60,12 @@ class RemoteStore(Protocol):
     async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
         """Reads one index whole. A segment without a transaction index has an empty one."""
 
+    async def manifest(self, entry: SegmentEntry) -> bytes | None:
+        """Reads the manifest of a copy, which has its entry; None in a layout without manifests."""
+
+    async def size(self, entry: SegmentEntry) -> int:
+        """Returns the bytes of the records as the store has them."""
+
     async def delete(self, entry: SegmentEntry) -> None:
         """Removes all objects of a copy; done, too, if the store answers that there are none."""
 

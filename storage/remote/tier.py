@@ -19,7 +19,7 @@ NEVER_TIERED = frozenset(
 class Tier:
     """The part of one log that is in the remote store."""
 
-    __slots__ = ("copied", "find", "is_known")
+    __slots__ = ("checked_epoch", "copied", "find", "is_known", "is_of_other_log")
 
     def __init__(self) -> None:
         self.copied: OffsetAndEpoch = NOTHING_COPIED
@@ -28,6 +28,10 @@ class Tier:
         """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`)."""
         self.is_known = False
         """Whether `copied` comes from the metadata, which are read after the start."""
+        self.checked_epoch = -1
+        """The leader epoch for which `is_of_other_log` was found out."""
+        self.is_of_other_log = False
+        """Whether the store has records of the leader epoch that this log does not have: they are those of a log that was lost."""
 
     def on_truncated(self, end_offset: int) -> None:
         """The log ends there now: what was copied of later records is another history."""
@@ -40,7 +44,7 @@ class Tier:
 
     def has_all(self, first: int, last: int, log_end_offset: int, epochs: Epochs) -> bool:
         """Tells if the store has all offsets from `first` to `last` of the log, readable. Then the log need not keep them."""
-        if last > self.copied.offset:
+        if last > self.copied.offset or self.is_of_other_log:
             return False
         try:
             return are_copied(first, last, log_end_offset, with_records(epochs), self.find)

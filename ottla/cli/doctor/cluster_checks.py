@@ -8,6 +8,7 @@ from ottla.cli.doctor.certificates import check_end
 from ottla.cli.doctor.cluster_facts import INTERNAL_TOPIC_KEYS, OPEN_SECONDS, ClusterFacts, DiskFacts
 from ottla.cli.doctor.host_checks import FULL, NEARLY_FULL
 from ottla.cli.doctor.kinds import Finding, call, found, some
+from ottla.cli.doctor.remote_checks import check_remote
 from ottla.client.cluster import NO_LEADER
 from ottla.client.versions import with_other_requests
 from ottla.protocol.messages.metadata import MetadataResponsePartition
@@ -39,6 +40,7 @@ def check_cluster(facts: ClusterFacts) -> Iterator[Finding]:
     yield from _topics(facts, partitions)
     yield from _disks(facts)
     yield from _readers(facts)
+    yield from check_remote(facts.remote, facts.configs, facts.partitions_of())
 
 
 def _brokers(facts: ClusterFacts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from ottla.cli.doctor.certificates import end_of
 from ottla.cli.doctor.kinds import reasons, some
+from ottla.cli.doctor.remote_checks import ENABLE, SEGMENT_MS, RemoteFacts, ask_remote
 from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.config_admin import DYNAMIC, SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, ConnectionLost, check
@@ -36,7 +37,7 @@ INTERNAL_TOPIC_KEYS: Final = {
     "transaction.state.log.num.partitions": "__transaction_state",
 }
 """The keys for the numbers of partitions of internal topics that are created, and these topics."""
-_EXAMINED: Final = ("min.insync.replicas", "cleanup.policy")
+_EXAMINED: Final = ("min.insync.replicas", "cleanup.policy", ENABLE, SEGMENT_MS)
 
 
 class BrokerFacts(NamedTuple):
@@ -81,7 +82,12 @@ class ClusterFacts:
     throttled: dict[str, str] = field(default_factory=dict)
     """The replication throttle that is set, by the id of the broker, or by `default` for all brokers."""
     is_reassigning: bool = False
+    remote: RemoteFacts = field(default_factory=RemoteFacts)
     not_examined: list[str] = field(default_factory=list)
+
+    def partitions_of(self) -> dict[str, list[int]]:
+        """The partitions of each topic."""
+        return {str(topic.name): [each.partition_index for each in topic.partitions] for topic in self.topics}
 
 
 def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFacts:
@@ -97,6 +103,7 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
         ("groups", lambda: _ask_groups(facts, cluster)),
         ("transactions", lambda: ask_transactions(facts, cluster, now())),
         ("throttles", lambda: _ask_throttles(facts, cluster)),
+        ("remote segments", lambda: _ask_remote(facts, cluster)),
     )
     for name, part in parts:
         try:
@@ -174,6 +181,10 @@ def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
                 facts.configs[result.resource_name] = {config.name: config.value or "" for config in result.configs}
     if refused:
         facts.not_examined.append(f"configurations of {some(refused)}: the cluster refuses to describe them")
+
+
+def _ask_remote(facts: ClusterFacts, cluster: Cluster) -> None:
+    facts.remote = ask_remote(cluster, facts.configs, facts.partitions_of(), int(facts.examined_at * 1000))
 
 
 def _ask_partition_counts(facts: ClusterFacts, cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from ottla.cli.doctor.directory_checks import DirectoryFacts, compare, examine
 from ottla.cli.doctor.host import Host
 from ottla.cli.doctor.host_checks import check_clock, check_flushes, check_limits, check_mount, check_names, check_space
 from ottla.cli.doctor.kinds import Finding, found
+from ottla.cli.doctor.remote_checks import check_remote_store
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, NotAuthenticated
 from ottla.config.broker import BrokerConfig
@@ -30,6 +31,8 @@ def examine_broker(config: BrokerConfig, host: Host, dice: random.Random) -> lis
     findings += compare(directories, config[BROKER_ID] if config[BROKER_ID] >= 0 else None)
     if config.standalone or not refused:  # the login at ZooKeeper may be the fault
         findings += check_metadata(config, directories)
+    if not refused:
+        findings += check_remote_store(config)
     return findings
 
 

@@ -65,6 +65,7 @@ _WARNINGS: Final = {
     "group-without-commits": "the members read, and begin anew after each rebalance or restart, as no offset is committed",
     "transaction-long": "consumers of committed records do not get beyond the beginning of an open transaction",
     "versions-mixed": "features of the newer release are not available everywhere; a rolling upgrade may be unfinished",
+    "remote-copies-unowned": "no broker reads or removes them, and the store is paid for",
     "throttle-left": "the limit was for a reassignment that has ended, and slows the replication of new records",
 }
 _PROBLEMS: Final = {
@@ -91,6 +92,9 @@ _PROBLEMS: Final = {
     "partition-below-min-isr": "producers with acks=all are refused",
     "directory-offline": "its partitions are not served by this broker",
     "internal-topic-policy": "only compaction keeps the last state of each group and transaction; deletion loses them",
+    "remote-store-unusable": "the broker does not start; while it runs, disks fill and old records cannot be read",
+    "remote-copies-behind": "local segments stay until they are copied, so the disks fill; the records are lost with their replicas",
+    "remote-storage-lost": "nothing is copied, nothing expires in the store, and local segments that it does not have stay forever",
     "transaction-hanging": "no coordinator will ever end the transaction, so consumers of committed records make no progress",
 }
 KINDS: Final = {

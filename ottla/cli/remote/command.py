@@ -10,6 +10,7 @@ import click
 
 from ottla.cli.options import cluster_command, command_group, fail, json_option
 from ottla.cli.output import print_json, print_table, say
+from ottla.cli.remote.restore import restore
 from ottla.cli.remote.scrub import scrub
 from ottla.cli.remote.store_access import config_option, the_store
 from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies
@@ -71,6 +72,7 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
 
 
 remote.add_command(scrub)
+remote.add_command(restore)
 
 
 async def _faults(config_file: Path, entries: list[SegmentEntry]) -> list[tuple[SegmentEntry, str]]:

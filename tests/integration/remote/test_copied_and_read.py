@@ -102,6 +102,20 @@ def test_a_start_without_the_remote_storage_of_a_topic_loses_nothing(settings: d
         assert sorted(each.name for each in (tmp_path / "shared").rglob("*.log")) == stored
 
 
+@pytest.mark.parametrize("settings", ["directory"], indirect=True)
+def test_a_start_without_the_checkpoint_of_log_starts_loses_nothing(settings: dict[str, str], tmp_path: Path) -> None:
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        fill(broker, 1)
+        until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
+    (tmp_path / "logs" / "log-start-offset-checkpoint").unlink()
+    stored = {each.name for each in (tmp_path / "shared").rglob("*.log")}
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        for _ in range(2):  # checks of retention happen meanwhile
+            read = consume(broker, TopicPartition("t", 0, 0))[0]
+            assert read == [(at, (f"{at:05d}" * 100).encode()) for at in range(RECORDS)]
+        assert stored <= {each.name for each in (tmp_path / "shared").rglob("*.log")}
+
+
 def test_all_records_are_read_wherever_they_are_also_after_a_restart(settings: dict[str, str], tmp_path: Path) -> None:
     partitions = 3
     everything = [(at, (f"{at:05d}" * 100).encode()) for at in range(RECORDS)]

@@ -8,8 +8,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ottla.cli.doctor.remote_checks import (
+    ENABLE,
+    METADATA_TOPIC,
+    PATIENCE_MS,
+    SEGMENT_MS,
+    RemoteFacts,
+    ask_remote,
+    check_remote_store,
+)
 from ottla.cli.main import main
+from ottla.client.cluster import Cluster
+from ottla.config.broker import BrokerConfig
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from ottla.storage.remote.local_layout import ROOT
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.several_brokers import until
@@ -120,3 +132,34 @@ def test_the_progress_of_another_cluster_is_refused_in_one_line(scrubbed: Scrubb
     assert done.exit_code == 1
     (line,) = done.stderr.strip().splitlines()
     assert str(progress) in line
+
+
+def test_the_doctor_finds_copies_that_are_missing_and_topics_without_their_remote_storage(scrubbed: Scrubbed) -> None:
+    until(scrubbed.are_all_copied)
+    base = scrubbed.active_base()
+    topics = {"t": [0], METADATA_TOPIC: [0, 1]}
+    last_ms = 1_700_000_000_000 + RECORDS - 1
+    with Cluster(scrubbed.bootstrap) as cluster:
+
+        def ask(config: dict[str, str], now_ms: int = last_ms + PATIENCE_MS) -> RemoteFacts:
+            return ask_remote(cluster, {"t": config}, topics, now_ms)
+
+        count = len(scrubbed.parts(".log"))
+        assert ask({}) == RemoteFacts({"t": count}, {})
+        assert ask({ENABLE: "true", SEGMENT_MS: "1"}).behind == {"t-0": base}
+        assert ask({ENABLE: "true", SEGMENT_MS: "1000"}).behind == {}, "the active segment is not due"
+        assert ask({ENABLE: "true", SEGMENT_MS: "1"}, last_ms + PATIENCE_MS + 1).behind == {}, "nothing closes it"
+        assert ask_remote(cluster, {}, {"t": [0]}, last_ms) == RemoteFacts()
+
+
+def test_the_doctor_asks_the_store_of_a_broker(tmp_path: Path) -> None:
+    keys = {"remote.log.storage.system.enable": "true", "remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE}
+
+    def kinds(directory: Path) -> list[tuple[str, str]]:
+        return [(each.kind.id, each.what) for each in check_remote_store(BrokerConfig(keys | {"rsm.config.dir": str(directory)}))]
+
+    ((kind, what),) = kinds(tmp_path / "gone")
+    assert (kind, "gone" in what, "\n" in what) == ("remote-store-unusable", True, False)
+    (tmp_path / ROOT).mkdir()
+    assert kinds(tmp_path) == []
+    assert list(check_remote_store(BrokerConfig({}))) == []

@@ -108,10 +108,13 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
     "group-without-commits": lambda facts: facts.groups_without_commits.append("readers"),
     "transaction-hanging": lambda facts: facts.hanging.append(OPEN),
     "transaction-long": lambda facts: facts.long.append(OPEN),
+    "remote-copies-unowned": lambda facts: facts.remote.copied_topics.update({"gone": 3}),
+    "remote-storage-lost": lambda facts: facts.remote.copied_topics.update({"t": 3}),
+    "remote-copies-behind": lambda facts: facts.remote.behind.update({"t-0": 500}),
 }
 """By finding the change of a healthy cluster that provokes it."""
 
-ELSEWHERE = {"configuration-invalid", "zookeeper-slow", "cluster-unreachable"}
+ELSEWHERE = {"configuration-invalid", "zookeeper-slow", "cluster-unreachable", "remote-store-unusable"}
 """Findings that tests of their own provoke."""
 
 

@@ -51,6 +51,31 @@ def test_a_leader_copies_what_is_appended_later() -> None:
     run(scenario)
 
 
+def test_a_leader_that_lost_its_log_in_the_same_epoch_touches_neither_records_nor_copies(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(4)
+        await until(lambda: len(replica.ranges()) == 3)
+        new = TieredReplica(metadata=replica.metadata, store=replica.store)
+        new.services.settings.interval_ms = 5
+        again = RemoteLogManager(new.services)
+        become_leader(new, again)
+        new.produce(1)
+        counted = new.counters.partitions[new.log.topic_partition]
+        await until(lambda: counted.lost_log_segments == 3)
+        new.produce(9)  # its offsets are those of the copies, and higher
+        published = len(replica.metadata.records)
+        await until(lambda: "is not the log that was copied" in caplog.text)
+        assert new.log.tier is not None
+        assert not new.log.tier.has_all(0, 2, new.log.log_end_offset, new.log.leader_epochs.entries)
+        await again.stop()
+        assert len(replica.metadata.records) == published
+        assert len(replica.ranges()) == 3
+
+    run(scenario)
+    assert caplog.text.count("is not the log that was copied") == 1
+
+
 def test_a_follower_learns_what_is_copied_and_copies_nothing() -> None:
     async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
         become_leader(replica, manager)

@@ -1,0 +1,117 @@
+"""Judges tiered storage: a cluster's copies of segments by its metadata and offsets, and the remote store of a broker by its answers."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.doctor.kinds import Finding, call, found, some
+from ottla.client.offsets import EARLIEST, list_offsets
+from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.keys.tiered import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
+from ottla.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+ENABLE: Final = "remote.storage.enable"
+SEGMENT_MS: Final = "segment.ms"
+METADATA_TOPIC: Final = "__remote_log_metadata"
+PATIENCE_MS: Final = 3_600_000
+"""Time within which a closed segment has to be copied."""
+Configs = Mapping[str, Mapping[str, str]]
+"""Topic -> the examined keys and their values."""
+_LATEST_TIERED: Final = -5
+_DEFAULT_SEGMENT_MS: Final = 604_800_000
+
+
+@dataclass
+class RemoteFacts:
+    """The tiered storage of a cluster."""
+
+    copied_topics: dict[str, int] = field(default_factory=dict)
+    """Topics with finished copies, by name, and the number of these."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """Partitions with records that should be in the store, and the first offset of those."""
+
+
+def ask_remote(
+    cluster: "Cluster", configs: Mapping[str, Mapping[str, str]], topics: Mapping[str, Sequence[int]], now_ms: int
+) -> RemoteFacts:
+    """Asks for the copies of a cluster with tiered storage. `topics` has the partitions of each. Raises ClientError."""
+    facts = RemoteFacts()
+    if METADATA_TOPIC not in topics:
+        return facts
+    from ottla.cli.remote.stored_copies import known_copies
+
+    for entry, is_read in known_copies(cluster):
+        if is_read:
+            name = entry.id.partition.topic
+            facts.copied_topics[name] = facts.copied_topics.get(name, 0) + 1
+    names = [topic for topic in topics if configs.get(topic, {}).get(ENABLE) == "true"]
+    wanted = [TopicPartition(topic, index) for topic in names for index in topics[topic]]
+    if not wanted:
+        return facts
+    tiered = list_offsets(cluster, dict.fromkeys(wanted, _LATEST_TIERED))
+    starts = list_offsets(cluster, dict.fromkeys(wanted, EARLIEST))
+    recent = list_offsets(cluster, dict.fromkeys(wanted, now_ms - PATIENCE_MS))
+    due = list_offsets(cluster, {each: now_ms - PATIENCE_MS - _segment_ms(configs[each.topic]) for each in wanted})
+    for partition in wanted:
+        first = max(tiered[partition].offset + 1, starts[partition].offset)
+        # A record of the last hour has closed every segment that began more than segment.ms before that.
+        if recent[partition].offset >= 0 and first < due[partition].offset:
+            facts.behind[str(partition)] = first
+    return facts
+
+
+def check_remote(facts: RemoteFacts, configs: Configs, topics: Mapping[str, Sequence[int]]) -> Iterator[Finding]:
+    """All findings about the copies of a cluster."""
+    for topic, count in facts.copied_topics.items():
+        if topic not in topics:
+            yield found(
+                "remote-copies-unowned",
+                f"{count} copies of the deleted topic {topic} are in the remote store",
+                "start all brokers that led it: they delete the copies; otherwise delete the objects that ottla remote scrub lists",
+            )
+        elif topic in configs and configs[topic].get(ENABLE) != "true":
+            yield found(
+                "remote-storage-lost",
+                f"{topic} has {count} copies in the remote store, and {ENABLE} is not true",
+                call("ottla configs alter topic", topic, f"--set {ENABLE}=true"),
+            )
+    if facts.behind:
+        named = [f"{partition} from offset {offset} on" for partition, offset in facts.behind.items()]
+        yield found(
+            "remote-copies-behind",
+            f"closed segments are not in the remote store for more than an hour: {some(named)}",
+            "look for 'remote storage task failed' in the log of the leaders; ottla doctor server.properties there asks the store",
+        )
+
+
+def check_remote_store(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether the remote store of a broker answers and accepts it. Asks the store."""
+    if not config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
+        return
+    try:
+        asyncio.run(_probe(config))
+    except ConfigError as error:
+        yield found("remote-store-unusable", str(error), "correct the keys rsm.config.*, or make the store reachable")
+
+
+async def _probe(config: BrokerConfig) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ottla.broker.loop.clock import SystemClock
+    from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.storage.disk.filesystem import RealFileSystem
+
+    with ThreadPoolExecutor(1) as threads:
+        storage = RemoteStorage(config, RealFileSystem(), threads, SystemClock())
+        await storage.probe(prepares=False)
+        await storage.close()
+
+
+def _segment_ms(config: Mapping[str, str]) -> int:
+    value = config.get(SEGMENT_MS, "")
+    return int(value) if value.isdigit() else _DEFAULT_SEGMENT_MS

@@ -1,0 +1,193 @@
+"""Implements `ottla remote restore`: writes the records that a remote store has of a topic to a topic, with the store alone as the source.
+
+It needs neither the metadata of the cluster that copied them nor its brokers. Keys, values, headers, timestamps, partitions and the order
+stay. Offsets begin at 0; records of aborted transactions, and markers, are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ottla.cli.options import cluster_command, fail, json_option
+from ottla.cli.output import print_json, print_table, say
+from ottla.cli.remote.store_access import config_option, the_store
+
+if TYPE_CHECKING:
+    from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.cli.remote.stored_logs import StoredLog
+    from ottla.client.cluster import Cluster
+    from ottla.client.producer import Producer
+    from ottla.storage.remote.entries import SegmentEntry
+    from ottla.storage.remote.record_walk import Batches
+
+_TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
+_COLUMNS: Final = ("partition", "copies", "first", "end", "records", "missing")
+Aborted = dict[int, list[tuple[int, int]]]
+"""Producer -> the first and the last offset of each of its aborted transactions."""
+
+
+@click.command()
+@click.argument("topic", metavar="TOPIC")
+@config_option
+@click.option(
+    "--to", "target", metavar="TOPIC", help="The topic to write to, by default the same name. It must be empty, and is created if missing."
+)
+@click.option("--topic-id", metavar="ID", help="The id of the lost topic, if the store has several topics of that name.")
+@click.option("--most-epoch", type=click.IntRange(min=0), metavar="EPOCH", help="Leave out copies with records of later leader epochs.")
+@click.option("--dry-run", is_flag=True, help="Only show what the store has.")
+@json_option
+@cluster_command
+def restore(
+    cluster: Cluster,
+    topic: str,
+    config_file: Path,
+    target: str | None,
+    topic_id: str | None,
+    most_epoch: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write the records that the remote store has of a topic to an empty topic, which is created if it is missing.
+
+    For a topic whose brokers lost their disks. Status 1 if some records of it are missing in the store; all others are written.
+    """
+    from ottla.config.errors import ConfigError
+    from ottla.storage.remote.ports import RemoteStoreError
+
+    try:
+        rows = asyncio.run(_restore(cluster, topic, config_file, target or topic, topic_id, most_epoch, dry_run))
+    except (ConfigError, RemoteStoreError, ValueError) as error:
+        fail([str(error)])
+        return
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(_COLUMNS, [[len(row[each]) if each == "missing" else row[each] for each in _COLUMNS] for row in rows])
+    missing = [f"partition {row['partition']}: {text}" for row in rows for text in row["missing"]]
+    if missing:
+        fail(missing)
+
+
+async def _restore(
+    cluster: Cluster, topic: str, config_file: Path, target: str, topic_id: str | None, most_epoch: int | None, is_dry: bool
+) -> list[dict[str, Any]]:
+    """A row for each partition. Raises ConfigError, RemoteStoreError, ValueError, ClientError."""
+    from ottla.cli.remote.stored_logs import stored_logs
+    from ottla.client.producer import Producer
+
+    async with the_store(config_file) as storage:
+        logs = await stored_logs(storage, topic, topic_id, most_epoch)
+        if not any(log.copies for log in logs):
+            raise ValueError(
+                f"the store has no complete copy of {topic}" + (f": {logs[0].left_out[0]}" if logs and logs[0].left_out else "")
+            )
+        for log in logs:
+            for text in log.left_out:
+                say(f"partition {log.partition.partition}: left out: {text}")
+        if is_dry:
+            return [_row(log, 0, []) for log in logs]
+        _prepare(cluster, target, 1 + max(log.partition.partition for log in logs))
+        with Producer(cluster, target) as producer:
+            return [await _write(storage, log, producer) for log in logs]
+
+
+def _prepare(cluster: Cluster, target: str, partitions: int) -> None:
+    """Creates the topic if it is missing. Raises ValueError if it has records, or too few partitions."""
+    from ottla.client.offsets import end_offsets
+    from ottla.client.topic_admin import NewTopic, all_topics, create_topics
+    from ottla.protocol.topic_partition import TopicPartition
+
+    found = next((each for each in all_topics(cluster) if each.name == target), None)
+    if found is None:
+        for error in create_topics(cluster, [NewTopic(target, partitions, configs={"retention.ms": "-1"})]).values():
+            if error is not None:
+                raise ValueError(str(error))
+        say(f"{target} was created with retention.ms=-1, which would remove old records otherwise")
+        return
+    if len(found.partitions) < partitions:
+        raise ValueError(f"{target} has {len(found.partitions)} partitions, and {partitions} are needed")
+    ends = end_offsets(cluster, [TopicPartition(target, each.partition_index) for each in found.partitions])
+    filled = sorted(str(name) for name, end in ends.items() if end)
+    if filled:
+        raise ValueError(f"{filled[0]} is not empty: name a new topic by --to, or delete {target} first")
+
+
+async def _write(storage: RemoteStorage, log: StoredLog, producer: Producer) -> dict[str, Any]:
+    """Writes one partition, in the order of its offsets."""
+    from ottla.storage.remote.ports import RemoteStoreError
+    from ottla.storage.remote.record_walk import read_batches
+
+    missing: list[str] = []
+    aborted = await _aborted(storage, log, missing)
+    records, end = 0, 0
+    next_offset: int | None = None
+    for entry in log.copies:
+        if next_offset is not None and entry.start_offset > next_offset:
+            missing.append(f"offsets {next_offset} to {entry.start_offset - 1} are in no copy")
+        reached = max(end, entry.start_offset)
+        try:
+            async for batches in read_batches(entry, storage.store, storage.in_thread):
+                for record in _records(batches, reached, aborted):
+                    producer.send(record._replace(partition=log.partition.partition))
+                    records += 1
+                if batches:
+                    reached = max(reached, batches[-1][1].next_offset)
+                producer.poll(0)
+        except RemoteStoreError as error:
+            missing.append(f"offsets from {reached} on, in the copy at {entry.start_offset}: {error}")
+            end, next_offset = reached, None  # the gap behind is a part of that
+        else:
+            end = next_offset = reached
+    producer.flush()
+    return _row(log, records, missing) | {"end": end}
+
+
+def _records(batches: Batches, first: int, aborted: Aborted) -> Iterator[Any]:
+    """The records from offset `first` on, without markers and those of aborted transactions."""
+    from ottla.client.producer import OutgoingRecord
+    from ottla.protocol.records.reader import iter_records
+
+    for _, header, data in batches:
+        if header.is_control or header.last_offset < first:
+            continue
+        if header.is_transactional and any(begin <= header.base_offset <= end for begin, end in aborted.get(header.producer_id, ())):
+            continue
+        for record in iter_records(data):
+            if record.offset >= first:
+                yield OutgoingRecord(record.value, record.key, record.headers, None, record.timestamp)
+
+
+async def _aborted(storage: RemoteStorage, log: StoredLog, missing: list[str]) -> Aborted:
+    """The aborted transactions of all copies. Appends to `missing` for a copy whose index cannot be read: nothing of its is left out."""
+    from ottla.storage.remote.ports import IndexKind, RemoteStoreError
+
+    found: Aborted = {}
+    for entry in log.copies:
+        try:
+            index = await storage.store.index(entry, IndexKind.TRANSACTION)
+        except RemoteStoreError as error:
+            missing.append(f"aborted transactions of the copy at {entry.start_offset} are not known: {error}")
+            continue
+        for _, producer, first, last, _ in _TRANSACTION_ENTRY.iter_unpack(
+            index[: len(index) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
+        ):
+            found.setdefault(producer, []).append((first, last))
+    return found
+
+
+def _row(log: StoredLog, records: int, missing: list[str]) -> dict[str, Any]:
+    copies: list[SegmentEntry] = log.copies
+    return {
+        "partition": log.partition.partition,
+        "copies": len(copies),
+        "first": copies[0].start_offset if copies else 0,
+        "end": copies[-1].end_offset + 1 if copies and copies[-1].size and copies[-1].end_offset < 1 << 61 else None,
+        "records": records,
+        "missing": missing,
+    }

@@ -1,0 +1,136 @@
+"""A topic comes back from the remote store alone after all disks were lost."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.cli.main import main
+from ottla.cli.remote.store_access import the_store
+from ottla.cli.remote.stored_logs import stored_logs
+from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from ottla.protocol.uuid import to_text
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.remote.entries import SegmentId
+from ottla.storage.remote.ports import IndexKind
+from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts, settings
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.remote_reading import copy_closed_segments, files_of, run
+from tests.support.remote_stores import a_directory_store
+from tests.support.several_brokers import until
+from tests.unit.storage.remote.test_segment_reader import a_transactional_log
+
+__all__ = ["settings"]
+
+
+def restore(broker: InProcessBroker, directory: Path, keys: dict[str, str], *words: str) -> Result:
+    properties = directory / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+    return CliRunner().invoke(main, ["remote", "restore", "-b", broker.bootstrap, "--config", str(properties), "--json", *words])
+
+
+def records_of(broker: InProcessBroker, topic: str, partition: int, count: int) -> list[tuple[int, bytes, tuple[int, int]]]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[Any] = []
+    try:
+
+        def has_all() -> bool:
+            found.extend(consumer.consume(500, 0.2))
+            return len(found) >= count
+
+        until(has_all)
+    finally:
+        consumer.close()
+    return [(each.offset(), each.value(), each.timestamp()) for each in found]
+
+
+def ends(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["end"] for row in rows]
+
+
+def test_a_cluster_that_lost_all_its_disks_gets_the_topic_back(settings: dict[str, str], tmp_path: Path) -> None:
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        fill(broker, 2)
+        until(lambda: min(local_starts(broker, 2)) > RECORDS // 2)
+        copied = local_starts(broker, 2)
+        found = broker.services.data.replica_manager.partitions["t"]
+        which = ("t", "--topic-id", to_text(broker.run(lambda: found[0].log.topic_id)))  # the server has the objects of other tests, too
+    shutil.rmtree(tmp_path / "logs")
+    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
+        shown = restore(broker, tmp_path, settings, *which, "--dry-run")
+        assert (shown.exit_code, [row["records"] for row in json.loads(shown.stdout)]) == (0, [0, 0])
+        assert "t" not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+        done = restore(broker, tmp_path, settings, *which)
+        assert done.exit_code == 0, done.output
+        rows = json.loads(done.stdout)
+        assert all(end >= start for end, start in zip(ends(rows), copied, strict=True))
+        for row in rows:
+            assert (row["first"], row["records"], row["missing"]) == (0, row["end"], [])
+            expected = [(at, (f"{at:05d}" * 100).encode(), (1, 1_700_000_000_000 + at)) for at in range(row["end"])]
+            assert records_of(broker, "t", row["partition"], row["end"]) == expected
+        again = restore(broker, tmp_path, settings, *which)
+        assert again.exit_code == 1
+        assert "is not empty" in again.stderr.strip().splitlines()[-1]
+
+
+def test_copies_of_the_newest_history_make_up_the_log_and_older_ones_on_request(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    store = a_directory_store(tmp_path / "shared")
+    log = a_transactional_log(tmp_path)
+    keys = {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
+    properties = tmp_path / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+
+    async def story() -> None:
+        old = await copy_closed_segments(log, store)
+        segment = log.segments.floor(0)
+        assert segment is not None
+        files = files_of(segment, old[0].end_offset + 1, RealFileSystem())
+        new = replace(old[0], id=SegmentId(old[0].id.partition, b"n" * 16), leader_epochs={4: 0})
+        await store.copy(new, replace(files, leader_epochs=b"0\n1\n4 0\n"))
+        async with the_store(properties) as storage:
+            (newest,) = await stored_logs(storage, "orders", None, None)
+            assert [each.id.uuid for each in newest.copies] == [new.id.uuid]
+            assert len(newest.left_out) == len(old)
+            (lost,) = await stored_logs(storage, "orders", None, 0)
+            assert [each.start_offset for each in lost.copies] == [each.start_offset for each in old]
+            assert not lost.left_out
+
+    run(story)
+
+
+def test_aborted_records_and_damaged_copies_are_left_out_and_the_rest_is_written(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
+    store = a_directory_store(tmp_path / "shared")
+    log = a_transactional_log(tmp_path)
+    entries = run(lambda: copy_closed_segments(log, store))
+    aborted = {}
+    for entry in entries:
+        index = run(lambda entry=entry: store.index(entry, IndexKind.TRANSACTION))
+        aborted[entry.start_offset] = len(index) // 34
+    assert sum(aborted.values()) > 4
+    with a_broker_in_process(tmp_path / "logs", **keys) as broker:
+        whole = restore(broker, tmp_path, keys, "orders", "--to", "whole")
+        assert whole.exit_code == 0, whole.output
+        (row,) = json.loads(whole.stdout)
+        committed = records_of(broker, "whole", 0, row["records"])
+        assert 0 < len(committed) < row["end"] / 2
+        broken = next((tmp_path / "shared").rglob(f"{entries[2].start_offset:020d}-*.log"))
+        broken.write_bytes(broken.read_bytes()[:-30] + bytes(30))
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("part", 1, 1, config={"retention.ms": "-1"})])["part"].result(30)
+        part = restore(broker, tmp_path, keys, "orders", "--to", "part")
+        assert part.exit_code == 1
+        (row,) = json.loads(part.stdout)
+        (missing,) = row["missing"]
+        assert f"in the copy at {entries[2].start_offset}" in missing
+        assert 0 < row["records"] < len(committed)
+        nothing = restore(broker, tmp_path, keys, "unheard-of")
+        assert (nothing.exit_code, nothing.stderr.strip().splitlines()) == (1, ["ottla: the store has no complete copy of unheard-of"])
