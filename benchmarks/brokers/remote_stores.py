@@ -11,7 +11,7 @@ from benchmarks.loadgen.late_proxy import LateProxy, a_late_proxy
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE
 from tests.support.apache_kafka_tiered import tiered_config
 from tests.support.moto_server import s3_keys
-from tests.support.versitygw import ACCESS_KEY, KEY_ID, a_versitygw
+from tests.support.versitygw import a_versitygw
 
 DIRECTORY: Final = "directory"
 S3: Final = "s3"
@@ -45,8 +45,7 @@ def a_remote_store(key: str, folder: Path) -> Iterator[RemoteStore]:
         yield RemoteStore(key, config)
         return
     config["remote.log.storage.manager.class.name"] = AIVEN_REMOTE_STORAGE
-    chunks = {"chunk.size": str(4 << 20)}
-    keys = {"storage.aws.access.key.id": KEY_ID, "storage.aws.secret.access.key": ACCESS_KEY, **chunks}
+    keys = {"chunk.size": str(4 << 20)}
     with a_versitygw(folder, _BUCKET) as url:
         if key == S3:
             yield RemoteStore(key, config | s3_keys(url, _BUCKET, **keys))

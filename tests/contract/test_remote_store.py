@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,8 +11,8 @@ import pytest
 
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
-from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket
 from tests.support.remote_stores import KEY_RING, a_directory_store, an_entry, an_s3_store, segment_files
+from tests.support.s3_servers import S3Server, an_s3_server
 
 _Result = TypeVar("_Result")
 
@@ -42,9 +43,17 @@ def _directory(tmp_path: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[str]:
-    with a_moto_server() as url:
-        yield url
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], S3Server]]:
+    """The server of a kind, started at first use."""
+    with ExitStack() as running:
+        found: dict[str, S3Server] = {}
+
+        def server(kind: str) -> S3Server:
+            if kind not in found:
+                found[kind] = running.enter_context(an_s3_server(kind, tmp_path_factory.mktemp(kind)))
+            return found[kind]
+
+        yield server
 
 
 ON_S3 = {
@@ -56,15 +65,23 @@ ON_S3 = {
 }
 
 
-@pytest.fixture(params=["directory", *ON_S3])
+CASES = [
+    "directory",
+    *(f"{keys} on moto" for keys in ON_S3),
+    *(pytest.param(f"{keys} on versitygw", marks=pytest.mark.soak) for keys in ON_S3),
+]
+
+
+@pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     if request.param == "directory":
         yield _directory(tmp_path)
         return
-    url = request.getfixturevalue("moto")
-    make_bucket(url, "bucket")
-    yield Case(an_s3_store(url, **ON_S3[request.param]), lambda: forget_buckets(url), tmp_path)
-    forget_buckets(url)
+    keys, _, kind = request.param.partition(" on ")
+    server = request.getfixturevalue("servers")(kind)
+    server.make_bucket("bucket")
+    yield Case(an_s3_store(server.url, **ON_S3[keys]), server.forget_buckets, tmp_path)
+    server.forget_buckets()
 
 
 def do(call: Awaitable[_Result]) -> _Result:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
-from xml.etree import ElementTree
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
@@ -23,7 +21,8 @@ from ottla.storage.remote.metadata.log import METADATA_TOPIC
 from ottla.storage.remote.metadata.packed_entries import end_of, start_of
 from ottla.storage.remote.metadata.records import SEGMENT, partition_of, read_record
 from tests.support.broker_process import BrokerProcess, eventually
-from tests.support.moto_server import SIGNED, s3_keys
+from tests.support.moto_server import s3_keys
+from tests.support.s3_servers import S3Server
 
 OBJECTS_OF_A_COPY = {"log", "indexes", "rsm-manifest"}
 SETTINGS = {
@@ -259,14 +258,11 @@ def records(first: int, end: int) -> list[tuple[int, bytes]]:
     return [(at, value_of(at)) for at in range(first, end)]
 
 
-def objects_by_copy(s3: str, topic: str, bucket: str = "bucket") -> dict[str, set[str]]:
+def objects_by_copy(s3: S3Server, topic: str, bucket: str = "bucket") -> dict[str, set[str]]:
     """The kinds of the topic's objects in the bucket, by the uuid of the copy."""
-    with urlopen(Request(f"{s3}/{bucket}?list-type=2&prefix={topic}-", headers=SIGNED)) as answer:
-        tree = ElementTree.fromstring(answer.read())
     found: dict[str, set[str]] = {}
-    for element in tree.iter():
-        if element.tag.rpartition("}")[2] == "Key":
-            assert element.text is not None
-            name, _, kind = element.text.rpartition("/")[2].partition(".")
+    for key in s3.keys(bucket):
+        if key.startswith(f"{topic}-"):
+            name, _, kind = key.rpartition("/")[2].partition(".")
             found.setdefault(name.partition("-")[2], set()).add(kind)
     return found

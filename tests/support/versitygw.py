@@ -22,10 +22,9 @@ from typing import Final
 
 from tests.support.apache_kafka import free_ports, process_guard
 from tests.support.go_programs import GO
+from tests.support.moto_server import ACCESS_KEY, KEY_ID
 
 VERSION: Final = "1.8.0"
-KEY_ID: Final = "test"
-ACCESS_KEY: Final = "versitygw-secret"
 _PACKAGE: Final = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
 _FOLDER: Final = Path.home() / ".cache" / "ottla-tests" / f"versitygw-{VERSION}"
 _COMPILE_SECONDS: Final = 900
@@ -57,13 +56,19 @@ def ensure_versitygw() -> Path:
     return program
 
 
+def bucket_folder(directory: Path, bucket: str) -> Path:
+    """The folder of a bucket, below that in which the server runs; without a name, of all buckets."""
+    return directory / "buckets" / bucket
+
+
 @contextmanager
 def a_versitygw(directory: Path, *buckets: str, port: int | None = None) -> Iterator[str]:
     """The address of an S3 server on this directory, which has these buckets. Raises NoVersitygwError."""
     program = ensure_versitygw()
-    data = directory / "buckets"
+    data = bucket_folder(directory, "")
+    data.mkdir(exist_ok=True)
     for bucket in buckets:
-        (data / bucket).mkdir(parents=True, exist_ok=True)
+        bucket_folder(directory, bucket).mkdir()
     port = port or free_ports(1)[0]
     environment = {**os.environ, "ROOT_ACCESS_KEY": KEY_ID, "ROOT_SECRET_KEY": ACCESS_KEY}
     command = [str(program), "--quiet", "--port", f"127.0.0.1:{port}", "posix", str(data)]

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
 from ottla.controller.znodes.layout import config_path
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.moto_server import a_moto_server, s3_keys
+from tests.support.moto_server import s3_keys
 from tests.support.remote_stores import KEY_RING
+from tests.support.s3_servers import an_s3_server
 from tests.support.several_brokers import until
 
 RECORDS = 400
@@ -32,18 +33,21 @@ TOPIC = {
 }  # fmt: skip
 
 CHUNKS = {"chunk.size": "4096", "key.prefix": "tier/"}
-OF_STORE = {"s3": CHUNKS, "s3 with zstd": CHUNKS | {"compression.enabled": "true"}, "s3 encrypted": CHUNKS | KEY_RING}
+OF_STORE = {"": CHUNKS, " with zstd": CHUNKS | {"compression.enabled": "true"}, " encrypted": CHUNKS | KEY_RING}
+
+ON_VERSITYGW = [pytest.param(f"versitygw{more}", marks=pytest.mark.soak) for more in OF_STORE]
 
 
-@pytest.fixture(params=["directory", "s3", "s3 with zstd", "s3 encrypted"])
+@pytest.fixture(params=["directory", *(f"moto{more}" for more in OF_STORE), *ON_VERSITYGW])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
     if request.param == "directory":
         shared = tmp_path / "shared"
         shared.mkdir()
         yield SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
         return
-    with a_moto_server("bucket") as url:
-        keys = s3_keys(url, **OF_STORE[request.param])
+    kind, space, more = request.param.partition(" ")
+    with an_s3_server(kind, tmp_path / "s3", "bucket") as s3:
+        keys = s3_keys(s3.url, **OF_STORE[space + more])
         yield SETTINGS | {"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **keys}
 
 

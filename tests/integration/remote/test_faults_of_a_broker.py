@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always
-from tests.support.moto_server import a_moto_server
+from tests.support.s3_servers import KINDS, S3Server, an_s3_server
 from tests.support.tiered_broker import OBJECTS_OF_A_COPY, TieredBroker, a_tiered_broker, objects_by_copy, records, time_of
 
 HALF, RECORDS = 100, 200
@@ -17,14 +17,14 @@ class Stage(NamedTuple):
 
     broker: TieredBroker
     proxy: FaultProxy
-    s3: str
+    s3: S3Server
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="module", params=KINDS)
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with (
-        a_moto_server("bucket") as s3,
-        a_fault_proxy(s3) as proxy,
+        an_s3_server(request.param, tmp_path_factory.mktemp("s3"), "bucket") as s3,
+        a_fault_proxy(s3.url) as proxy,
         a_tiered_broker(tmp_path_factory.mktemp("broker"), proxy.url) as broker,
     ):
         yield Stage(broker, proxy, s3)

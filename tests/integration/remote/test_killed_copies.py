@@ -9,7 +9,7 @@ import pytest
 
 from ottla.storage.remote.entries import SegmentState
 from tests.support.fault_proxy import FaultProxy, Kill, a_fault_proxy
-from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket
+from tests.support.s3_servers import KINDS, S3Server, an_s3_server
 from tests.support.tiered_broker import OBJECTS_OF_A_COPY, Killed, TieredBroker, a_tiered_broker, objects_by_copy, records
 
 RECORDS = 100
@@ -22,13 +22,13 @@ class Stage(NamedTuple):
 
     directory: Path
     proxy: FaultProxy
-    s3: str
+    s3: S3Server
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="module", params=KINDS)
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("stage")
-    with a_moto_server("bucket") as s3, a_fault_proxy(s3) as proxy:
+    with an_s3_server(request.param, tmp_path_factory.mktemp("s3"), "bucket") as s3, a_fault_proxy(s3.url) as proxy:
         with a_tiered_broker(directory, proxy.url) as broker:
             broker.create("t")
             broker.fill("t", 0, RECORDS)
@@ -43,7 +43,7 @@ def finished(broker: TieredBroker) -> dict[str, tuple[int, int]]:
     return {name: (copy.start_offset, copy.end_offset) for name, copy in copies if copy.state is SegmentState.COPY_SEGMENT_FINISHED}
 
 
-def is_settled(broker: TieredBroker, s3: str) -> bool:
+def is_settled(broker: TieredBroker, s3: S3Server) -> bool:
     """Whether two copies are removed, and each object belongs to a whole copy that is read."""
     copies = broker.copies("t").values()
     over = {SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_FINISHED}
@@ -53,7 +53,7 @@ def is_settled(broker: TieredBroker, s3: str) -> bool:
     )
 
 
-def copy_and_delete(broker: TieredBroker, s3: str) -> None:
+def copy_and_delete(broker: TieredBroker, s3: S3Server) -> None:
     """Has all closed segments copied, and then the first two copies removed. Raises Killed."""
     broker.configure("t", remote_storage_enable="true")
     broker.await_(lambda: broker.are_all_copied("t"), "the copies")
@@ -61,7 +61,7 @@ def copy_and_delete(broker: TieredBroker, s3: str) -> None:
     broker.await_(lambda: is_settled(broker, s3), "the removal of the first copies, and of what was left behind")
 
 
-def check_the_dead(broker: TieredBroker, s3: str) -> None:
+def check_the_dead(broker: TieredBroker, s3: S3Server) -> None:
     """No segment was removed here before the metadata had its finished copy, and no object before its copy's deletion began."""
     objects = objects_by_copy(s3, "t")
     assert all(objects.get(name) == OBJECTS_OF_A_COPY for name in finished(broker)), "objects of a copy that is read are gone"
@@ -78,8 +78,8 @@ def run(stage: Stage, directory: Path, *kills: tuple[int, bool], **keys: str) ->
 
     Each of `kills` has the number of the request, and whether the store gets it.
     """
-    forget_buckets(stage.s3)
-    make_bucket(stage.s3, "bucket")
+    stage.s3.forget_buckets()
+    stage.s3.make_bucket("bucket")
     shutil.copytree(stage.directory, directory)
     was_killed = False
     with a_tiered_broker(directory, stage.proxy.url, **keys) as broker:

@@ -1,5 +1,6 @@
 """A broker starts with a remote store that answers, and otherwise ends with one line, before anything is written."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,14 @@ from ottla.broker.server import CannotStart
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
 from tests.support.fault_proxy import Fault, a_fault_proxy, always
 from tests.support.in_process_broker import a_broker_in_process
-from tests.support.moto_server import a_moto_server, s3_keys
+from tests.support.moto_server import s3_keys
+from tests.support.s3_servers import KINDS, S3Server, an_s3_server
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with an_s3_server(request.param, tmp_path_factory.mktemp("s3"), "bucket") as server:
+        yield server
 
 
 def start(directory: Path, name: str, keys: dict[str, str]) -> None:
@@ -35,27 +43,36 @@ def test_a_directory_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_bucket_that_is_there_is_a_store(tmp_path: Path) -> None:
-    with a_moto_server("bucket") as url:
-        start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(url))
+def test_a_bucket_that_is_there_is_a_store(s3: S3Server, tmp_path: Path) -> None:
+    start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(s3.url))
 
 
-def test_a_bucket_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
-    with a_moto_server("bucket") as url, pytest.raises(CannotStart, match="another") as refusal:
-        start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(url, "another"))
+def test_a_bucket_that_is_not_there_ends_the_start(s3: S3Server, tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="another") as refusal:
+        start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(s3.url, "another"))
 
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "logs").exists()
 
 
-def test_credentials_that_are_refused_end_the_start(tmp_path: Path) -> None:
-    with a_moto_server("bucket") as url, a_fault_proxy(url) as proxy:
+def test_credentials_that_are_refused_end_the_start(s3: S3Server, tmp_path: Path) -> None:
+    with a_fault_proxy(s3.url) as proxy:
         proxy.choose = always(Fault.FORBIDDEN)
         with pytest.raises(CannotStart, match="403") as refusal:
             start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(proxy.url))
 
     assert "\n" not in str(refusal.value)
     assert "moto-secret" not in str(refusal.value)
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.soak
+def test_credentials_that_the_server_itself_refuses_end_the_start(tmp_path: Path) -> None:
+    with an_s3_server("versitygw", tmp_path / "s3", "bucket") as s3, pytest.raises(CannotStart, match="403") as refusal:
+        start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(s3.url, **{"storage.aws.secret.access.key": "wrong-secret"}))
+
+    assert "\n" not in str(refusal.value)
+    assert "wrong-secret" not in str(refusal.value)
     assert not (tmp_path / "logs").exists()
 
 

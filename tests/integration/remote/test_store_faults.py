@@ -10,29 +10,29 @@ import pytest
 from ottla.broker.remote import objects
 from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError
 from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always, at_request, once
-from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket
 from tests.support.remote_reading import a_reading, copy_closed_segments, run, when_here
 from tests.support.remote_stores import an_entry, an_s3_store, segment_files
+from tests.support.s3_servers import KINDS, S3Server, an_s3_server
 from tests.unit.storage.remote.test_segment_reader import a_local_log, local_bytes, read_segments
 
 RECORDS = bytes(range(256)) * 400
 
 
-@pytest.fixture(scope="module")
-def moto() -> Iterator[str]:
-    with a_moto_server() as url:
-        yield url
+@pytest.fixture(scope="module", params=KINDS)
+def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with an_s3_server(request.param, tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture
-def proxy(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+def proxy(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
     monkeypatch.setattr(objects, "CALL_SECONDS", 1.0)
     monkeypatch.setitem(objects._RETRY, "max_retries", 0)
     monkeypatch.setitem(objects._CLIENT, "timeout", timedelta(seconds=5))
-    make_bucket(moto, "bucket")
-    with a_fault_proxy(moto) as proxy:
+    s3.make_bucket("bucket")
+    with a_fault_proxy(s3.url) as proxy:
         yield proxy
-    forget_buckets(moto)
+    s3.forget_buckets()
 
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.BLACK_HOLE, Fault.UNAVAILABLE, Fault.CUT, Fault.TRICKLE])
@@ -64,12 +64,12 @@ def test_refused_credentials_are_no_missing_object(proxy: FaultProxy, tmp_path: 
     run(story)
 
 
-def test_a_bucket_that_is_gone_is_no_missing_object(proxy: FaultProxy, moto: str) -> None:
+def test_a_bucket_that_is_gone_is_no_missing_object(proxy: FaultProxy, s3: S3Server) -> None:
     async def story() -> None:
         store = an_s3_store(proxy.url)
         with pytest.raises(RemoteObjectMissing):
             await store.fetch(an_entry(0, 9, 100), 0, 1)
-        forget_buckets(moto)
+        s3.forget_buckets()
         with pytest.raises(RemoteStoreError) as error:
             await store.fetch(an_entry(0, 9, 100), 0, 1)
         assert not isinstance(error.value, RemoteObjectMissing)
