@@ -127,6 +127,11 @@ def _path(context: click.Context, option: click.Parameter, text: str | None) -> 
     help="Kill, stop and pause brokers meanwhile; DIR is the --dir of `ottla cluster`. The seed decides when.",
 )
 @click.option(
+    "--tiered",
+    is_flag=True,
+    help="Give the topic tiered storage, and read only when nine tenths of the records are in the remote store alone.",
+)
+@click.option(
     "--exactly-once",
     is_flag=True,
     help="Copy the rows in transactions to a second topic, abort some of these, and verify what readers of committed records get.",

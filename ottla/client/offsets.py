@@ -17,6 +17,8 @@ from ottla.protocol.topic_partition import TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+"""Earlier records are in the remote store only (KIP-405)."""
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -35,7 +37,7 @@ class FoundOffset(NamedTuple):
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, FoundOffset]:
-    """The offset for a timestamp, or for EARLIEST, LATEST or MAX_TIMESTAMP, of each partition. Raises ClientError."""
+    """The offset for a timestamp, or for one of the constants above, of each partition. Raises ClientError."""
     found: dict[TopicPartition, FoundOffset] = {}
 
     def attempt() -> None:

@@ -13,6 +13,10 @@ ROWS_PER_STREAM = 100_000
 MAX_STREAMS = 999_999
 MAX_ROWS = 10**12 - 1
 _LEAST_STREAMS = 4
+_SEGMENTS = 100
+_FEWEST_SEGMENTS = 20
+_BATCH_BYTES = 16_384
+_AROUND_RECORD = 100
 
 
 class Unusable(Exception):
@@ -68,6 +72,8 @@ class Plan:
     max_offsets_per_trigger: int | None = None
     producer: Mapping[str, str] = field(default_factory=dict)
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    tiered: bool = False
+    """Whether Spark reads only when most records are in the remote store alone."""
     security: ClientSecurity = PLAINTEXT
     """Of the connections of all clients of the run."""
 
@@ -110,12 +116,43 @@ class Plan:
     @property
     def topic_configs(self) -> dict[str, str]:
         """Configuration of a new topic. With faults, acknowledged records must be on two brokers."""
+        tiered = {
+            "remote.storage.enable": "true",
+            "segment.bytes": str(self.segment_bytes),
+            "local.retention.bytes": "1",
+        }
+        return self.least_configs | (tiered if self.tiered else {})
+
+    @property
+    def least_configs(self) -> dict[str, str]:
+        """The least values that an existing topic must have."""
         return {"min.insync.replicas": "2"} if self.chaos is not None else {}
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size of the segments of a new topic with tiered storage: the active one, which stays on its broker, is a hundredth."""
+        return max(self.rows * (self.record_bytes + self.longest_key) // self.partitions // _SEGMENTS, self._least_segment_bytes)
+
+    @property
+    def _least_segment_bytes(self) -> int:
+        """Two batches of a producer."""
+        return 2 * max(int(self.producer.get("batch.size", _BATCH_BYTES)), self.record_bytes + self.longest_key + _AROUND_RECORD)
 
     @property
     def streams(self) -> int:
         """The number of producers of generated rows, one after the other or side by side; each keeps the order of its own rows."""
         return max(1, min(self.rows, max(_LEAST_STREAMS, -(-self.rows // ROWS_PER_STREAM)), MAX_STREAMS))
+
+
+def check_tiered(plan: Plan) -> None:
+    """Raises Unusable when nine tenths of the rows cannot be in the remote store, because each partition has an active segment."""
+    if not plan.tiered or not plan.generates:
+        return
+    needed = _FEWEST_SEGMENTS * plan.segment_bytes * plan.partitions // (plan.record_bytes + plan.longest_key)
+    if plan.rows < needed:
+        raise Unusable(
+            f"--tiered: {plan.rows:,} rows fill too few segments to be moved away; it needs about {needed:,}, or fewer partitions"
+        )
 
 
 def check_client(plan: Plan) -> None:

@@ -19,7 +19,7 @@ from ottla.client.errors import ClientError
 from ottla.validate import session, topic
 from ottla.validate.chaos import brokers_of
 from ottla.validate.console import Console
-from ottla.validate.plan import DidNotFinish, Plan, Unusable, check_client, check_input
+from ottla.validate.plan import DidNotFinish, Plan, Unusable, check_client, check_input, check_tiered
 from ottla.validate.reasons import innermost, is_full_disk
 from ottla.validate.report import ReportFolder, write_html, write_json
 from ottla.validate.scratch import MadeFolder, OwnFolder, scratch_folder
@@ -67,6 +67,8 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
         if plan.chaos is not None:
             brokers_of(plan.chaos)
         check_client(plan)
+        if plan.input is None:
+            check_tiered(plan)
         topic.check(plan)
         topic.check(plan.output)
         console.say(f"Spark {session.pyspark_version()} on {plan.master}, {session.connector()}")
@@ -124,6 +126,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     plan = replace(plan, rows=source.count, record_bytes=source.value_bytes, key_bytes=source.key_bytes)
     if plan.generates:
         check_producer_limits(plan)
+    check_tiered(plan)
     if "spark.sql.shuffle.partitions" not in plan.spark_conf:
         few = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         # So that the rows that a task sorts fit into its share of a driver with one gigabyte.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ottla.client.cluster import Cluster, UnknownTopic
 from ottla.client.config_admin import ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError
-from ottla.client.offsets import end_offsets, start_offsets
+from ottla.client.offsets import EARLIEST_LOCAL, end_offsets, list_offsets, start_offsets
 from ottla.client.topic_admin import NewTopic, create_topics, delete_topics
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.protocol.topic_partition import TopicPartition
@@ -93,6 +93,14 @@ def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:
         return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
 
 
+def moved_away(plan: Plan, topic: Topic, ends: Offsets) -> int:
+    """How many offsets of the run are in the remote store only. Raises ClientError."""
+    with connected(plan) as cluster:
+        found = list_offsets(cluster, dict.fromkeys(_names(topic.name, topic.partitions), EARLIEST_LOCAL))
+    local = {name.partition: each.offset for name, each in found.items()}
+    return sum(max(0, min(local[number], end) - topic.first[number]) for number, end in ends.items())
+
+
 def remove(plan: Plan, name: str) -> None:
     """Delete a topic of the run. Raises ClientError."""
     with connected(plan) as cluster:
@@ -130,9 +138,11 @@ def _check_settings(plan: Plan, partitions: int, replicas: int, configs: dict[st
         wrong.append(f"its replication factor is {replicas}, not {plan.replication_factor}")
     wrong += [
         f"its {name} is {configs.get(name)}, not {value}"
-        for name, value in plan.topic_configs.items()
+        for name, value in plan.least_configs.items()
         if int(configs.get(name) or 0) < int(value)
     ]
+    if plan.tiered and configs.get("remote.storage.enable") != "true":
+        wrong.append("it has no remote.storage.enable=true")
     if "compact" in configs.get("cleanup.policy", ""):
         wrong.append("it is compacted, so records vanish on purpose")
     if wrong:

@@ -24,6 +24,9 @@ from ottla.validate.topic import Offsets, Topic
 _ENDS_S = 60.0
 _ASK_EVERY_S = 1.0
 _DISPLAY_S = 2.0
+_MOVED_SHARE = 0.9
+_STORE_STALL_S = 900.0
+"""A broker deletes segments every five minutes by default."""
 
 
 class Transfer:
@@ -42,6 +45,8 @@ class Transfer:
         self.ends: Offsets = dict(topic.first)
         self.seconds: dict[str, float] = {}
         self.copiers = Copiers(plan, plan.copies, written) if plan.copies is not None else None
+        self.moved_away = 0
+        """Records that were in the remote store only when Spark began to read; counted with `--tiered`."""
         self._console = console
         self._asked_at = 0.0
         self._silence = ""
@@ -55,7 +60,8 @@ class Transfer:
     def run(self) -> None:
         """All stages. Raises DidNotFinish."""
         began = time.monotonic()
-        self.ingest.start()
+        if not self.plan.tiered:
+            self.ingest.start()
         try:
             if self.copiers is not None:
                 self.copiers.start()
@@ -65,6 +71,9 @@ class Transfer:
                 threading.Thread(target=self._write, name="generate", daemon=True).start()
             else:
                 self._is_written.set()
+            if self.plan.tiered:
+                self._await_store()
+                self.ingest.start()
             self.ingest.run_until(self._goal, self._say, forgives=bool(self._chaos))
         finally:
             self._end_chaos()
@@ -123,6 +132,30 @@ class Transfer:
             self.ends = self._final_ends(self.topic)
             self.seconds["ends"] = 0.0
         return self.ends
+
+    def _await_store(self) -> None:
+        """Wait until nine tenths of what Spark will read are in the remote store only. Raises DidNotFinish when no more gets there."""
+        began = moved = time.monotonic()
+        while True:
+            ends = self._goal()
+            if ends is not None:
+                most = sum(ends.values()) - sum(self.topic.first.values())
+                try:
+                    there = topics.moved_away(self.plan, self.topic, ends)
+                except ClientError as error:
+                    raise DidNotFinish(f"{self.plan.bootstrap}: does not say what is in the remote store: {error}") from None
+                if there > self.moved_away:
+                    moved, self.moved_away = time.monotonic(), there
+                if there >= most * _MOVED_SHARE:
+                    self.seconds["tier"] = time.monotonic() - began
+                    return
+                if time.monotonic() - moved > max(self.plan.stall_s, _STORE_STALL_S):
+                    raise DidNotFinish(f"only {there:,} of {most:,} records are in the remote store alone, and no more get there")
+                self._console.progress(f"{there:,} of {most:,} in the remote store only")
+            else:
+                moved = time.monotonic()
+                self._say()
+            time.sleep(_ASK_EVERY_S)
 
     def _final_ends(self, topic: Topic) -> Offsets:
         deadline = time.monotonic() + _ENDS_S

@@ -70,6 +70,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say:
         "checks": checks,
         "examples": _examples(found, checks),
         "transactions": transactions,
+        "remote": {"records": transfer.moved_away} if plan.tiered else {},
         "summary": _summary(transfer, measured, series) | _copied(transactions),
         "latency_ms": {name: measured.totals[name] for name in (*PERCENTILES, "max")} if measured else {},
         "measurements": series,
@@ -144,6 +145,8 @@ def _summary(transfer: Transfer, measured: Measurements | None, series: Series) 
         facts["latency"] = ", ".join(f"{name} {totals[name]:,.0f} ms" for name in (*PERCENTILES, "max"))
     records = max(row["records"] for row in series["partitions"])
     facts["fullest partition"] = f"{records:,} records, {records * transfer.topic.partitions / totals.records:.2f} times the mean"
+    if transfer.plan.tiered:
+        facts["in the remote store only"] = f"{transfer.moved_away:,} records, before the first was read"
     facts["micro-batches"] = f"{len(transfer.ingest.batches):,}"
     return facts | ({"faults": _faults(transfer, measured)} if transfer.has_chaos else {})
 
