@@ -1,10 +1,12 @@
 """Measures the network floor beside a bare echo: processor time per request and memory per idle connection.
 
     .venv/bin/python -m benchmarks.paths.network [--seconds S] [--turns N] [--idle N] [--cpu SERVER,GENERATOR]
+                                                 [--connections N] [--in-flight N]
 
 Each server runs in its own process with a handler that does nothing. So the difference is the path from the socket to the handler and back:
 limits, ordering, queueing, accounting. The bare server is the minimum for frames on uvloop: a BufferedProtocol with one shared buffer, and
-one write per read. Loads take turns, so that changes of the machine's pace affect both.
+one write per read. Loads take turns, so that changes of the machine's pace affect both. The column `kernel` is the part of the bare
+server's processor time in the kernel: with one request in flight for each connection, that of a read, a write, and a share of `epoll_wait`.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from pathlib import Path
 from struct import Struct
 from typing import cast
 
@@ -174,18 +177,31 @@ class Served:
         self.process.communicate()
 
 
-def measure(load: str, turns: int, seconds: float, cpus: tuple[int | None, int | None]) -> dict[str, float]:
-    """Processor µs per request of every kind: the median of the turns."""
-    frames = [_frame(LOADS[load][0])] * CONNECTIONS
+def measure(
+    load: str, turns: int, seconds: float, cpus: tuple[int | None, int | None], connections: int, in_flight: int
+) -> dict[str, float]:
+    """Processor µs per request of every kind, and of the bare one in the kernel: the medians of the turns."""
+    frames = [_frame(LOADS[load][0])] * connections
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    in_kernel: list[float] = []
     for _ in range(turns):
         for kind, costs in found.items():
             with Served(kind, load, cpus[0]) as served:
                 probe = partial(cpu_s, served.process.pid)
-                sent = Load(frames, CONNECTIONS, IN_FLIGHT, warm_up_s=0.3, duration_s=seconds, discard_bodies=LOADS[load][2] > 0)
+                sent = Load(frames, connections, in_flight, warm_up_s=0.3, duration_s=seconds, discard_bodies=LOADS[load][2] > 0)
+                user_before, system_before = _ticks(served.process.pid)
                 result = run_load("127.0.0.1", served.port, sent, pin_cpu=cpus[1], probe=probe)
+                user, system = _ticks(served.process.pid)
                 costs.append(result.broker_cpu_s / result.answered * 1e6)
-    return {kind: statistics.median(costs) for kind, costs in found.items()}
+            if kind == "bare":
+                in_kernel.append(costs[-1] * (system - system_before) / (user + system - user_before - system_before))
+    return {kind: statistics.median(costs) for kind, costs in found.items()} | {"kernel": statistics.median(in_kernel)}
+
+
+def _ticks(pid: int) -> tuple[int, int]:
+    """The user and the system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]), int(fields[12])
 
 
 def idle_bytes(kind: str, count: int) -> float:
@@ -213,6 +229,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--idle", type=int, default=10_000)
+    parser.add_argument("--connections", type=int, default=CONNECTIONS)
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests of each connection that wait for their answers")
     parser.add_argument("--cpu", help="SERVER,GENERATOR: bind them to these cores")
     parser.add_argument("--only", default="", help="run only the loads whose name contains this")
     parser.add_argument("--serve", nargs=2, metavar=("KIND", "LOAD"), help=argparse.SUPPRESS)
@@ -224,10 +242,11 @@ def main() -> None:
     if options.cpu:
         server, generator = options.cpu.split(",")
         cpus = (int(server), int(generator))
-    print(f"{'processor µs per request':<30}{'bare':>9}{'network':>9}{'ratio':>8}")
+    print(f"{'processor µs per request':<30}{'kernel':>9}{'bare':>9}{'network':>9}{'ratio':>8}")
     for load in (name for name in LOADS if options.only in name):
-        costs = measure(load, options.turns, options.seconds, cpus)
-        print(f"{load:<30}{costs['bare']:>9.2f}{costs['network']:>9.2f}{costs['network'] / costs['bare']:>8.2f}", flush=True)
+        costs = measure(load, options.turns, options.seconds, cpus, options.connections, options.in_flight)
+        shown = "".join(f"{costs[kind]:>9.2f}" for kind in ("kernel", *KINDS))
+        print(f"{load:<30}{shown}{costs['network'] / costs['bare']:>8.2f}", flush=True)
     if options.idle:
         bare, network = (idle_bytes(kind, options.idle) for kind in KINDS)
         print(f"{'bytes per idle connection':<30}{bare:>9.0f}{network:>9.0f}{network / bare:>8.2f}")

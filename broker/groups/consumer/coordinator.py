@@ -109,10 +109,7 @@ class ConsumerGroups:
         if not beat.member_id:
             beat = beat._replace(member_id=str(self._new_uuid()))
 
-        def refuse(error: ErrorCode) -> None:
-            reply(BeatResult(error, error.message))
-
-        self.machine.submit(group, Event(partial(on_heartbeat, group, beat), refuse))
+        self.machine.submit(group, Event(partial(on_heartbeat, group, beat), partial(_refuse, reply)))
 
     def _group_of(self, group_id: str, beat: Beat[BeatReply]) -> ConsumerGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""
@@ -202,3 +199,7 @@ class ConsumerGroups:
         errors, members = check_leaving(group, leaving)
         self.machine.submit(group, Event(partial(on_leave, group, members)))
         return errors
+
+
+def _refuse(reply: BeatReply, error: ErrorCode) -> None:
+    reply(BeatResult(error, error.message))

@@ -1,0 +1,2 @@
+cdef object _refused(object error)
+cdef object _response(object result)
