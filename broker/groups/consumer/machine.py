@@ -174,6 +174,7 @@ class ConsumerMachine:
         is_done = True
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._workers, WORK[type(work)], work)
+            await pause()  # the targets of many groups may be ready in one turn of the loop
             if group.is_dead:
                 decision.close()
                 event.refuse(ErrorCode.NOT_COORDINATOR)
