@@ -25,6 +25,8 @@ from tests.simulation.cluster import SimulatedCluster
 
 REPLICAS = 3
 TOPIC_TIMEOUT_MS = 2000
+KEPT_GROWS = 0.5
+"""How likely the topic that grows is the one that is kept."""
 GROWN_WHILE_DROPPED = 0.3
 """How likely some topic, perhaps that one, gets more partitions while one is dropped."""
 
@@ -33,8 +35,8 @@ class Administrator(Client):
     """Asks whoever is said to be the controller; what becomes of it, it does not wait for. `made` are the topics that must be there at the
     end with so many partitions at least, `dropped` those that must be gone."""
 
-    def __init__(self, cluster: SimulatedCluster, moved: list[TopicPartition], seed: int) -> None:
-        """`moved` are the partitions that get other replicas and leaders."""
+    def __init__(self, cluster: SimulatedCluster, moved: list[TopicPartition], kept: str, seed: int) -> None:
+        """`moved` are the partitions that get other replicas and leaders. The topic `kept` grows often, and is not dropped."""
         super().__init__(cluster, moved[0].topic, seed)
         self.stopping = False
         self.made: dict[str, int] = {}
@@ -42,6 +44,7 @@ class Administrator(Client):
         self.uncertain: set[str] = set()
         self.orders = 0
         self._moved = moved
+        self._kept = kept
 
     async def run(self) -> None:
         """Until `stopping`."""
@@ -95,7 +98,7 @@ class Administrator(Client):
         """Also one that is being dropped, or is perhaps not there."""
         if not (names := sorted({*self.made, *self.uncertain, *self.dropped})):
             return
-        name = self.random.choice(names)
+        name = self._kept if self._kept in self.made and self.random.random() < KEPT_GROWS else self.random.choice(names)
         count = self.made.get(name, 3) + self.random.randint(1, 2)
         topic = CreatePartitionsTopic(name=name, count=count)
         answer = await self._ask_controller(
@@ -105,9 +108,9 @@ class Administrator(Client):
             self.made[name] = count
 
     async def _drop_topic(self) -> None:
-        if not self.made:
+        if not (names := sorted(self.made.keys() - {self._kept})):
             return
-        name = self.random.choice(sorted(self.made))
+        name = self.random.choice(names)
         del self.made[name]
         self.uncertain.add(name)
         if self.random.random() < GROWN_WHILE_DROPPED:

@@ -35,6 +35,10 @@ WATCHED = [
     *(TopicPartition(OUTPUT, index) for index in range(OUTPUT_PARTITIONS)),
     *COORDINATED,
 ]
+GROWING = "growing"
+"""The topic of the group of the new protocol."""
+GROWING_PARTITIONS = 2
+"""At the beginning."""
 INSTANCES = {"one": 1, "other": 1, "shared": 2}
 """Transactional id -> how many producers have it."""
 COPY = "copy"
@@ -85,7 +89,7 @@ class Story(Stage):
         self._seconds = seconds
         self._say = say
         self._misfortune = Misfortune(self.cluster, seconds, self._is_well, say)
-        self._administrator = Administrator(self.cluster, WATCHED, self.random.getrandbits(32))
+        self._administrator = Administrator(self.cluster, WATCHED, GROWING, self.random.getrandbits(32))
 
     def tell(self) -> Told:
         """Raises AssertionError when something was not as it always must be."""
@@ -124,6 +128,7 @@ class Story(Stage):
         await asyncio.gather(*(cluster.start(broker_id) for broker_id in cluster.nodes))
         await self.create_topic(TOPIC, PARTITIONS)
         await self.create_topic(OUTPUT, OUTPUT_PARTITIONS)
+        await self.create_topic(GROWING, GROWING_PARTITIONS)
         committed = self.invariants.committed
         leaders = Leaders(cluster, TOPIC, self.random.getrandbits(32))
         producers = [
@@ -137,9 +142,10 @@ class Story(Stage):
             if partition.topic == TOPIC
         ]
         administrator = self._administrator
+        administrator.made[GROWING] = GROWING_PARTITIONS
         committers = [Committer(cluster, TOPIC, group, self.random.getrandbits(32)) for group in GROUPS]
         members = [Member(cluster, TOPIC, "members", self.assignments, self.random.getrandbits(32)) for _ in range(MEMBERS)]
-        sharing = [ConsumerMember(cluster, TOPIC, "sharing", self.owners, self.random.getrandbits(32)) for _ in range(MEMBERS)]
+        sharing = [ConsumerMember(cluster, GROWING, "sharing", self.owners, self.random.getrandbits(32)) for _ in range(MEMBERS)]
         vandal = Vandal(cluster, TOPIC, PARTITIONS, leaders, self.random.getrandbits(32))
         copiers, transactional, committed_consumers = self._transactional_clients(leaders)
         active: list[Producer | Administrator | Committer | Vandal | TransactionalClient] = [*producers, administrator, *committers]
@@ -171,7 +177,7 @@ class Story(Stage):
         for member in (*members, *sharing):
             member.settling = True
         await self.until(lambda: is_settled(members), "the group to settle")
-        await self.until(lambda: is_shared(sharing, PARTITIONS), "the members of the new protocol to share all partitions")
+        await self.until(lambda: is_shared(sharing, self._grown_partitions()), "the members of the new protocol to share all partitions")
         self.raise_errors()
         for task in consuming:
             task.cancel()
@@ -281,6 +287,10 @@ class Story(Stage):
             logs = [path.split("/")[2] for path in node.disk.directories if path.startswith("/data/")]
             wrong += [f"{log} on the disk of {node.host}" for log in logs if log.rpartition("-")[0] in administrator.dropped]
         return wrong
+
+    def _grown_partitions(self) -> int:
+        """How many partitions the group of the new protocol has among its members in the end."""
+        return max(len(broker.services.metadata.topics[GROWING].partitions) for broker in self.cluster.brokers())
 
     def _check_order(self, producers: list[Producer]) -> None:
         """Every producer's records are there once each, in its order, and nothing else but what was never acknowledged."""
