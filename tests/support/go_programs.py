@@ -52,12 +52,20 @@ def _alone() -> Iterator[None]:
 
 def compiled_program(name: str, directory: Path) -> Path:
     """The program of the folder `name`, compiled into the directory. Skips the test when Go is too old, or cannot fetch the modules."""
+    return _compiled(name, directory / name, "build", ".")
+
+
+def compiled_tests(name: str, package: str, directory: Path) -> Path:
+    """The tests of a package that the program of the folder `name` imports. Skips the test as `compiled_program` does."""
+    return _compiled(name, directory / package.replace("/", "-"), "test", "-c", "-vet=off", package)
+
+
+def _compiled(name: str, binary: Path, command: str, *arguments: str) -> Path:
     assert GO is not None
-    binary = directory / name
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", **_FRUGALLY}
     with _alone():
         built = subprocess.run(
-            [GO, "build", *_QUICKLY, "-o", str(binary), "."],
+            [GO, command, *_QUICKLY, "-o", str(binary), *arguments],
             cwd=_PROGRAMS / name,
             env=environment,
             capture_output=True,
