@@ -21,7 +21,7 @@ PACKAGES := $(FLOORS) benchmarks tests
 # What takes longer, or needs more of the machine: tests/suites.py has the steps of each, and describes them.
 SUITES := test-medium test-pure sanitize validate bench-quick bench-long judge neighbours apache-suite soak dist dist-test package-test
 
-.PHONY: help compile compiled install kerberos serve cluster demo prepare test test-fast lint format docs bench clean $(SUITES)
+.PHONY: help compile compiled install kerberos serve cluster demo prepare test test-fast lint format docs vendor bench clean $(SUITES)
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA); PORT= names another port"
@@ -33,6 +33,7 @@ help:
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make format     format the code with ruff"
 	@echo "make docs       write the generated reference pages"
+	@echo "make vendor     bundle the libraries of the console's page anew, as npm's lock pins them (needs Node.js)"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 	@echo "Longer checks, which $(VENV)/bin/python -m tests.suites describes: make $(SUITES)"
@@ -114,6 +115,10 @@ docs: $(VENV)/.installed-test
 	$(BIN)/python -m ottla.broker.handlers.docs
 	$(BIN)/python -m ottla.broker.metrics.docs
 	$(BIN)/python -m ottla.dashboards
+
+# npm takes its registry from its own configuration, and checks each package by the digest in the lock.
+vendor:
+	cd ottla/console/libraries && npm ci --ignore-scripts --no-audit --no-fund && node vendor.mjs
 
 bench: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)

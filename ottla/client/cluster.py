@@ -74,6 +74,9 @@ class Cluster:
         self._client_id = client_id
         self.timeout_seconds = timeout_seconds
         self.security = security
+        self.patience_seconds = math.inf
+        """Time for a broker to accept a connection, if others may answer instead, and for repeating a request that failed for a transient
+        reason. An answer has the timeout."""
         self._brokers: dict[int, Address] = {}
         self._seen: set[tuple[int, Address]] = set()
         """Ids and addresses of brokers that were alive once."""
@@ -94,8 +97,10 @@ class Cluster:
         self.close()
 
     def another(self) -> "Cluster":
-        """A client of the same cluster, with the same settings and connections of its own."""
-        return Cluster(self._bootstrap_text, client_id=self._client_id, timeout_seconds=self.timeout_seconds, security=self.security)
+        """A client of the same cluster, with the same settings and connections of its own. It tries brokers that failed last."""
+        found = Cluster(self._bootstrap_text, client_id=self._client_id, timeout_seconds=self.timeout_seconds, security=self.security)
+        found._failed = self._failed
+        return found
 
     def apart(self, broker_id: int) -> Self:
         """A client for another thread, which gets the connection to a broker, if there is one; `take_back` ends it."""
@@ -136,6 +141,8 @@ class Cluster:
         """
         try:
             seconds = max(self._seconds_left(self.timeout_seconds / min(self._broker_count, _ANSWER_SHARES)), _LEAST_SECONDS)
+            if self._was_reached:
+                seconds = min(seconds, self.patience_seconds)
             made = Connection(address, self._client_id, seconds, self.security)
         except Unreachable as error:
             raise self._unreachable(str(error)) from None
@@ -168,6 +175,8 @@ class Cluster:
         for at, address in enumerate(addresses):
             now = time.monotonic()
             share = max((until - now) / (len(addresses) - at), self.timeout_seconds / _MOST_SHARES)
+            if at + 1 < len(addresses):
+                share = min(share, self.patience_seconds)
             try:
                 with self.until(min(now + share, until)):
                     found = self.connection(address)
@@ -211,7 +220,8 @@ class Cluster:
     def until_done(self, attempt: Callable[[], Result], *, timeout_seconds: float | None = None) -> Result:
         """Call `attempt` until it does not fail for a transient reason: a lost connection, a moved leader or
         coordinator."""
-        deadline = time.monotonic() + self._seconds_left(self.timeout_seconds if timeout_seconds is None else timeout_seconds)
+        seconds = self._seconds_left(self.timeout_seconds if timeout_seconds is None else timeout_seconds)
+        deadline = time.monotonic() + min(seconds, self.patience_seconds)
         while True:
             try:
                 return attempt()

@@ -72,7 +72,7 @@ def reachable_offsets(
                 found[name] = Refused(str(name), each.error_code) if each.error_code else each.offset
         return found
 
-    found, errors = of_leaders(cluster, wanted, ask, seconds=seconds)
+    found, errors = of_leaders(cluster, wanted, ask, seconds=min(seconds, cluster.patience_seconds))
     for error in errors.values():
         if not may_pass(error):
             raise error

@@ -5,7 +5,9 @@ Reads and changes are functions of a cluster, which know nothing of HTTP. Every 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Final, NamedTuple
@@ -152,18 +154,28 @@ def application(clusters: Clusters, rules: Rules) -> Starlette:
         *_routes(f"{API}clusters/{{{CLUSTER}}}/", clusters, streams, rules),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
+
+    @asynccontextmanager
+    async def sampling(_: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(each.sample()) for each in clusters]
+        yield
+        for task in tasks:
+            task.cancel()
+
     middleware = [Middleware(Guard, rules=rules), Middleware(GZipMiddleware, compresslevel=4)]
-    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _plain_error})
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _plain_error}, lifespan=sampling)
 
 
 def _routes(prefix: str, clusters: Clusters, streams: Streams, rules: Rules) -> list[Route]:
     """The part of the API that is about one cluster."""
     return [
         Route(f"{prefix}topics/{{name}}/records", streams.search),
+        Route(f"{prefix}topics/{{name}}/whole", streams.whole),
         Route(f"{prefix}topics/{{name}}/live", streams.live),
         Route(f"{prefix}topics/{{name}}/export", streams.export),
         *(Route(prefix + change.path, _changing(clusters, rules, change), methods=[change.method]) for change in CHANGES),
         *(Route(prefix + path, _reading(clusters, read)) for path, read in READS.items()),
+        Route(f"{prefix}history", lambda request: _shown_history(clusters, request)),
         *(Route(prefix + path, _reading_kept(clusters, kept)) for path, kept in KEPT.items()),
     ]
 
@@ -208,7 +220,7 @@ async def _body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
 def _reading(clusters: Clusters, read: Read) -> Callable[[Request], Awaitable[Response]]:
     def answer(served: Served, request: Request) -> Response:
         try:
-            with served.connect() as cluster:
+            with served.connect_briefly() as cluster:
                 return json_answer(read(cluster, request))
         except (BadParameter, ClientError) as error:
             return error_answer(error)
@@ -230,6 +242,15 @@ def _reading_kept(clusters: Clusters, kept: Callable[[Served], Awaitable[views.V
         return await served.in_thread(json_answer, found)
 
     return endpoint
+
+
+def _shown_history(clusters: Clusters, request: Request) -> Response:
+    """The samples of a cluster, or of one of its topics or groups."""
+    topic, group = request.query_params.get("topic"), request.query_params.get("group")
+    if topic is not None and group is not None:
+        return error_answer(BadParameter("topic and group exclude each other"))
+    sampler = clusters.of(request).sampler
+    return json_answer(sampler.view(topic, "topic") if group is None else sampler.view(group, "group"))
 
 
 def _changing(clusters: Clusters, rules: Rules, change: Change) -> Callable[[Request], Awaitable[Response]]:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.console.decoding import Decoder
+from ottla.console.history.sampler import Sampler
 from ottla.console.inventory import Inventory, Kept, take_inventory
 from ottla.console.views import View, findings
 
@@ -24,6 +25,8 @@ CLUSTER: Final = "cluster"
 """The parameter of a path that names the cluster."""
 MAX_THREADS: Final = 32
 """Threads that work for one cluster at a time; more than its searches, live views and exports."""
+PATIENCE_SECONDS: Final = 0.7
+"""Time that a page waits for a broker that does not accept connections, or is being replaced, seconds. The page says what is missing."""
 _SHOWN_CHARACTERS: Final = 100
 
 Parameters = ParamSpec("Parameters")
@@ -31,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Served:
-    """A cluster of a console. `connect` makes a client for each request, `decoder` shows the bytes of its records."""
+    """A cluster of a console. `connect` makes a client for each change, `decoder` shows the bytes of its records."""
 
     def __init__(self, name: str, connect: Callable[[], Cluster], decoder: Decoder) -> None:
         self.name = name
@@ -41,13 +44,24 @@ class Served:
         """Searches, live views and exports that run."""
         self.inventory = Kept(self._inventory)
         self.findings = Kept(self._findings)
+        self.sampler = Sampler(self.connect_briefly)
         self._threads: CapacityLimiter | None = None
+
+    def connect_briefly(self) -> Cluster:
+        """A client for a page, which leaves out brokers that do not answer instead of waiting for them."""
+        found = self.connect()
+        found.patience_seconds = PATIENCE_SECONDS
+        return found
 
     async def in_thread(self, work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         """The result of a function that waits for this cluster."""
         if self._threads is None:  # it belongs to the event loop, which does not run before
             self._threads = CapacityLimiter(MAX_THREADS)
         return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=self._threads)
+
+    async def sample(self) -> None:
+        """Take samples until it is cancelled."""
+        await self.sampler.run(self.in_thread)
 
     async def _inventory(self) -> Inventory:
         return await self.in_thread(self._taken, take_inventory)
@@ -56,7 +70,7 @@ class Served:
         return await self.in_thread(self._taken, findings)
 
     def _taken(self, take: Callable[[Cluster], Result]) -> Result:
-        with self.connect() as cluster:
+        with self.connect_briefly() as cluster:
             return take(cluster)
 
 

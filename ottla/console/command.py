@@ -184,7 +184,7 @@ def _served(
             connecting, own = connecting_by_profile(name, seconds), read_profile(name)
             file = own.get("schema-registry-login")
             decoder = _decoder(own.get("schema-registry"), None if file is None else Path(file), {})
-            found.append(Served(name, connecting.cluster, decoder))
+            found.append(Served(name, connecting.cluster().another, decoder))
     return found
 
 
@@ -314,7 +314,7 @@ def _serve(app: Starlette, listener: Listener) -> None:
         app,
         http=BoundedRequests,
         ws="none",
-        lifespan="off",
+        lifespan="on",
         log_level="error",  # with a warning for each malformed request any client could fill the disk
         access_log=False,
         server_header=False,

@@ -22,7 +22,7 @@ SESSION_PATH: Final = "/api/v1/session"
 TOKEN_HEADER: Final = b"x-csrf-token"
 _SESSION: Final = "console.session"
 _SAFE: Final = frozenset({"GET", "HEAD"})
-_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
 _HEADERS: Final = (
     (b"content-security-policy", f"{_POLICY}form-action 'none'; frame-ancestors 'none'".encode()),
     (b"x-content-type-options", b"nosniff"),

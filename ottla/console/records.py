@@ -6,18 +6,17 @@ A step is one poll of the brokers. Between two steps only the connections and th
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ottla.cli.doctor.kinds import some
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, ConnectionLost
+from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.fetcher import Fetcher, FetchSettings, OffsetGone
 from ottla.client.offsets import (
     EARLIEST,
     LATEST,
-    LEADER_SECONDS,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     reachable_offsets,
@@ -27,6 +26,7 @@ from ottla.console.answers import one_line
 from ottla.console.decoding import SHOWN_HEADERS, Decoder
 from ottla.console.record_filter import RecordFilter
 from ottla.console.views import View
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
 from ottla.protocol.topic_partition import TopicPartition
@@ -43,6 +43,8 @@ FILTERED_OFFSETS: Final = 10_000
 """Last offsets of a partition that a search with a filter and without a beginning reads."""
 MAX_LIVE_SECONDS: Final = 3600.0
 """Time of a live view, or of an export, seconds."""
+SEARCH_LEADER_SECONDS: Final = 1.0
+"""Time for a partition that has lost its leader while a search reads it, seconds; the page says which are left out."""
 _LONG_LEADER_SECONDS: Final = 15.0
 """Time for a partition that has lost its leader while it is read, seconds; a live view or an export waits longer than a search."""
 STEP_RECORDS: Final = 10_000
@@ -66,11 +68,15 @@ class Query(NamedTuple):
     key_form: str = "auto"
     value_form: str = "auto"
     selected: RecordFilter = RecordFilter()
+    starts: Mapping[int, int] | None = None
+    """By partition the offset at which the search goes on; partitions that are not named were read already."""
+    ends: Mapping[int, int] | None = None
+    """By partition an offset that ends it earlier."""
 
     @property
     def has_beginning(self) -> bool:
         """Whether the first matching records are requested, and not the last ones."""
-        return self.offset is not None or self.timestamp_ms is not None
+        return self.offset is not None or self.timestamp_ms is not None or self.starts is not None
 
     @property
     def isolation(self) -> int:
@@ -114,9 +120,13 @@ class Scan:
         wanted = [TopicPartition(query.topic, each) for each in query.partitions or cluster.partitions(query.topic)]
         starts = self._offsets(dict.fromkeys(wanted, EARLIEST))
         ends = self._offsets(dict.fromkeys(starts, LATEST))
+        if query.ends is not None:
+            ends = {each: min(end, max(query.ends.get(each.partition, end), starts[each])) for each, end in ends.items()}
         self.positions = self._first(starts, ends)
         self.starts = {each: starts[each] for each in self.positions}
         self.ends = {each: ends[each] for each in self.positions}
+        self.first = dict(self.positions)
+        """The first offsets that are read."""
         if self.missing and not self.positions:
             raise next(iter(self.missing.values()))
         self.records = 0
@@ -130,6 +140,8 @@ class Scan:
 
     def _first(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         query = self._query
+        if query.starts is not None:
+            return {each: min(max(query.starts.get(each.partition, end), starts[each]), end) for each, end in ends.items()}
         if query.timestamp_ms is not None:
             at_time = self._offsets(dict.fromkeys(ends, query.timestamp_ms))
             late = {each: ends[each] for each, at in at_time.items() if at < 0}
@@ -203,15 +215,18 @@ class Search:
         self._decoder = decoder
         self._monotonic = monotonic
         self._until = monotonic() + min(cluster.timeout_seconds, MAX_SEARCH_SECONDS)
-        self._scan = Scan(cluster, query, monotonic, LEADER_SECONDS)
+        self._scan = Scan(cluster, query, monotonic, SEARCH_LEADER_SECONDS)
         self._found: deque[Found] = deque(maxlen=None if query.has_beginning else query.limit)
         self._stopped_by: str | None = None
         self._views: list[View] = []
+        self._selected: Counter[TopicPartition] = Counter()
+        """The number of selected records of each partition, also of those that the answer has no place for."""
 
     def steps(self) -> Generator[None, None, None]:
         """Read until the search is complete, or a limit is reached; then decode the records of the answer. Raises ClientError."""
         for step in self._scan.to_the_end():
             found = [_shown(each) for each in step]
+            self._selected.update(each.where for each in found)
             if self._query.has_beginning:
                 self._found.extend(found)
             else:
@@ -254,6 +269,7 @@ class Search:
                 "start": start,
                 "end": self._scan.ends[where],
                 "next": min(after[where], self._scan.ends[where]),
+                "older": self._older(where),
             }
             for where, start in self._scan.starts.items()
         ]
@@ -265,6 +281,15 @@ class Search:
             "stopped_by": self._stopped_by,
             "missing": missing_view(self._scan.missing),
         }
+
+    def _older(self, where: TopicPartition) -> int | None:
+        """The offset before which older records of a partition are that the answer does not have; None if there are none."""
+        shown = [each.record.offset for each in list(self._found)[: self._query.limit] if each.where == where]
+        if len(shown) == self._selected[where]:
+            before = self._scan.first[where]
+        else:
+            before = min(shown, default=self._scan.ends[where])
+        return before if before > self._scan.starts[where] else None
 
 
 def missing_view(missing: Mapping[TopicPartition, ClientError]) -> list[View]:
@@ -313,6 +338,22 @@ def live(
         if monotonic() >= until:
             return
     raise next(iter(scan.missing.values()))  # it has left out all partitions
+
+
+def whole(cluster: Cluster, query: Query, part: str) -> bytes | None:
+    """All bytes of the key or the value of the one record that the query asks for. Raises ClientError; Refused if there is none."""
+    (partition,), offset = query.partitions, query.offset
+    where = TopicPartition(query.topic, partition)
+    for found in Scan(cluster, query, leader_seconds=SEARCH_LEADER_SECONDS).to_the_end():
+        for each in found:
+            if each.record.offset == offset:
+                data = each.record.key if part == "key" else each.record.value
+                return None if data is None else bytes(data)
+            if each.record.offset > (offset or 0):
+                break
+        if found:
+            break
+    raise Refused(f"offset {offset} of {where}", ErrorCode.RESOURCE_NOT_FOUND)
 
 
 def export(

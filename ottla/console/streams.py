@@ -23,7 +23,7 @@ from ottla.console.decoding import FORMS
 from ottla.console.exports import EXPORTS
 from ottla.console.parameters import BadParameter, number
 from ottla.console.record_filter import record_filter
-from ottla.console.records import MAX_RECORDS, Query, Search, export, live
+from ottla.console.records import MAX_RECORDS, Query, Search, export, live, whole
 
 MAX_STREAMS: Final = 16
 """Searches, live views and exports of a cluster at a time."""
@@ -59,7 +59,7 @@ class Streams:
             return asked
         served, query = asked
         served.streams += 1
-        cluster = served.connect()
+        cluster = served.connect_briefly()
         try:
             search = await served.in_thread(Search, cluster, query, served.decoder)
             steps = search.steps()
@@ -75,6 +75,28 @@ class Streams:
         finally:
             served.streams -= 1
             cluster.close()
+
+    async def whole(self, request: Request) -> Response:
+        """All bytes of the key or the value of one record, as a file."""
+        part = request.query_params.get("part") or "value"
+        asked = self._asked(request)
+        if isinstance(asked, Response):
+            return asked
+        served, query = asked
+        if part not in ("key", "value") or len(query.partitions) != 1 or query.offset is None:
+            return error_answer(BadParameter("whole needs one partition and an offset, and part is key or value"))
+        served.streams += 1
+        cluster = served.connect_briefly()
+        try:
+            data = await served.in_thread(whole, cluster, query, part)
+        except ClientError as error:
+            return error_answer(error)
+        finally:
+            served.streams -= 1
+            cluster.close()
+        name = f"{_file_name(query.topic)}-{query.partitions[0]}-{query.offset}.{part}"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(data or b"", headers=headers, media_type="application/octet-stream")
 
     async def live(self, request: Request) -> Response:
         """Records as server-sent events `records`, and partitions that are left out as `missing`.
@@ -124,9 +146,7 @@ class Streams:
                     if text:
                         yield text
 
-        # The name of a topic has only letters, digits and . _ -, so it is safe in the header.
-        name = "".join(each for each in query.topic if each.isascii() and (each.isalnum() or each in "._-"))
-        headers = {"content-disposition": f'attachment; filename="{name}.{form.suffix}"'}
+        headers = {"content-disposition": f'attachment; filename="{_file_name(query.topic)}.{form.suffix}"'}
         return StreamingResponse(lines(), media_type=form.media_type, headers=headers)
 
     async def _steps(self, served: Served, begin: Callable[[Cluster], Generator[Step, None, None]]) -> AsyncGenerator[Step | str, None]:
@@ -149,6 +169,25 @@ class Streams:
             served.streams -= 1
             steps.close()
             cluster.close()
+
+
+def _file_name(topic: str) -> str:
+    """The name of a topic without what a header does not take: it has only letters, digits and . _ - anyway."""
+    return "".join(each for each in topic if each.isascii() and (each.isalnum() or each in "._-"))
+
+
+def _offsets(text: str | None, name: str) -> dict[int, int] | None:
+    """Offsets by partition, as `0:120,1:88`. Raises BadParameter."""
+    if not text:
+        return None
+    found = {}
+    for each in text.split(",", _MOST_PARTITIONS):
+        partition, _, offset = each.partition(":")
+        at, of = number(offset, name), number(partition, name)
+        if at is None or of is None:
+            raise BadParameter(f"{name} is PARTITION:OFFSET, separated by commas")
+        found[of] = at
+    return found
 
 
 def query_of(request: Request) -> Query:
@@ -176,6 +215,8 @@ def query_of(request: Request) -> Query:
         is_committed=isolation == "read_committed",
         key_form=forms["key_form"],
         value_form=forms["value_form"],
+        starts=_offsets(query.get("starts"), "starts"),
+        ends=_offsets(query.get("ends"), "ends"),
         selected=record_filter(
             contains=query.get("contains") or None,
             key=query.get("key"),

@@ -100,7 +100,7 @@ def test_records_are_found_by_offset_by_time_and_from_the_end(console: Console) 
     assert first["value"] == {"form": "text", "text": HOSTILE, "bytes": len(HOSTILE.encode())}
     assert (len(second["value"]["text"]), second["value"]["bytes"]) == (16 * 1024, len(NESTED))
     found = console.get("topics/t/records?partition=1&offset=0&limit=1&value_form=json")
-    assert (found["stopped_by"], found["partitions"]) == ("limit", [{"partition": 1, "start": 0, "end": 4, "next": 1}])
+    assert (found["stopped_by"], found["partitions"]) == ("limit", [{"partition": 1, "start": 0, "end": 4, "next": 1, "older": None}])
     assert found["records"][0]["value"]["error"] == "this is not json"
 
 

@@ -95,9 +95,9 @@ def test_the_overview_shows_disks_and_versions_when_the_brokers_have_answered(co
     page.wait_for_text("Brokers 0, 2 support other requests than 1: versions are mixed")
     assert [row[-1] for row in rows(page, "Brokers")] == ["3.9-IV0", SHOWN, "unknown"]
     assert rows(page, "Log directories") == [
-        ["0", SHOWN, "2", "2.0 KiB", "–", "1.0 TiB", "online"],
-        ["0", SHOWN, "2", "2.0 KiB", "–", "1.0 TiB", "KAFKA_STORAGE_ERROR"],
-        ["1", SHOWN, "2", "2.0 KiB", "–", "1.0 TiB", "online"],
+        ["0", SHOWN, "2", "2.0 KiB", "–", "1.0 TiB", "–", "online"],
+        ["0", SHOWN, "2", "2.0 KiB", "–", "1.0 TiB", "–", "KAFKA_STORAGE_ERROR"],
+        ["1", SHOWN, "2", "2.0 KiB", "–", "1.0 TiB", "–", "online"],
     ]
     assert page.run("document.querySelector('[aria-label=Brokers] .space a') === document.activeElement")
     assert page.run("document.querySelector('img, script:not([src])')") is None
@@ -117,7 +117,7 @@ def test_topics_get_their_sizes_and_are_sorted_by_them(console: Console, page: P
         ["a", "0 B", "0 B"],
         ["c", "unknown", "unknown"],
     ]
-    assert page.run("document.activeElement.getAttribute('aria-label')") == "Topics"  # and not lost with the row
+    assert page.run("document.activeElement.closest('.rows').getAttribute('aria-label')") == "Topics"  # and not lost with the row
     page.fill("Filter by name", "")
     assert [row[0] for row in rows(page, "Topics")] == ["b", "a", "c"]
     page.wait_for_text(f"Sizes on broker 4 are unknown: {SHOWN}")
@@ -152,21 +152,17 @@ def test_the_page_stays_if_no_broker_tells_more(
     assert len(rows(page, label)) == 3
 
 
-def test_ten_thousand_topics_with_100_000_partitions_are_drawn_within_a_second(page: Page) -> None:
+def test_of_ten_thousand_topics_with_100_000_partitions_those_in_view_are_drawn(page: Page) -> None:
     names = [f"topic-{number:05}" for number in range(10_000)]
-    seconds: list[float] = []
     with a_broker_of_topics(names, 10) as broker, a_console(broker.bootstrap) as console:
-
-        def is_drawn_in_time() -> bool:
-            page.open("about:blank")
-            page.open(f"{console.address}#/topics")
-            page.wait_for_text("topic-00000")
-            seconds.append(page.run("performance.now()") / 1000)
-            assert page.run("document.querySelector('.rows').getAttribute('aria-rowcount')") == "10001"
-            return seconds[-1] < 1.0
-
-        # Other programs may have the processor at the first times.
-        eventually(is_drawn_in_time, 60.0, "a list of 10,000 topics within a second")
+        page.open(f"{console.address}#/topics")
+        page.wait_for_text("topic-00000")
+        assert page.run("document.querySelector('.rows').getAttribute('aria-rowcount')") == "10001"
+        assert page.run("document.querySelectorAll('.rows .space .row').length") < 60
+        page.run("document.querySelector('.rows').scrollTop = 1e9")
+        page.wait_for_text("topic-09999")
+        assert page.run("document.querySelectorAll('.rows .space .row').length") < 60
+        page.run("document.querySelector('.rows').scrollTop = 0")
         assert console.get("overview")["partitions"] == 100_000
         page.wait_for_text("30 B")  # of the topic at place 1, whose leaders have 10
 

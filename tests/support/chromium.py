@@ -108,6 +108,10 @@ class Page:
         """Prefer `light` or `dark`."""
         self._ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def size(self, width: int, height: int) -> None:
+        """Give the window this size, pixels."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
     def screenshot(self, file: Path) -> None:
         """Write a PNG of the page."""
         file.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"]))

@@ -1,29 +1,29 @@
 // Draws the pages of reassignments with elections, and of transactions.
 
+import { useState } from "./vendor/libraries.js";
 import { ask, change, path, query } from "./api.js";
-import { action, actions, dialog, element, failed, filtered, heading, link, missing, note, number, table, text, time, wide } from "./dom.js";
-
-const list = (ids) => ids.join(", ");
-const split = (typed) => typed.split(",").map((each) => each.trim()).filter((each) => each !== "");
+import { dialog } from "./dialog.js";
+import { action, actions, counted, empty, facts, failed, heading, html, link, list, missing, note, split, stateBadge, time, trail } from "./parts.js";
+import { FilteredTable, Table, buttons, number, text, wide } from "./table.js";
 
 export async function reassignments(page) {
   const found = await ask("reassignments", page.signal);
   const columns = [
     wide("topic", (one) => one.topic, (one) => link(one.topic, "topics", one.topic)), number("partition", (one) => one.partition),
     text("replicas", (one) => list(one.replicas)), text("adding", (one) => list(one.adding)), text("removing", (one) => list(one.removing)),
-    { name: "", show: (one) => action("Cancel", () => cancel(page, { partitions: [{ topic: one.topic, partition: one.partition }] }, `the move of ${one.topic}-${one.partition}`)) ?? "" },
+    buttons((one) => action("Cancel", () => cancel(page, { partitions: [{ topic: one.topic, partition: one.partition }] }, `the move of ${one.topic}-${one.partition}`)), 9),
   ];
-  return [
-    heading("Reassignments and elections"),
-    actions(
+  const removeThrottles = () => dialog("Remove the replication throttles", [{ name: "topics", label: "Topics, separated by commas", optional: true }],
+    async ({ topics }) => { await change("DELETE", "replication-throttles", { topics: split(topics) }); page.reload("The throttles are removed."); }, { button: "Remove" });
+  return html`
+    ${heading("Reassignments and elections")}
+    ${actions(
       action("Elect leaders", () => elections(page)),
       found.reassignments.length ? action("Cancel all moves", () => cancel(page, { all: true }, "all moves"), true) : null,
-      action("Remove throttles", () => dialog("Remove the replication throttles", [{ name: "topics", label: "Topics, separated by commas", optional: true }],
-        async ({ topics }) => { await change("DELETE", "replication-throttles", { topics: split(topics) }); page.reload("The throttles are removed."); }, { button: "Remove" }))),
-    element("h2", null, "In progress"),
-    found.reassignments.length ? table("Reassignments", columns, found.reassignments).box : note("No partition is being moved."),
-    element("h2", null, "Plan"), ...planner(page),
-  ];
+      action("Remove throttles", removeThrottles))}
+    <h2>In progress</h2>
+    ${found.reassignments.length ? html`<${Table} label="Reassignments" columns=${columns} rows=${found.reassignments} />` : empty("No partition is being moved.", "Moves are listed here while brokers copy replicas. A plan below begins one.")}
+    <h2>Plan</h2>${note("A plan balances the replicas of topics over brokers. It changes nothing until it is started.")}<${Planner} page=${page} />`;
 }
 
 function cancel(page, what, named) {
@@ -42,35 +42,39 @@ function elections(page) {
     });
     const done = await change("POST", "elections", chosen.length ? { type, partitions: chosen } : { type, all: true });
     const bad = done.elections.filter((one) => one.failed);
-    page.reload(`${done.elections.filter((one) => one.result === "elected").length} leaders were elected. ${bad.map((one) => one.result).join(" ")}`);
+    page.reload(`${counted(done.elections.filter((one) => one.result === "elected").length, "leader was", "leaders were")} elected. ${bad.map((one) => one.result).join(" ")}`);
   }, { button: "Elect", explanation: "An unclean election takes a replica that is not in sync, and may lose records." });
 }
 
-function planner(page) {
-  const topics = element("input", { id: "plan-topics", size: 40, spellcheck: "false" });
-  const brokers = element("input", { id: "plan-brokers", size: 12 });
-  const factor = element("input", { id: "plan-factor", size: 6, inputmode: "numeric" });
-  const shown = element("div", { "aria-live": "polite" });
-  const columns = [wide("topic", (one) => one.topic), number("partition", (one) => one.partition), text("now", (one) => list(one.now)), text("planned", (one) => list(one.planned))];
-  async function plan(event) {
+function Planner({ page }) {
+  const [shown, setShown] = useState(null);
+  const plan = async (event) => {
     event.preventDefault();
+    const { topics, brokers, factor } = event.target.elements;
     try {
       const found = await ask(`reassignment-plan?${query({ topic: split(topics.value), broker: split(brokers.value), replication_factor: factor.value.trim() })}`, page.signal);
-      const start = action("Start this reassignment", () => dialog("Start the reassignment", [
-        { name: "throttle", label: "Throttle, bytes per second and broker (none)", kind: "number", optional: true },
-        { name: "additional", label: "Even while others are in progress", kind: "checkbox" },
-      ], async (fields) => { await change("POST", "reassignments", { plan: found.plan, ...fields }); page.reload("The reassignment has begun."); }, { button: "Start" }));
-      const json = element("details", null, element("summary", null, "The plan as JSON, for kafka-reassign-partitions.sh"), element("pre", null, JSON.stringify(found.plan)));
-      shown.replaceChildren(table("Plan", columns, found.partitions).box, json, start ?? "");
+      setShown(html`<${Plan} page=${page} found=${found} />`);
     } catch (error) {
-      shown.replaceChildren(failed(error));
+      if (error.name !== "AbortError") setShown(failed(error));
     }
-  }
-  return [
-    element("form", { onsubmit: plan }, element("label", null, "Topics", topics), element("label", null, "Brokers (all)", brokers),
-      element("label", null, "Replicas (as now)", factor), element("button", null, "Plan")),
-    shown,
-  ];
+  };
+  return html`
+    <form class="fields" onsubmit=${plan}>
+      <label>Topics<input name="topics" spellcheck="false" /></label><label>Brokers (all)<input name="brokers" /></label>
+      <label>Replicas (as now)<input name="factor" inputmode="numeric" /></label><button>Plan</button>
+    </form>
+    <div aria-live="polite">${shown}</div>`;
+}
+
+function Plan({ page, found }) {
+  const columns = [wide("topic", (one) => one.topic), number("partition", (one) => one.partition), text("now", (one) => list(one.now)), text("planned", (one) => list(one.planned))];
+  const start = () => dialog("Start the reassignment", [
+    { name: "throttle", label: "Throttle, bytes per second and broker (none)", kind: "number", optional: true },
+    { name: "additional", label: "Even while others are in progress", kind: "checkbox" },
+  ], async (fields) => { await change("POST", "reassignments", { plan: found.plan, ...fields }); page.reload("The reassignment has begun."); }, { button: "Start" });
+  return html`<${Table} label="Plan" columns=${columns} rows=${found.partitions} />
+    <details><summary>The plan as JSON, for kafka-reassign-partitions.sh</summary><pre tabindex="0">${JSON.stringify(found.plan)}</pre></details>
+    ${actions(action("Start this reassignment", start))}`;
 }
 
 export async function transactions(page, name) {
@@ -78,31 +82,34 @@ export async function transactions(page, name) {
   const found = await ask("transactions", page.signal);
   const columns = [
     wide("transactional id", (one) => one.transactional_id, (one) => link(one.transactional_id, "transactions", one.transactional_id)),
-    text("state", (one) => one.state), number("producer", (one) => one.producer_id), number("coordinator", (one) => one.coordinator),
+    text("state", (one) => one.state, (one) => stateBadge(one.state)), number("producer", (one) => one.producer_id), number("coordinator", (one) => one.coordinator),
   ];
-  const hanging = element("div");
+  return html`
+    ${heading("Transactions")}${missing(found.not_examined)}
+    <${FilteredTable} label="Transactions" columns=${columns} rows=${found.transactions} textOf=${(one) => one.transactional_id}
+      none=${empty("No producer has used transactions.", "Producers with a transactional.id are listed here with the state of their last transaction.")} />
+    <h2>Hanging transactions</h2><${Hanging} page=${page} />`;
+}
+
+function Hanging({ page }) {
+  const [shown, setShown] = useState(null);
   const find = async () => {
-    hanging.replaceChildren(note("Asking the leaders…"));
-    hanging.replaceChildren(...await hangingParts(page).catch((error) => [failed(error)]));
+    setShown(note("Asking the leaders…"));
+    setShown(await hangingParts(page).catch((error) => failed(error)));
   };
-  return [
-    heading("Transactions"), ...missing(found.not_examined), ...filtered("Transactions", columns, found.transactions, (one) => one.transactional_id),
-    element("h2", null, "Hanging transactions"), element("button", { type: "button", onclick: find }, "Find hanging transactions"), hanging,
-  ];
+  return html`<button type="button" class="secondary" onclick=${find}>Find hanging transactions</button><div aria-live="polite">${shown}</div>`;
 }
 
 async function hangingParts(page) {
   const found = await ask("hanging-transactions", page.signal);
   const columns = [
     wide("topic", (one) => one.topic), number("partition", (one) => one.partition), number("producer", (one) => one.producer_id), number("begins at", (one) => one.start_offset),
-    number("idle, minutes", (one) => Math.floor(one.idle_ms / 60000)), wide("transactional id", (one) => one.transactional_id),
-    { name: "", show: (one) => action("Abort", () => abort(page, one), true) ?? "" },
+    number("idle, minutes", (one) => Math.floor(one.idle_ms / 60000)), wide("transactional id", (one) => one.transactional_id), buttons((one) => action("Abort", () => abort(page, one), true), 9),
   ];
-  return [
-    note(`The last stable offset of ${found.held_back.length} partitions is behind their end.`),
-    found.hanging.length ? table("Hanging transactions", columns, found.hanging).box : note("No transaction hangs."),
-    ...missing(found.not_examined),
-  ];
+  return html`
+    ${note(`The last stable offset of ${counted(found.held_back.length, "partition")} is behind the end.`)}
+    ${found.hanging.length ? html`<${Table} label="Hanging transactions" columns=${columns} rows=${found.hanging} />` : note("No transaction hangs.")}
+    ${missing(found.not_examined)}`;
 }
 
 function abort(page, one) {
@@ -115,14 +122,15 @@ function abort(page, one) {
 async function transaction(page, name) {
   const found = await ask(`transactions/${path(name)}`, page.signal);
   const columns = [wide("topic", (one) => one.topic, (one) => link(one.topic, "topics", one.topic)), number("partition", (one) => one.partition)];
-  return [
-    heading(`Transactional id ${name}`),
-    element("p", null, `${found.state}, producer ${found.producer_id} epoch ${found.producer_epoch}, coordinator ${found.coordinator}, timeout ${found.timeout_ms} ms`),
-    found.start_time_ms === null ? null : note(`The last transaction began at ${time(found.start_time_ms)}${found.open_for_ms === null ? "" : ` and is open for ${Math.round(found.open_for_ms / 1000)} s`}.`),
-    actions(action("Abort and fence", () => dialog(`Abort the transaction of ${name}`, [], async () => {
-      await change("POST", "transaction-forget", { transactional_id: name, confirm: name });
-      page.reload("The transaction is aborted, and its producers are fenced.");
-    }, { button: "Abort", confirm: name, explanation: "The coordinator aborts an open transaction, and refuses its producers." }), true)),
-    element("h2", null, "Partitions"), table("Partitions", columns, found.partitions).box,
-  ];
+  const fence = () => dialog(`Abort the transaction of ${name}`, [], async () => {
+    await change("POST", "transaction-forget", { transactional_id: name, confirm: name });
+    page.reload("The transaction is aborted, and its producers are fenced.");
+  }, { button: "Abort", confirm: name, explanation: "The coordinator aborts an open transaction, and refuses its producers." });
+  const begun = found.start_time_ms === null ? null : note(`The last transaction began at ${time(found.start_time_ms)}${found.open_for_ms === null ? "" : ` and is open for ${Math.round(found.open_for_ms / 1000)} s`}.`);
+  return html`
+    ${trail(link("Transactions", "transactions"))}
+    ${heading(`Transactional id ${name}`, stateBadge(found.state))}
+    ${facts(["producer", found.producer_id], ["epoch", found.producer_epoch], ["coordinator", found.coordinator], ["timeout", `${found.timeout_ms} ms`])}
+    ${begun}${actions(action("Abort and fence", fence, true))}
+    <h2>Partitions</h2>${found.partitions.length ? html`<${Table} label="Partitions" columns=${columns} rows=${found.partitions} />` : empty("No partition is part of a transaction now.")}`;
 }

@@ -1,44 +1,65 @@
 // Draws the pages of groups: the list, and one group with its members, offsets and lag; resets offsets after a preview.
 
+import { useState } from "./vendor/libraries.js";
 import { ask, change, path, query } from "./api.js";
-import { action, actions, dialog, element, failed, filtered, heading, link, missing, note, number, table, text, wide } from "./dom.js";
+import { Charts } from "./charts.js";
+import { dialog } from "./dialog.js";
+import { action, actions, badge, counted, empty, facts, failed, grouped, heading, html, link, missing, note, split, stateBadge, trail, visible } from "./parts.js";
+import { FilteredTable, Table, number, text, wide } from "./table.js";
 
 export async function groups(page, name) {
   if (name !== undefined) return group(page, name);
   const found = await ask("groups", page.signal);
   const columns = [
-    wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state),
+    wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state, (one) => stateBadge(one.state)),
     text("type", (one) => one.type), text("protocol", (one) => one.protocol_type), number("coordinator", (one) => one.coordinator),
   ];
-  return [heading("Groups"), ...missing(found.not_examined), ...filtered("Groups", columns, found.groups, (one) => one.group)];
+  const none = empty("This cluster has no groups.", html`Consumer and share groups are listed here with their members and lag, once a consumer joins: <code>ottla consume -G NAME TOPIC</code>.`);
+  return html`${heading("Groups")}${missing(found.not_examined)}<${FilteredTable} label="Groups" columns=${columns} rows=${found.groups} textOf=${(one) => one.group} none=${none} />`;
 }
 
 async function group(page, name) {
   const found = await ask(`groups/${path(name)}`, page.signal);
-  const partitions = [
-    wide("topic", (one) => one.topic, (one) => link(one.topic, "topics", one.topic)), number("partition", (one) => one.partition),
-    number("offset", (one) => one.offset), number("end", (one) => one.end), number("lag", (one) => one.lag), wide("members", (one) => one.members.join(", ")),
-  ];
-  const members = [wide("member", (one) => one.id), text("client", (one) => one.client), text("host", (one) => one.host), number("partitions", (one) => one.partitions)];
-  const topics = [...new Set(found.partitions.map((one) => one.topic))];
   const lag = found.partitions.reduce((sum, one) => sum + (one.lag ?? 0), 0);
   const unknown = found.partitions.filter((one) => one.offset !== null && one.lag === null).length;
-  return [
-    heading(`Group ${name}`), element("p", null, `${found.state}, ${found.type}, coordinator ${found.coordinator} ${found.assignor}${found.epoch === null ? "" : `, epoch ${found.epoch}`}; lag ${lag}${unknown ? `, without ${unknown} partitions whose end is unknown` : ""}`),
-    element("p", null, link("ACLs", "acls", "GROUP", name)),
-    actions(
-      action("Reset offsets", () => page.go("groups", name, "reset")),
-      action("Delete the offsets of a topic", () => dialog(`Delete offsets of ${name}`, [{ name: "topic", label: "Topic", kind: "select", options: topics }], async ({ topic }) => {
-        await change("DELETE", "group-offsets", { group: name, topic, confirm: name });
-        page.reload();
-      }, { button: "Delete", confirm: name }), true),
-      action("Delete the group", () => dialog(`Delete group ${name}`, [], async () => {
-        await change("DELETE", `groups/${path(name)}`, { confirm: name });
-        page.go("groups");
-      }, { button: "Delete", confirm: name, explanation: "Its offsets are lost." }), true)),
-    element("h2", null, "Offsets"), ...filtered("Offsets", partitions, found.partitions, (one) => one.topic),
-    element("h2", null, "Members"), table("Members", members, found.members).box,
+  return html`
+    ${trail(link("Groups", "groups"))}
+    ${heading(`Group ${name}`, stateBadge(found.state), found.type ? badge(found.type) : null)}
+    ${facts(["lag", `${grouped(lag)}${unknown ? `, without ${counted(unknown, "partition")} whose end is unknown` : ""}`], ["members", found.members.length],
+      ["coordinator", found.coordinator], found.assignor ? ["assignor", found.assignor] : null, found.epoch === null ? null : ["epoch", found.epoch])}
+    <p class="ways">${link("ACLs", "acls", "GROUP", name)}</p>
+    <${GroupActions} page=${page} name=${name} found=${found} />
+    <${Charts} page=${page} of=${{ group: name }} wanted=${[["lag", "Lag, records"]]} />
+    <h2>Offsets</h2><${Offsets} partitions=${found.partitions} />
+    <h2>Members</h2><${Members} members=${found.members} />`;
+}
+
+function GroupActions({ page, name, found }) {
+  const topics = [...new Set(found.partitions.map((one) => one.topic))];
+  return actions(
+    action("Reset offsets", () => page.go("groups", name, "reset")),
+    action("Delete the offsets of a topic", () => dialog(`Delete offsets of ${name}`, [{ name: "topic", label: "Topic", kind: "select", options: topics }], async ({ topic }) => {
+      await change("DELETE", "group-offsets", { group: name, topic, confirm: name });
+      page.reload();
+    }, { button: "Delete", confirm: name }), true),
+    action("Delete the group", () => dialog(`Delete group ${name}`, [], async () => {
+      await change("DELETE", `groups/${path(name)}`, { confirm: name });
+      page.go("groups");
+    }, { button: "Delete", confirm: name, explanation: "Its offsets are lost." }), true));
+}
+
+function Offsets({ partitions }) {
+  const columns = [
+    wide("topic", (one) => one.topic, (one) => link(one.topic, "topics", one.topic)), number("partition", (one) => one.partition),
+    number("offset", (one) => one.offset), number("end", (one) => one.end), number("lag", (one) => one.lag, (one) => (one.lag ? badge(grouped(one.lag), "warn") : one.lag)), wide("members", (one) => one.members.join(", ")),
   ];
+  return html`<${FilteredTable} label="Offsets" columns=${columns} rows=${partitions} textOf=${(one) => one.topic}
+    none=${empty("This group has no offsets.", "They are there once a member has committed one.")} />`;
+}
+
+function Members({ members }) {
+  const columns = [wide("member", (one) => one.id), text("client", (one) => one.client), text("host", (one) => one.host), number("partitions", (one) => one.partitions)];
+  return members.length ? html`<${Table} label="Members" columns=${columns} rows=${members} />` : empty("No consumer is a member now.", "The offsets stay until they expire.");
 }
 
 const MODES = {
@@ -49,40 +70,55 @@ const MODES = {
 export async function reset(page, name) {
   const known = await ask(`groups/${path(name)}`, page.signal).catch(() => ({ partitions: [] }));
   const topics = [...new Set(known.partitions.map((one) => one.topic))];
-  const topic = element("input", { id: "topics", value: topics.join(", "), spellcheck: "false", size: 40 });
-  const partition = element("input", { id: "partitions", size: 10 });
-  const mode = element("select", { id: "to" }, ...Object.entries(MODES).map(([value, label]) => element("option", { value }, label)));
-  const value = element("input", { id: "value", size: 20 });
-  const shown = element("div", { "aria-live": "polite" });
+  return html`${trail(link("Groups", "groups"), link(name, "groups", name))}${heading(`Reset offsets of ${name}`)}<${Reset} page=${page} name=${name} topics=${topics} />`;
+}
+
+function Reset({ page, name, topics }) {
+  const [shown, setShown] = useState(null);
+  const preview = async (event) => {
+    event.preventDefault();
+    const { topics: topic, partitions, to, value } = event.target.elements;
+    try {
+      const found = await ask(`group-reset?${query({ group: name, to: to.value, value: value.value.trim(), topic: split(topic.value), partition: split(partitions.value) })}`, page.signal);
+      setShown(html`<${Preview} name=${name} found=${found} key=${Date.now()} />`);
+    } catch (error) {
+      if (error.name !== "AbortError") setShown(failed(error));
+    }
+  };
+  return html`
+    <form class="fields" onsubmit=${preview}>
+      <label>Topics<input name="topics" defaultValue=${topics.map(visible).join(", ")} spellcheck="false" /></label>
+      <label>Partitions (all)<input name="partitions" /></label>
+      <label>Reset<select name="to">${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
+      <label>Value<input name="value" /></label>
+      <button>Preview</button>
+    </form>
+    <div aria-live="polite">${shown}</div>`;
+}
+
+function Preview({ name, found }) {
+  const [outcome, setOutcome] = useState(null);
   const columns = [
     wide("topic", (one) => one.topic), number("partition", (one) => one.partition), number("start", (one) => one.start), number("end", (one) => one.end),
-    number("now", (one) => one.before), number("will be", (one) => one.offset), number("change", (one) => (one.before === null ? null : one.offset - one.before)),
+    number("now", (one) => one.before), number("will be", (one) => one.offset),
+    number("change", (one) => (one.before === null ? null : one.offset - one.before), (one) => (one.before === null ? null : `${one.offset > one.before ? "+" : ""}${one.offset - one.before}`)),
   ];
-  const split = (typed) => typed.split(",").map((each) => each.trim()).filter((each) => each !== "");
-  async function preview() {
+  const apply = async () => {
     try {
-      const found = await ask(`group-reset?${query({ group: name, to: mode.value, value: value.value.trim(), topic: split(topic.value), partition: split(partition.value) })}`, page.signal);
-      const apply = action("Apply these offsets", async () => {
-        try {
-          const offsets = found.offsets.map(({ topic: of, partition: at, before, offset }) => ({ topic: of, partition: at, before, offset }));
-          await change("POST", "group-reset", { group: name, offsets });
-          shown.replaceChildren(element("p", { role: "status" }, `The offsets of ${offsets.length} partitions were reset.`));
-        } catch (error) {
-          shown.prepend(failed(error));
-        }
-      }, true);
-      if (apply) apply.disabled = !found.can_be_applied;
-      shown.replaceChildren(
-        note(found.can_be_applied ? "Nothing is changed yet." : `The group is ${found.state}; stop its consumers, then look at the preview again.`),
-        ...found.remarks.map(note),
-        ...(found.missing ?? []).map((one) => failed(new Error(`Without a new offset: ${one.topic}-${one.partition}. ${one.error}`))),
-        table("Preview", columns, found.offsets).box, apply ?? "");
+      const offsets = found.offsets.map(({ topic, partition, before, offset }) => ({ topic, partition, before, offset }));
+      await change("POST", "group-reset", { group: name, offsets });
+      setOutcome(html`<p role="status" class="said">The offsets of ${counted(offsets.length, "partition")} were reset.</p>`);
     } catch (error) {
-      shown.replaceChildren(failed(error));
+      setOutcome(failed(error));
     }
-  }
-  const form = element("form", { onsubmit: (event) => { event.preventDefault(); preview(); } },
-    element("label", null, "Topics", topic), element("label", null, "Partitions (all)", partition), element("label", null, "Reset", mode), element("label", null, "Value", value),
-    element("button", null, "Preview"));
-  return [heading(`Reset offsets of ${name}`), element("p", null, link("The group", "groups", name)), form, shown];
+  };
+  const isDone = outcome?.props.role === "status";
+  if (isDone) return outcome;
+  return html`
+    ${outcome}
+    ${note(found.can_be_applied ? "Nothing is changed yet." : `The group is ${found.state}; stop its consumers, then look at the preview again.`)}
+    ${found.remarks.map(note)}
+    ${(found.missing ?? []).map((one) => failed(new Error(`Without a new offset: ${one.topic}-${one.partition}. ${one.error}`)))}
+    <${Table} label="Preview" columns=${columns} rows=${found.offsets} />
+    ${actions(action("Apply these offsets", apply, true, !found.can_be_applied))}`;
 }

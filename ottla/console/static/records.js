@@ -1,110 +1,189 @@
-// Draws the page of records: searches with filters, a live view, exports.
+// Draws the page of records: searches with filters, a live view, exports. One line is one record, which opens on a click.
 
+import { useEffect, useReducer, useRef } from "./vendor/libraries.js";
 import { addressOf, ask, events, path, query } from "./api.js";
-import { action, actions, element, failed, heading, link, note, time } from "./dom.js";
+import { indented } from "./json.js";
+import { action, actions, badge, counted, empty, failed, grouped, heading, html, link, size, time, trail, visible } from "./parts.js";
 import { produce } from "./topics.js";
 
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "avro", "protobuf"];
 const MOST_SHOWN = 500;
-const MOST_NESTED = 50;
 const MOST_NAMED = 10;
+const PREVIEW_CHARACTERS = 240;
+const SHOWN_BYTES = 16384;
+const TIMES = ["timestamp", "before"];
 
 export async function records(page, name, partition) {
-  const list = element("div", { class: "records" });
-  const left = element("div", { "aria-live": "polite" });
-  const state = element("p", { class: "note", "aria-live": "polite" });
-  const fields = new Map();
-  const field = (id, label, attributes) => {
-    const made = element("input", { id, size: 14, spellcheck: "false", autocomplete: "off", ...attributes });
-    fields.set(id, made);
-    return element("label", null, label, made);
-  };
-  const choice = (id, label, options) => {
-    const made = element("select", { id }, ...options.map((option) => element("option", { value: option }, option)));
-    fields.set(id, made);
-    return element("label", null, label, made);
-  };
-  const address = `topics/${path(name)}`;
-  let running = null;
-  const stop = () => { left.replaceChildren(); running?.abort(); running = null; cancel.hidden = true; };
-  page.signal.addEventListener("abort", stop);
-  addEventListener("keydown", (event) => { if (event.key === "Escape" && !cancel.hidden && !document.querySelector("dialog[open]")) cancel.click(); }, { signal: page.signal });
+  return html`<${Records} page=${page} name=${name} partition=${partition} />`;
+}
 
-  const chosen = () => query(Object.fromEntries([...fields].map(([id, input]) => [id, id === "timestamp" || id === "before" ? milliseconds(input.value) : input.value.trim()])));
-
-  async function search() {
-    stop();
-    running = new AbortController();
-    const { signal } = running;
-    cancel.hidden = false;
-    state.textContent = "Reading…";
-    try {
-      const found = await ask(`${address}/records?${chosen()}`, signal);
-      left.replaceChildren(...omitted(found.missing));
-      list.replaceChildren(...found.records.map(drawn));
-      const ranges = found.partitions.length === 1 ? `offsets ${found.partitions[0].start} to ${found.partitions[0].end}; ` : `${found.partitions.length} partitions; `;
-      const reason = found.stopped_by === null || found.stopped_by === "limit" ? "" : `; the search ended at its limit of ${found.stopped_by}`;
-      state.textContent = `${ranges}${found.records.length} of ${found.scanned.records} records read are shown${reason}`;
-      const [only] = found.partitions;
-      if (found.partitions.length === 1 && found.stopped_by !== null && only.next < only.end) {
-        list.append(element("button", { type: "button", onclick: () => { fields.get("offset").value = only.next; fields.get("timestamp").value = ""; search(); } }, `Go on from offset ${only.next}`));
-      }
-    } catch (error) {
-      if (signal.aborted) return; // by another search, or by the button, which says so
-      state.textContent = "";
-      list.replaceChildren(failed(error));
-    }
-    if (running?.signal === signal) cancel.hidden = true;
+// The searches of the page. `state` is what the page shows, and `set` changes it.
+class Reader {
+  constructor(address, page, chosen, set) {
+    Object.assign(this, { address, page, chosen, set, running: null, earlier: [] });
+    page.signal.addEventListener("abort", () => this.stop());
   }
 
-  async function live() {
-    stop();
-    running = new AbortController();
-    const { signal } = running;
-    cancel.hidden = false;
-    list.replaceChildren();
-    state.textContent = "Reading…";
+  stop() {
+    this.running?.abort();
+    this.running = null;
+    this.set({ isRunning: false, left: [] });
+  }
+
+  begin(changed) {
+    this.stop();
+    this.running = new AbortController();
+    this.set({ isRunning: true, said: "Reading…", error: null, ...changed });
+    return this.running.signal;
+  }
+
+  // Begins anew, or goes on at a place of an earlier answer.
+  async search(place = {}, earlier = []) {
+    const signal = this.begin({});
+    try {
+      const found = await ask(`${this.address}/records?${query({ ...this.chosen(), ...place })}`, signal);
+      this.earlier = earlier;
+      this.place = place;
+      const isForward = this.chosen().offset !== "" || this.chosen().timestamp !== "" || place.starts !== undefined;
+      this.set({ records: isForward ? found.records : found.records.toReversed(), missing: found.missing, isForward, found, said: summaryOf(found), isLive: false });
+    } catch (error) {
+      if (signal.aborted) return; // by another search, or by the button, which says so
+      this.set({ records: [], found: null, said: "", error });
+    }
+    if (this.running?.signal === signal) this.set({ isRunning: false });
+  }
+
+  // The next older records: without a beginning those before the shown ones, with one those that were shown before.
+  older() {
+    const { isForward, found } = this.set({});
+    if (isForward) this.back();
+    else this.search({ ends: placeOf(found.partitions, (one) => one.older ?? one.start) }, [...this.earlier, this.place]);
+  }
+
+  newer() {
+    const { isForward, found } = this.set({});
+    if (isForward) this.search({ starts: placeOf(found.partitions, (one) => one.next) }, [...this.earlier, this.place]);
+    else this.back();
+  }
+
+  back() {
+    this.search(this.earlier.at(-1) ?? {}, this.earlier.slice(0, -1));
+  }
+
+  async live() {
+    const signal = this.begin({ records: [], found: null, isForward: false, isLive: true });
     let count = 0;
     const missing = [];
     const show = {
-      begun() { state.textContent = "Waiting for new records…"; },
-      records({ records: found }) {
+      begun: () => this.set({ said: "Waiting for new records…" }),
+      records: ({ records: found }) => {
         count += found.length;
-        state.textContent = `${count} records so far; the last ${Math.min(count, MOST_SHOWN)} are shown`;
-        list.prepend(...found.slice(-MOST_SHOWN).reverse().map(drawn));
-        while (list.children.length > MOST_SHOWN) list.lastChild.remove();
+        const kept = [...found.toReversed(), ...this.set({}).records].slice(0, MOST_SHOWN);
+        this.set({ records: kept, said: `${counted(count, "record")} so far; the last ${Math.min(count, MOST_SHOWN)} are shown` });
       },
-      missing({ missing: more }) { missing.push(...more); left.replaceChildren(...omitted(missing)); },
-      failed({ error }) { throw new Error(error); },
-      end() { throw new Error("The live view has ended; start it again."); },
+      missing: ({ missing: more }) => { missing.push(...more); this.set({ missing: [...missing] }); },
+      failed: ({ error }) => { throw new Error(error); },
+      end: () => { throw new Error("The live view has ended; start it again."); },
     };
     try {
-      for await (const { name, data } of events(`${address}/live?${chosen()}`, signal)) show[name](data);
+      for await (const { name, data } of events(`${this.address}/live?${query(this.chosen())}`, signal)) show[name](data);
       throw new Error("The live view was interrupted; start it again.");
     } catch (error) {
       if (signal.aborted) return; // by a search, another view, or the button, which says so
-      stop();
-      state.replaceChildren(failed(error));
+      this.stop();
+      this.set({ said: "", error });
     }
   }
 
-  const save = (format) => element("a", { href: `${addressOf(address)}/export?${chosen()}&format=${format}`, download: true }).click();
+  cancel() {
+    this.stop();
+    this.set({ said: "Cancelled." });
+  }
 
-  const cancel = element("button", { type: "button", hidden: true, onclick: () => { stop(); state.textContent = "Cancelled."; } }, "Cancel (Esc)");
-  const form = element("form", {
-    onsubmit: (event) => { event.preventDefault(); search(); },
-  },
-  field("partition", "Partitions (all)", { value: partition ?? "" }), field("offset", "From offset", { inputmode: "numeric" }),
-  field("timestamp", "From time, UTC or ms", { placeholder: "2026-01-31T12:00" }), field("before", "Until time, UTC or ms"), field("limit", "Records (50)", { inputmode: "numeric" }),
-  field("contains", "Text in key or value"), field("key", "Key is"), field("header", "Header name=value"), field("path", "JSON path a.b[0]"), field("equals", "has the value"),
-  choice("key_form", "Keys as", FORMS), choice("value_form", "Values as", FORMS), choice("isolation", "Isolation", ["read_uncommitted", "read_committed"]),
-  element("div", { class: "actions" }, element("button", null, "Search"), element("button", { type: "button", onclick: live }, "Live"),
-    ...["json", "csv"].map((format) => element("button", { type: "button", onclick: () => save(format) }, `Export as ${format.toUpperCase()}`)), cancel));
-  search();
-  return [
-    heading(`Records of ${name}${partition === undefined ? "" : `-${partition}`}`), element("p", null, link("The topic", "topics", name)),
-    actions(action("Produce a record", () => produce(page, name))), form, state, left, list,
-  ];
+  save(format) {
+    const away = document.createElement("a");
+    Object.assign(away, { href: `${addressOf(this.address)}/export?${query(this.chosen())}&format=${format}`, download: "" });
+    away.click();
+  }
+}
+
+const placeOf = (partitions, offsetOf) => partitions.map((one) => `${one.partition}:${offsetOf(one)}`).join(",");
+
+function summaryOf(found) {
+  const [first] = found.partitions;
+  const ranges = found.partitions.length === 1 ? `offsets ${first.start} to ${first.end}; ` : `${counted(found.partitions.length, "partition")}; `;
+  const reason = found.stopped_by === null || found.stopped_by === "limit" ? "" : `; the search ended at its limit of ${found.stopped_by}`;
+  return `${ranges}${grouped(found.records.length)} of ${grouped(found.scanned.records)} records read are shown${reason}`;
+}
+
+function Records({ page, name, partition }) {
+  const form = useRef(null);
+  const state = useRef({ records: [], missing: [], left: [], said: "", error: null, found: null, isRunning: false, isForward: false, isLive: false });
+  const [, redraw] = useReducer((turn) => turn + 1, 0);
+  const reader = useRef(null);
+  useEffect(() => {
+    const chosen = () => Object.fromEntries([...new FormData(form.current)].map(([id, value]) => [id, TIMES.includes(id) ? milliseconds(value) : value.trim()]));
+    const set = (changed) => {
+      const isChange = Object.keys(changed).length > 0;
+      if (isChange) Object.assign(state.current, changed);
+      if (isChange && !page.signal.aborted) redraw();
+      return state.current;
+    };
+    const own = reader.current = new Reader(`topics/${path(name)}`, page, chosen, set);
+    own.search();
+    const onkeydown = (event) => { if (event.key === "Escape" && state.current.isRunning && !document.querySelector("dialog[open]")) own.cancel(); };
+    addEventListener("keydown", onkeydown, { signal: page.signal });
+    return () => own.stop();
+  }, [page]);
+  const { records: shown, missing, said, error, isRunning, found, isLive } = state.current;
+  const title = `Records of ${name}${partition === undefined ? "" : `-${partition}`}`;
+  return html`
+    ${trail(link("Topics", "topics"), link(name, "topics", name))}
+    ${heading(title, actions(action("Produce a record", () => produce(page, name))))}
+    <${Search} form=${form} reader=${reader} partition=${partition} isRunning=${isRunning} />
+    <div class="state"><p class="note" aria-live="polite">${said}</p><${Turns} reader=${reader} state=${state.current} /></div>
+    <div aria-live="polite">${error === null ? null : failed(error)}${omitted(missing)}</div>
+    <div class="records">
+      ${shown.length ? shown.map((record) => html`<${Line} key=${`${record.partition}:${record.offset}`} record=${record} name=${name} />`)
+        : found && !isRunning ? empty("No records here.", "Records are listed newest first. Older ones may be before these offsets, or a filter leaves them out.") : isLive && !error ? empty("Nothing new yet.", "Records are shown here as they are written.") : null}
+    </div>
+    ${shown.length > 20 ? html`<div class="state"><span></span><${Turns} reader=${reader} state=${state.current} /></div>` : null}`;
+}
+
+// Older and newer records, where there may be some.
+function Turns({ reader, state }) {
+  const { found, isForward, isRunning, isLive } = state;
+  if (!found || isLive) return null;
+  const hasEarlier = reader.current.earlier.length > 0;
+  const hasOlder = isForward ? hasEarlier : found.partitions.some((one) => one.older !== null && one.older !== undefined);
+  const hasNewer = isForward ? found.partitions.some((one) => one.next < one.end) : hasEarlier;
+  return html`<div class="turns">
+    <button type="button" class="secondary" disabled=${!hasNewer || isRunning} onclick=${() => reader.current.newer()}>Newer</button>
+    <button type="button" class="secondary" disabled=${!hasOlder || isRunning} onclick=${() => reader.current.older()}>Older</button>
+  </div>`;
+}
+
+function Search({ form, reader, partition, isRunning }) {
+  const field = (id, label, attributes) => html`<label>${label}<input id=${id} name=${id} spellcheck="false" autocomplete="off" ...${attributes} /></label>`;
+  const choice = (id, label, options) => html`<label>${label}<select id=${id} name=${id}>${options.map((option) => html`<option value=${option}>${option}</option>`)}</select></label>`;
+  const submit = (event) => { event.preventDefault(); reader.current.search(); };
+  return html`<form ref=${form} class="search" onsubmit=${submit}>
+    <div class="fields">
+      ${field("contains", "Text in key or value")}
+      ${field("partition", "Partitions (all)", { defaultValue: partition ?? "" })}${field("offset", "From offset", { inputmode: "numeric" })}
+      ${field("timestamp", "From time, UTC or ms", { placeholder: "2026-01-31T12:00" })}
+    </div>
+    <details><summary>More filters and forms</summary><div class="fields">
+      ${field("before", "Until time, UTC or ms")}${field("limit", "Records (50)", { inputmode: "numeric" })}
+      ${field("key", "Key is")}${field("header", "Header name=value")}${field("path", "JSON path a.b[0]")}${field("equals", "has the value")}
+      ${choice("key_form", "Keys as", FORMS)}${choice("value_form", "Values as", FORMS)}${choice("isolation", "Isolation", ["read_uncommitted", "read_committed"])}
+    </div></details>
+    <div class="actions">
+      <button>Search</button><button type="button" class="secondary" onclick=${() => reader.current.live()}>Live</button>
+      ${["json", "csv"].map((format) => html`<button type="button" class="secondary" onclick=${() => reader.current.save(format)}>Export as ${format.toUpperCase()}</button>`)}
+      <button type="button" class="secondary" hidden=${!isRunning} onclick=${() => reader.current.cancel()}>Cancel (Esc)</button>
+    </div>
+  </form>`;
 }
 
 // A time as the API takes it; numbers are milliseconds since 1970.
@@ -117,41 +196,39 @@ function milliseconds(typed) {
 
 // Names the partitions whose leaders did not answer.
 function omitted(missing) {
-  if (!missing.length) return [];
+  if (!missing.length) return null;
   const more = missing.length > MOST_NAMED ? ` and ${missing.length - MOST_NAMED} more` : "";
   const names = missing.slice(0, MOST_NAMED).map((one) => one.partition).join(", ");
-  return [failed(new Error(`Not shown: the records of partition ${names}${more}. ${missing[0].error}`))];
+  return failed(new Error(`Not shown: the records of partition ${names}${more}. ${missing[0].error}`));
 }
 
-function drawn(record) {
+const preview = (data) => (data.form === "null" ? html`<i>null</i>` : visible(data.text.slice(0, PREVIEW_CHARACTERS)) + (data.text.length > PREVIEW_CHARACTERS ? "…" : ""));
+
+function Line({ record, name }) {
+  const [isOpen, toggle] = useReducer((_, event) => event.currentTarget.open, false);
+  return html`<details class="record" ontoggle=${toggle}>
+    <summary>
+      <span class="when">${time(record.timestamp)}</span><span class="where">${record.partition}<span class="faint">:</span>${record.offset}</span>
+      <span class="key"><bdi>${preview(record.key)}</bdi></span><span class="preview"><bdi>${preview(record.value)}</bdi></span>
+    </summary>
+    ${isOpen ? html`<${Opened} record=${record} name=${name} />` : null}
+  </details>`;
+}
+
+function Opened({ record, name }) {
   const unseen = record.header_count - record.headers.length;
-  return element("article", null,
-    element("div", { class: "note" }, `partition ${record.partition}   offset ${record.offset}   ${time(record.timestamp)}`),
-    element("div", null, "key ", bytes(record.key)), element("div", null, "value ", bytes(record.value)),
-    ...record.headers.map((header) => element("div", { class: "note" }, `${header.name} `, bytes(header))),
-    unseen > 0 ? note(`${unseen} more headers are in the export.`) : null);
+  const whole = (part) => `${addressOf(`topics/${path(name)}/whole`)}?${query({ partition: record.partition, offset: record.offset, part })}`;
+  return html`<div class="opened">
+    <p class="note">partition ${record.partition}, offset ${record.offset}, ${time(record.timestamp)}</p>
+    <${Bytes} title="key" data=${record.key} address=${whole("key")} /><${Bytes} title="value" data=${record.value} address=${whole("value")} />
+    ${record.headers.length ? html`<h3>headers</h3><dl class="headers">${record.headers.map((header) => html`<div><dt>${visible(header.name)}</dt><dd><bdi>${header.form === "null" ? html`<i>null</i>` : visible(header.text)}</bdi></dd></div>`)}</dl>` : null}
+    ${unseen > 0 ? html`<p class="note">${unseen} more headers are in the export.</p>` : null}
+  </div>`;
 }
 
-function bytes(data) {
-  if (data.form === "null") return element("i", null, "null");
-  let shown = data.text;
-  try {
-    const parsed = data.form !== "hex" && /^[[{]/.test(data.text) && depth(data.text) <= MOST_NESTED ? JSON.parse(data.text) : null;
-    // Only where nothing is lost: large numbers and repeated keys do not survive parsing.
-    if (parsed !== null && JSON.stringify(parsed) === data.text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1")) shown = JSON.stringify(parsed, null, 2);
-  } catch {
-    shown = data.text;
-  }
-  const remark = data.error ? `, ${data.error}` : "";
-  return element("span", null, element("span", { class: "note" }, `(${data.form}, ${data.bytes} bytes${remark})`), element("pre", { dir: "auto" }, shown));
-}
-
-// How deep brackets are nested, those in texts among them; the indentation of deep ones would fill the memory.
-function depth(text) {
-  let [now, most] = [0, 0];
-  for (const each of text) {
-    if (each === "[" || each === "{") most = Math.max(most, now += 1);
-    else if (each === "]" || each === "}") now -= 1;
-  }
-  return most;
+function Bytes({ title, data, address }) {
+  if (data.form === "null") return html`<h3>${title}</h3><p><i>null</i></p>`;
+  return html`<h3>${title} ${badge(data.form)} <small>${size(data.bytes)}${data.error ? `, ${visible(data.error)}` : ""}</small> <a href=${address} download>Download</a></h3>
+    ${data.bytes > SHOWN_BYTES ? html`<p class="note">The first ${size(SHOWN_BYTES)} are shown; the download has all.</p>` : null}
+    <pre dir="auto" tabindex="0">${visible(data.form === "hex" ? data.text : indented(data.text))}</pre>`;
 }

@@ -1,7 +1,9 @@
 // Draws the pages of ACLs, users and quotas.
 
 import { ask, change, path, query } from "./api.js";
-import { action, actions, byName, dialog, filtered, heading, note, number, text, wide } from "./dom.js";
+import { byName, dialog } from "./dialog.js";
+import { action, actions, badge, empty, heading, html, note } from "./parts.js";
+import { FilteredTable, buttons, number, text, wide } from "./table.js";
 
 const RESOURCES = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
 const OPERATIONS = [
@@ -17,9 +19,9 @@ export async function acls(page, kind, name) {
   const described = (one) => `${one.permission_type} ${one.principal} from ${one.host} to ${one.operation} ${one.resource_type} ${one.name}`;
   const remove = (one) => dialog("Remove an ACL", [], async () => { await change("DELETE", "acls", one); page.reload(); }, { button: "Remove", explanation: described(one), confirm: one.name });
   const columns = [
-    wide("principal", (one) => one.principal), text("permission", (one) => one.permission_type), text("operation", (one) => one.operation), text("resource", (one) => one.resource_type),
-    wide("name", (one) => one.name), text("pattern", (one) => one.pattern_type), text("host", (one) => one.host),
-    { name: "", show: (one) => action("Remove", () => remove(one), true) ?? "" },
+    wide("principal", (one) => one.principal), text("permission", (one) => one.permission_type, (one) => badge(one.permission_type, one.permission_type === "DENY" ? "bad" : "good")),
+    text("operation", (one) => one.operation), text("resource", (one) => one.resource_type), wide("name", (one) => one.name), text("pattern", (one) => one.pattern_type), text("host", (one) => one.host),
+    buttons((one) => action("Remove", () => remove(one), true), 10),
   ];
   const add = () => dialog("Add an ACL", [
     { name: "principal", label: "Principal, as User:alice or User:*", value: "User:" },
@@ -30,10 +32,10 @@ export async function acls(page, kind, name) {
     { name: "pattern_type", label: "Pattern", kind: "select", options: ["LITERAL", "PREFIXED"] },
     { name: "host", label: "From host", value: "*" },
   ], async (fields) => { await change("POST", "acls", fields); page.reload(); }, { button: "Add" });
-  return [
-    heading(kind === undefined ? "ACLs" : `ACLs of ${kind} ${name}`), actions(action("Add an ACL", add)),
-    ...filtered("ACLs", columns, found.acls, described),
-  ];
+  return html`
+    ${heading(kind === undefined ? "ACLs" : `ACLs of ${kind} ${name}`, actions(action("Add an ACL", add)))}
+    <${FilteredTable} label="ACLs" columns=${columns} rows=${found.acls} textOf=${described}
+      none=${empty("There are no ACLs.", "Each ACL allows or denies one operation of a principal on a resource. Brokers without an authorizer have none.")} />`;
 }
 
 export async function users(page) {
@@ -53,9 +55,12 @@ export async function users(page) {
   }, { button: "Remove", confirm: one.user });
   const columns = [
     wide("user", (one) => one.user), text("mechanism", (one) => one.mechanism), number("iterations", (one) => one.iterations),
-    { name: "", show: (one) => action("Password", () => set(one.user)) ?? "" }, { name: "", show: (one) => action("Remove", () => remove(one), true) ?? "" },
+    buttons((one) => html`<span>${action("Password", () => set(one.user))} ${action("Remove", () => remove(one), true)}</span>`, 20),
   ];
-  return [heading("Users"), note("Users who authenticate by SCRAM."), actions(action("Add a user", () => set())), ...filtered("Users", columns, found.users, (one) => one.user)];
+  return html`
+    ${heading("Users", actions(action("Add a user", () => set())))}${note("Users who authenticate by SCRAM.")}
+    <${FilteredTable} label="Users" columns=${columns} rows=${found.users} textOf=${(one) => one.user}
+      none=${empty("No user has a SCRAM password.", "A user who is added here can log in to a listener with SASL/SCRAM.")} />`;
 }
 
 export async function quotas(page) {
@@ -64,8 +69,7 @@ export async function quotas(page) {
   const named = (entity) => Object.entries(entity).map(([kind, name]) => (name === null ? `default ${kind}` : `${kind} ${name}`)).join(", ");
   const remove = (one) => dialog(`Remove ${one.key} of ${named(one.entity)}`, [], async () => { await change("PATCH", "quotas", { entity: one.entity, remove: [one.key] }); page.reload(); }, { button: "Remove", confirm: one.key });
   const columns = [
-    wide("of", (one) => named(one.entity)), wide("quota", (one) => one.key), number("value", (one) => one.value),
-    { name: "", show: (one) => action("Remove", () => remove(one), true) ?? "" },
+    wide("of", (one) => named(one.entity)), wide("quota", (one) => one.key), number("value", (one) => one.value), buttons((one) => action("Remove", () => remove(one), true), 10),
   ];
   const set = () => dialog("Set a quota", [
     { name: "entity", label: "Of: user=alice, client-id=app or ip=10.0.0.1 lines; user= is the default", kind: "lines" },
@@ -76,5 +80,8 @@ export async function quotas(page) {
     await change("PATCH", "quotas", { entity: names, set: { [key]: value } });
     page.reload();
   }, { button: "Set" });
-  return [heading("Quotas"), actions(action("Set a quota", set)), ...filtered("Quotas", columns, rows, (one) => `${named(one.entity)} ${one.key}`)];
+  return html`
+    ${heading("Quotas", actions(action("Set a quota", set)))}
+    <${FilteredTable} label="Quotas" columns=${columns} rows=${rows} textOf=${(one) => `${named(one.entity)} ${one.key}`}
+      none=${empty("There are no quotas.", "A quota limits the bytes, requests or connections of users, clients or addresses.")} />`;
 }

@@ -1,9 +1,14 @@
 // Draws the pages of topics: the list, and one topic with its partitions, configuration and producers.
 
 import { ask, change, path, query } from "./api.js";
-import { configTable } from "./cluster.js";
-import { action, actions, arrived, byName, dialog, element, failed, fault, filteredTable, heading, late, link, missing, note, number, pairs, size, table, text, time, wide } from "./dom.js";
+import { Charts } from "./charts.js";
+import { Configs } from "./cluster.js";
+import { byName, dialog, pairs } from "./dialog.js";
+import {
+  action, actions, arrived, badge, counted, empty, facts, failed, fault, grouped, heading, html, link, list, missing, note, size, stateBadge, time, trail, useAnswer, visible,
+} from "./parts.js";
 import { records } from "./records.js";
+import { FilteredTable, Table, buttons, id, late, number, text, wide } from "./table.js";
 
 const MOST_REASONS = 5;
 
@@ -11,43 +16,36 @@ export async function topics(page, name, section, partition) {
   if (section === "records") return records(page, name, partition);
   if (name !== undefined) return topic(page, name);
   const found = await ask("topics", page.signal);
-  const columns = [
-    wide("topic", (one) => one.name, (one) => link(one.name, "topics", one.name)), number("partitions", (one) => one.partitions),
-    number("replicas", (one) => one.replicas), sizes("leader size", "bytes"), sizes("replica size", "replica_bytes"),
-    number("not in sync", (one) => one.under_replicated, (one) => fault(one.under_replicated)),
-    number("no leader", (one) => one.offline, (one) => fault(one.offline)), text("", (one) => (one.internal ? "internal" : "")),
-  ];
-  const { parts: [form, box], refresh } = filteredTable("Topics", columns, found.topics, (one) => one.name);
-  return [heading("Topics"), actions(action("Create a topic", () => create(page))), form, fillSizes(page, found.topics, refresh), box];
+  return html`<${Topics} page=${page} topics=${found.topics} />`;
 }
 
-const sizes = (name, key) => late(number(name, (one) => one[key], (one) => arrived(one[key], size)));
-
 // The sizes come when all brokers have answered; the page does not wait for them.
-function fillSizes(page, topics, refresh) {
-  const state = element("div", { "aria-live": "polite" }, note("Asking the brokers for the sizes…"));
-  const fill = (told) => {
-    const byTopic = new Map(told.map((one) => [one.name, one]));
-    for (const one of topics) {
-      const known = byTopic.get(one.name);
-      one.bytes = known?.bytes ?? null;
-      one.replica_bytes = known?.replica_bytes ?? null;
-    }
-    refresh();
-  };
-  ask("topic-sizes", page.signal).then((told) => {
-    fill(told.topics);
-    const more = told.errors.length - MOST_REASONS;
-    state.replaceChildren(
-      note("The leader size counts each record once; the replica size counts every copy of it."),
-      ...told.errors.slice(0, MOST_REASONS).map((one) => element("p", { class: "bad" }, `Sizes on broker ${one.broker} are unknown: ${one.error}`)),
-      ...(more > 0 ? [note(`${more} more parts are unknown.`)] : []));
-  }).catch((error) => {
-    if (error.name === "AbortError") return;
-    fill([]);
-    state.replaceChildren(failed(error));
-  });
-  return state;
+function Topics({ page, topics }) {
+  const told = useAnswer("topic-sizes", page);
+  const isKnown = told.found !== undefined || told.error !== undefined;
+  const byTopic = new Map((told.found?.topics ?? []).map((one) => [one.name, one]));
+  const rows = isKnown ? topics.map((one) => ({ ...one, bytes: byTopic.get(one.name)?.bytes ?? null, replica_bytes: byTopic.get(one.name)?.replica_bytes ?? null })) : topics;
+  const sizes = (name, key) => late({ ...number(name, (one) => one[key], (one) => arrived(one[key], size)), characters: name.length + 2 });
+  const columns = [
+    wide("topic", (one) => one.name, (one) => html`${link(one.name, "topics", one.name)}${one.internal ? html` ${badge("internal")}` : null}`),
+    number("partitions", (one) => one.partitions, (one) => grouped(one.partitions)), number("replicas", (one) => one.replicas), sizes("leader size", "bytes"), sizes("replica size", "replica_bytes"),
+    number("not in sync", (one) => one.under_replicated, (one) => fault(one.under_replicated)), number("no leader", (one) => one.offline, (one) => fault(one.offline)),
+  ];
+  const makes = () => create(page);
+  return html`
+    ${heading("Topics", actions(action("Create a topic", makes)))}
+    <${FilteredTable} label="Topics" columns=${columns} rows=${rows} textOf=${(one) => one.name}
+      none=${empty("This cluster has no topics.", html`Topics are listed here with their partitions and sizes. Create one above, or by ${html`<code>ottla topics create NAME</code>`}.`)} />
+    <div aria-live="polite"><${SizeRemarks} told=${told} /></div>`;
+}
+
+function SizeRemarks({ told }) {
+  if (told.error) return failed(told.error);
+  if (!told.found) return note("Asking the brokers for the sizes…");
+  const { errors } = told.found;
+  return html`${note("The leader size counts each record once; the replica size counts every copy of it.")}
+    ${errors.slice(0, MOST_REASONS).map((one) => html`<p class="bad">${visible(`Sizes on broker ${one.broker} are unknown: ${one.error}`)}</p>`)}
+    ${errors.length > MOST_REASONS ? note(`${errors.length - MOST_REASONS} more parts are unknown.`) : null}`;
 }
 
 function create(page) {
@@ -65,51 +63,62 @@ function create(page) {
 async function topic(page, name) {
   const address = `topics/${path(name)}`;
   const found = await ask(address, page.signal);
-  const partitions = [
-    number("partition", (one) => one.partition, (one) => link(one.partition, "topics", name, "records", one.partition)),
-    number("leader", (one) => one.leader, (one) => one.leader ?? element("span", { class: "bad" }, "none")),
-    text("replicas", (one) => one.replicas.join(", ")),
-    text("in sync", (one) => one.isr.join(", "), (one) => element("span", { class: one.isr.length < one.replicas.length ? "bad" : undefined }, one.isr.join(", "))),
+  const sum = (key) => (found.partitions.some((one) => one[key] === null) ? null : found.partitions.reduce((total, one) => total + one[key], 0));
+  const records = found.partitions.some((one) => one.end === null) ? "unknown" : grouped(sum("end") - sum("start"));
+  return html`
+    ${trail(link("Topics", "topics"))}
+    ${heading(`Topic ${name}`, found.internal ? badge("internal") : null, found.offline ? badge(`${counted(found.offline, "partition")} without leader`, "bad") : null, found.under_replicated ? badge(`${found.under_replicated} not in sync`, "warn") : null)}
+    ${facts(["partitions", grouped(found.partitions.length)], ["replicas", found.replicas], ["offsets", records], ["leader size", size(sum("bytes")) ?? "unknown"], ["id", found.id])}
+    <p class="ways"><a role="button" href=${`#/topics/${encodeURIComponent(name)}/records`}>Records</a>${link("ACLs", "acls", "TOPIC", name)}</p>
+    <${TopicActions} page=${page} name=${name} address=${address} found=${found} />
+    <${Charts} page=${page} of=${{ topic: name }} wanted=${[["records", "Records written per second"]]} />
+    <h2>Partitions</h2><${Partitions} page=${page} name=${name} partitions=${found.partitions} />
+    <h2>Groups that read it</h2><div aria-live="polite"><${Readers} page=${page} address=${address} /></div>
+    <h2>Configuration</h2>${found.configs_error ? failed(new Error(found.configs_error)) : html`<${Configs} page=${page} address=${`${address}/configs`} configs=${found.configs} />`}`;
+}
+
+function TopicActions({ page, name, address, found }) {
+  return actions(
+    action("Produce a record", () => produce(page, name)),
+    action("Add partitions", () => dialog(`Add partitions to ${name}`, [{ name: "count", label: "Total number of partitions", kind: "number", value: found.partitions.length + 1 }],
+      async (fields) => { await change("POST", `${address}/partitions`, fields); page.reload(); }, { button: "Add" })),
+    action("Elect preferred leaders", () => dialog(`Elect the preferred leaders of ${name}`, [], async () => {
+      const all = found.partitions.map((one) => ({ topic: name, partition: one.partition }));
+      const { elections } = await change("POST", "elections", { type: "preferred", partitions: all });
+      page.reload(`${counted(elections.filter((one) => one.result === "elected").length, "leader was", "leaders were")} elected.`);
+    }, { button: "Elect" })),
+    action("Delete records", () => deleteRecords(page, name, found), true),
+    action("Delete the topic", () => dialog(`Delete topic ${name}`, [], async () => {
+      await change("DELETE", address, { confirm: name });
+      page.go("topics");
+    }, { button: "Delete", confirm: name, explanation: "All of its records are lost." }), true));
+}
+
+function Partitions({ page, name, partitions }) {
+  const open = (one) => (event) => { event.preventDefault(); showProducers(page, name, one.partition); };
+  const columns = [
+    id("partition", (one) => one.partition, (one) => link(one.partition, "topics", name, "records", one.partition)),
+    number("leader", (one) => one.leader, (one) => one.leader ?? badge("none", "bad")), text("replicas", (one) => list(one.replicas)),
+    text("in sync", (one) => list(one.isr), (one) => (one.isr.length < one.replicas.length ? badge(list(one.isr) || "none", "warn") : list(one.isr))),
     number("start", (one) => one.start), number("end", (one) => one.end), number("records", (one) => (one.end === null ? null : one.end - one.start)),
     number("bytes", (one) => one.bytes, (one) => size(one.bytes)),
-    { name: "", show: (one) => element("a", { href: "", role: "button", onclick: (event) => { event.preventDefault(); showProducers(page, name, one.partition); } }, "producers") },
+    buttons((one) => html`<a href="" role="button" class="plain" onclick=${open(one)}>producers</a>`, 10),
   ];
-  return [
-    heading(`Topic ${name}`), note(`id ${found.id}${found.internal ? ", internal" : ""}`),
-    element("p", null, link("Records", "topics", name, "records"), " · ", link("ACLs", "acls", "TOPIC", name)),
-    actions(
-      action("Produce a record", () => produce(page, name)),
-      action("Add partitions", () => dialog(`Add partitions to ${name}`, [{ name: "count", label: "Total number of partitions", kind: "number", value: found.partitions.length + 1 }],
-        async (fields) => { await change("POST", `${address}/partitions`, fields); page.reload(); }, { button: "Add" })),
-      action("Elect preferred leaders", () => dialog(`Elect the preferred leaders of ${name}`, [], async () => {
-        const all = found.partitions.map((one) => ({ topic: name, partition: one.partition }));
-        const { elections } = await change("POST", "elections", { type: "preferred", partitions: all });
-        page.reload(`${elections.filter((one) => one.result === "elected").length} leaders were elected.`);
-      }, { button: "Elect" })),
-      action("Delete records", () => deleteRecords(page, name, found), true),
-      action("Delete the topic", () => dialog(`Delete topic ${name}`, [], async () => {
-        await change("DELETE", address, { confirm: name });
-        page.go("topics");
-      }, { button: "Delete", confirm: name, explanation: "All of its records are lost." }), true)),
-    element("h2", null, "Partitions"), table("Partitions", partitions, found.partitions).box,
-    element("h2", null, "Groups that read it"), readers(page, address),
-    element("h2", null, "Configuration"),
-    ...(found.configs_error ? [failed(new Error(found.configs_error))] : configTable(page, `${address}/configs`, found.configs)),
-  ];
+  return html`<${Table} label="Partitions" columns=${columns} rows=${partitions} />`;
 }
 
 // The groups come when their coordinators have answered; the page does not wait for them.
-function readers(page, address) {
-  const shown = element("div", { "aria-live": "polite" }, note("Asking the coordinators…"));
+function Readers({ page, address }) {
+  const { found, error } = useAnswer(`${address}/groups`, page);
+  if (error) return failed(error);
+  if (!found) return note("Asking the coordinators…");
   const columns = [
-    wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state), number("members", (one) => one.members),
-    number("offsets", (one) => one.partitions), number("lag", (one) => one.lag),
+    wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state, (one) => stateBadge(one.state)), number("members", (one) => one.members),
+    number("offsets", (one) => one.partitions), number("lag", (one) => one.lag, (one) => grouped(one.lag)),
   ];
-  ask(`${address}/groups`, page.signal).then((found) => {
-    const omitted = found.not_examined ? note(`${found.not_examined} more groups were not examined.`) : "";
-    shown.replaceChildren(found.groups.length ? table("Groups", columns, found.groups).box : note("No group reads this topic."), omitted, ...missing(found.missing));
-  }).catch((error) => { if (error.name !== "AbortError") shown.replaceChildren(failed(error)); });
-  return shown;
+  return html`
+    ${found.groups.length ? html`<${Table} label="Groups" columns=${columns} rows=${found.groups} />` : empty("No group reads this topic.", "Groups that have offsets of it, or members with its partitions, are listed here with their lag.")}
+    ${found.not_examined ? note(`${found.not_examined} more groups were not examined.`) : null}${missing(found.missing)}`;
 }
 
 export function produce(page, name) {
@@ -143,9 +152,7 @@ function deleteRecords(page, name, found) {
 async function showProducers(page, name, partition) {
   const found = await ask(`topics/${path(name)}/producers?${query({ partition })}`).catch((error) => error);
   if (found instanceof Error) { page.say(found.message, true); return; }
-  const rows = found.producers.map((one) => element("li", null,
-    `producer ${one.producer_id}, epoch ${one.producer_epoch}, sequence ${one.last_sequence}, last record ${time(one.last_timestamp)}`,
-    one.start_offset === null ? "" : `, a transaction is open from offset ${one.start_offset} on`));
-  const box = dialog(`Producers of ${name}-${partition}`, [], async () => {}, { button: "Close" });
-  box.querySelector("h2").after(rows.length ? element("ul", null, ...rows) : note("The leader remembers no producer."));
+  const line = (one) => html`<li>producer ${one.producer_id}, epoch ${one.producer_epoch}, sequence ${one.last_sequence}, last record ${time(one.last_timestamp)}${one.start_offset === null ? null : `, a transaction is open from offset ${one.start_offset} on`}</li>`;
+  const content = found.producers.length ? html`<ul>${found.producers.map(line)}</ul>` : note("The leader remembers no producer.");
+  dialog(`Producers of ${name}-${partition}`, [], async () => {}, { button: "Close", content });
 }

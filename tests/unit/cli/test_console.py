@@ -54,9 +54,9 @@ def test_every_answer_has_the_headers_that_protect_the_page(console: ConsoleUnde
 
 
 def test_answers_are_compressed_for_clients_that_ask_for_it(console: ConsoleUnderTest) -> None:
-    plain, packed = (console.get("/static/dom.js", {**OWN, **accepted}) for accepted in ({}, {"accept-encoding": "gzip"}))
+    plain, packed = (console.get("/static/table.js", {**OWN, **accepted}) for accepted in ({}, {"accept-encoding": "gzip"}))
     assert packed.headers["content-encoding"] == "gzip"
-    assert gzip.decompress(packed.body) == plain.body == (STATIC / "dom.js").read_bytes()
+    assert gzip.decompress(packed.body) == plain.body == (STATIC / "table.js").read_bytes()
     assert len(packed.body) < len(plain.body) // 2
 
 
@@ -269,9 +269,27 @@ def test_the_page_has_no_code_or_style_that_its_policy_forbids_and_nothing_from_
     assert not re.search(r"<script(?![^>]*src=\"/static/)|<style|style=|\son\w+=|javascript:", page)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setAttribute\(\"style", code)
     assert not re.search(r"https?://|//[a-z0-9-]+\.[a-z]", page + code + (STATIC / "console.css").read_text(encoding="utf-8"))
-    for name in re.findall(r"/static/([\w.]+)", page):
+    for name in re.findall(r"/static/([\w./]+)", page):
         assert (STATIC / name).is_file()
-    assert set(re.findall(r"from \"\./([\w.]+)\"", code)) | {"console.js"} == set(scripts)
+    assert set(re.findall(r"from \"\./([\w./]+)\"", code)) | {"console.js"} == {*scripts, "vendor/libraries.js"}
+    libraries = (STATIC / "vendor" / "libraries.js").read_text(encoding="utf-8")
+    assert not re.search(r"\beval\(|new Function|document\.write|setAttribute\(\"style|createElement\(\"style|import\(", libraries)
+
+
+def test_the_page_loads_less_than_it_may() -> None:
+    """The bytes of one visit, as they are sent."""
+    sent = [len(gzip.compress(file.read_bytes(), 4)) for file in STATIC.rglob("*") if file.is_file() and file.name != "LICENCES"]
+    assert sum(sent) < 300 * 1024
+
+
+def test_each_library_has_its_licence_and_its_pinned_version() -> None:
+    libraries = json.loads((STATIC.parent / "libraries" / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    locked = json.loads((STATIC.parent / "libraries" / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    licences = (STATIC / "vendor" / "LICENCES").read_text(encoding="utf-8")
+    for name, version in libraries.items():
+        assert f"{name} {version}\n" in licences
+        assert locked[f"node_modules/{name}"]["version"] == version
+    assert all(each["integrity"].startswith("sha512-") and "resolved" not in each for name, each in locked.items() if name)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8080", "192.0.2.1:80", "[::]:8080"])

@@ -228,7 +228,7 @@ def a_search_of(scanned: Iterable[Record], monkeypatch: pytest.MonkeyPatch) -> r
     found = [Found(where, each, TimestampType.CREATE_TIME, len(each.headers)) for each in scanned]
 
     class Scanned:
-        starts, ends, positions = {where: 0}, {where: len(found)}, {where: len(found)}
+        starts, first, ends, positions = {where: 0}, {where: 0}, {where: len(found)}, {where: len(found)}
         missing: ClassVar[dict[TopicPartition, ClientError]] = {}
         records, bytes = len(found), 2 * len(found)
 
