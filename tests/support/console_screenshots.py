@@ -41,7 +41,7 @@ SETTINGS = {
     "default_replication_factor": 3,
     "min_insync_replicas": 2,
 }
-QUIET_SECONDS = 15.0
+QUIET_SECONDS = 60.0
 """Time in which a cluster gets samples for its charts, seconds."""
 
 

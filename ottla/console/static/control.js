@@ -60,7 +60,7 @@ function Planner({ page }) {
   };
   return html`
     <form class="fields" onsubmit=${plan}>
-      <label>Topics<input name="topics" spellcheck="false" /></label><label>Brokers (all)<input name="brokers" /></label>
+      <label>Topics<input name="topics" spellcheck=${false} /></label><label>Brokers (all)<input name="brokers" /></label>
       <label>Replicas (as now)<input name="factor" inputmode="numeric" /></label><button>Plan</button>
     </form>
     <div aria-live="polite">${shown}</div>`;

@@ -43,7 +43,7 @@ function Dialog({ title, fields, carryOut, end, button = "Save", confirm, explan
     <h2>${visible(title)}</h2>${cluster}${explanation ? note(explanation) : null}${content}
     ${fields.map((field) => html`<label class=${field.kind === "checkbox" ? "beside" : undefined}>${visible(field.label)}<${Input} field=${field} /></label>`)}
     ${confirm === undefined ? null : html`<label><span>Type <b>${wanted}</b> to confirm</span>
-      <input class="confirm" autocomplete="off" spellcheck="false" oninput=${(event) => setTyped(event.target.value)} /></label>`}
+      <input class="confirm" autocomplete="off" spellcheck=${false} oninput=${(event) => setTyped(event.target.value)} /></label>`}
     ${problem === null ? null : failed(problem)}
     <div class="actions">
       <button type="submit" class=${confirm === undefined ? undefined : "danger"} disabled=${isSending || !isOpen}>${button}</button>
@@ -55,10 +55,10 @@ function Dialog({ title, fields, carryOut, end, button = "Save", confirm, explan
 function Input({ field }) {
   const named = { name: `field-${field.name}` };
   if (field.kind === "select") return html`<select ...${named}>${field.options.map((option) => html`<option value=${option} selected=${option === field.value}>${visible(option)}</option>`)}</select>`;
-  if (field.kind === "lines") return html`<textarea ...${named} rows="5" spellcheck="false" defaultValue=${field.value ?? ""}></textarea>`;
+  if (field.kind === "lines") return html`<textarea ...${named} rows="5" spellcheck=${false} defaultValue=${field.value ?? ""}></textarea>`;
   if (field.kind === "checkbox") return html`<input ...${named} type="checkbox" defaultChecked=${field.value === true} />`;
   const kind = field.kind === "password" ? { type: "password", autocomplete: "new-password" } : { type: "text", autocomplete: "off" };
-  return html`<input ...${named} ...${kind} spellcheck="false" required=${!field.optional} defaultValue=${field.value ?? ""} inputmode=${field.kind === "number" ? "numeric" : undefined} />`;
+  return html`<input ...${named} ...${kind} spellcheck=${false} required=${!field.optional} defaultValue=${field.value ?? ""} inputmode=${field.kind === "number" ? "numeric" : undefined} />`;
 }
 
 function valueOf(field, input) {

@@ -87,7 +87,7 @@ function Reset({ page, name, topics }) {
   };
   return html`
     <form class="fields" onsubmit=${preview}>
-      <label>Topics<input name="topics" defaultValue=${topics.map(visible).join(", ")} spellcheck="false" /></label>
+      <label>Topics<input name="topics" defaultValue=${topics.map(visible).join(", ")} spellcheck=${false} /></label>
       <label>Partitions (all)<input name="partitions" /></label>
       <label>Reset<select name="to">${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
       <label>Value<input name="value" /></label>

@@ -164,7 +164,7 @@ function Turns({ reader, state }) {
 }
 
 function Search({ form, reader, partition, isRunning }) {
-  const field = (id, label, attributes) => html`<label>${label}<input id=${id} name=${id} spellcheck="false" autocomplete="off" ...${attributes} /></label>`;
+  const field = (id, label, attributes) => html`<label>${label}<input id=${id} name=${id} spellcheck=${false} autocomplete="off" ...${attributes} /></label>`;
   const choice = (id, label, options) => html`<label>${label}<select id=${id} name=${id}>${options.map((option) => html`<option value=${option}>${option}</option>`)}</select></label>`;
   const submit = (event) => { event.preventDefault(); reader.current.search(); };
   return html`<form ref=${form} class="search" onsubmit=${submit}>

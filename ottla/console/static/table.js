@@ -177,7 +177,7 @@ export function FilteredTable({ label, columns, rows, textOf, none }) {
   const kept = wanted === "" ? rows : rows.filter((row) => textOf(row).toLowerCase().includes(wanted.toLowerCase()));
   return html`
     <form class="filtering" role="search" onsubmit=${(event) => event.preventDefault()}>
-      <label>Filter by name (press /)<input type="search" class="filter" spellcheck="false" oninput=${(event) => setWanted(event.target.value)} /></label>
+      <label>Filter by name (press /)<input type="search" class="filter" spellcheck=${false} oninput=${(event) => setWanted(event.target.value)} /></label>
       <span class="note" aria-live="polite">${wanted === "" ? `${rows.length}` : `${kept.length} of ${rows.length}`}</span>
     </form>
     <${Table} kept=${wanted} label=${label} columns=${columns} rows=${kept} />`;
