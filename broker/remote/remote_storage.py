@@ -100,6 +100,7 @@ class RemoteStorage:
         self.indexes = IndexCache(
             self._file_system, log_dir, config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES], self.store, self.in_thread
         )
+        self.indexes.on_failure = self._count_failure
         self.chunks = ChunkCache(
             self._file_system,
             log_dir,
@@ -133,6 +134,9 @@ class RemoteStorage:
         if stats is None:
             stats = self.stats[topic] = RemoteFetchStats()
         return stats
+
+    def _count_failure(self, entry: SegmentEntry) -> None:
+        self.stats_of(entry.id.partition.topic).remote_fetch_errors += 1
 
     async def close(self) -> None:
         """Ends all reads, and leaves the store."""

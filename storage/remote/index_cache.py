@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -61,6 +61,8 @@ class IndexCache:
         self.limit = limit
         """Bytes of all files; may be changed at any time."""
         self.size = 0
+        self.on_failure: Callable[[SegmentEntry], None] = _ignore
+        """Called when the indexes of a segment could not be read."""
         self._segments: OrderedDict[str, RemoteSegment] = OrderedDict()
         self._on_disk: OrderedDict[str, int] = OrderedDict()
         """Name of a segment whose files an earlier process left, or this one wrote -> their bytes."""
@@ -105,7 +107,7 @@ class IndexCache:
         task = self._loads.get(name)
         if task is None:
             task = self._loads[name] = asyncio.get_running_loop().create_task(self._load(entry, name))
-            task.add_done_callback(partial(self._on_loaded, name))
+            task.add_done_callback(partial(self._on_loaded, entry, name))
         return task
 
     async def find_open_transactions(self, segment: RemoteSegment) -> None:
@@ -139,10 +141,10 @@ class IndexCache:
         with contextlib.suppress(OSError):  # then the next process reads the indexes again
             await self._threads(self._make_durable)
 
-    def _on_loaded(self, name: str, task: asyncio.Task[None]) -> None:
+    def _on_loaded(self, entry: SegmentEntry, name: str, task: asyncio.Task[None]) -> None:
         del self._loads[name]
-        if not task.cancelled():
-            task.exception()  # asyncio would log it if all readers had left
+        if not task.cancelled() and task.exception() is not None:  # asyncio would log it if all readers had left
+            self.on_failure(entry)
 
     async def _load(self, entry: SegmentEntry, name: str) -> None:
         if name in self._removals:
@@ -252,6 +254,10 @@ class IndexCache:
         for suffix in SUFFIXES:
             with contextlib.suppress(OSError):
                 self._filesystem.unlink(f"{self._directory}/{name}{suffix}")
+
+
+def _ignore(_: SegmentEntry) -> None:
+    pass
 
 
 def _are_proved(entry: SegmentEntry, parts: Sequence[bytes]) -> bool:
