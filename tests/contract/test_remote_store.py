@@ -11,7 +11,8 @@ import pytest
 
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
-from tests.support.remote_stores import KEY_RING, a_directory_store, an_entry, an_s3_store, segment_files
+from tests.support.azurite import AzureServer, an_azure_server
+from tests.support.remote_stores import KEY_RING, a_directory_store, an_entry, an_object_store, an_s3_store, segment_files
 from tests.support.s3_servers import S3Server, an_s3_server
 
 _Result = TypeVar("_Result")
@@ -56,6 +57,12 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         yield server
 
 
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with an_azure_server(tmp_path_factory.mktemp("azure")) as server:
+        yield server
+
+
 ON_S3 = {
     "s3": {},
     "s3-compressed": {"compression.enabled": "true", "chunk.size": "1000000"},
@@ -69,6 +76,7 @@ CASES = [
     "directory",
     *(f"{keys} on moto" for keys in ON_S3),
     *(pytest.param(f"{keys} on versitygw", marks=pytest.mark.soak) for keys in ON_S3),
+    pytest.param("azure", marks=pytest.mark.soak),
 ]
 
 
@@ -76,6 +84,19 @@ CASES = [
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     if request.param == "directory":
         yield _directory(tmp_path)
+        return
+    if request.param == "azure":
+        azure = request.getfixturevalue("azure")
+        azure.make_container("bucket")
+        is_gone: list[bool] = []
+
+        def lose() -> None:
+            azure.remove_container("bucket")
+            is_gone.append(True)
+
+        yield Case(an_object_store(azure.keys("bucket")), lose, tmp_path)
+        if not is_gone:
+            azure.remove_container("bucket")
         return
     keys, _, kind = request.param.partition(" on ")
     server = request.getfixturevalue("servers")(kind)

@@ -1,6 +1,6 @@
 """Makes stores of remote segments for tests, and the files that are copied into them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,7 +48,12 @@ def a_directory_store(directory: Path) -> DirectoryStore:
 
 def an_s3_store(url: str, **keys: str) -> ObjectStore:
     """A store in the bucket `bucket` of the S3 at this address."""
-    settings = store_settings(BrokerConfig({"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **s3_keys(url, **keys)}))
+    return an_object_store(s3_keys(url, **keys))
+
+
+def an_object_store(keys: Mapping[str, str]) -> ObjectStore:
+    """A store with these keys of a broker."""
+    settings = store_settings(BrokerConfig({"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **keys}))
     return ObjectStore(open_objects(settings), settings, RealFileSystem(), MemoryBudget(64 << 20), at_once)
 
 
