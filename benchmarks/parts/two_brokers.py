@@ -39,14 +39,15 @@ _CONFIG = {
 
 
 class Pair:
-    """A started cluster of one or two brokers, and the generators that load it."""
+    """A started cluster of one or more brokers, and the generators that load it."""
 
-    def __init__(self, cluster: clusters.Cluster, brokers: int) -> None:
+    def __init__(self, cluster: clusters.Cluster, brokers: int, generators: int = _GENERATORS) -> None:
         self._cluster = cluster
+        self._generators = generators
         self._ids = range(brokers)
 
     def create_topic(self, name: str) -> Topic:
-        """Partitions for both brokers, or for the one."""
+        """Partitions for all brokers."""
         with Admin("127.0.0.1", self._cluster.port(0)) as any_broker:
             controller = any_broker.controller_id()
         with Admin("127.0.0.1", self._cluster.port(max(controller, 0))) as admin:
@@ -72,21 +73,22 @@ class Pair:
                 process.bind(self._cluster.pid(broker_id), {cores[broker_id]})
 
     def run(self, load: Callable[[Sequence[int]], Load], topic: Topic) -> tuple[float, float]:
-        """Two generators, each at one half of the partitions: (requests per second, processor seconds of the brokers per request).
+        """All generators, each at its share of the partitions: (requests per second, processor seconds of the brokers per request).
 
-        With two brokers a half is what one of them leads.
+        A share has one leader, so there are at least as many generators as brokers.
         """
         with Admin("127.0.0.1", self._cluster.port(0)) as admin:
             leaders = admin.leaders(topic.name)
         by_leader = sorted(leaders, key=lambda partition: (leaders[partition], partition))
-        middle = len(by_leader) // 2
+        size = len(by_leader) // self._generators
+        shares = [by_leader[at : at + size] for at in range(0, len(by_leader), size)]
 
         def generate(share: Sequence[int]) -> Measured:
             (leader,) = {leaders[partition] for partition in share}
             return run_load("127.0.0.1", self._cluster.port(leader), load(share), probe=self.cpu_s)
 
-        with ThreadPoolExecutor(_GENERATORS) as generators:
-            found = list(generators.map(generate, (by_leader[:middle], by_leader[middle:])))
+        with ThreadPoolExecutor(self._generators) as generators:
+            found = list(generators.map(generate, shares))
         # The window of each generator has the processor time of all brokers, and the windows lie side by side.
         used_s = sum(each.broker_cpu_s for each in found) / len(found)
         return sum(each.per_second for each in found), used_s / max(sum(each.answered for each in found), 1)
