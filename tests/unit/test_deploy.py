@@ -8,9 +8,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
+import yaml
 
 from ottla.cli.cluster.up import up
+from ottla.cli.main import main
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import BROKER_KEYS
 from ottla.config.loader import from_environment, property_name
@@ -24,6 +27,7 @@ from tests.support.promtool import find_promtool
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = ("ottla.service", "ottla@.service")
+COMPOSE_FILES = ("deploy/compose.yaml", "deploy/compose.single.yaml", "deploy/compose.console.yaml")
 CLUSTER_UNIT = "ottla-cluster.service"
 
 
@@ -156,8 +160,8 @@ def test_hadolint_would_find_an_image_of_any_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_compose_file_fits_the_schema_of_compose_files() -> None:
-    command = [program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml"]
+def test_the_compose_files_fit_the_schema_of_compose_files() -> None:
+    command = [program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", *COMPOSE_FILES]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -223,10 +227,33 @@ def test_the_package_and_the_image_have_the_extras_of_a_server_in_the_versions_t
     assert wanted <= {line.partition("==")[0].lower() for line in text_of("constraints.txt").splitlines()}
 
 
-def test_every_setting_of_the_compose_file_is_a_key() -> None:
-    names = set(re.findall(r"^\s+(KAFKA_\w+):", text_of("deploy/compose.yaml"), flags=re.MULTILINE))
+def test_every_setting_of_the_compose_files_is_a_key() -> None:
+    text = "".join(map(text_of, COMPOSE_FILES))
+    names = set(re.findall(r"^\s+(KAFKA_\w+):", text, flags=re.MULTILINE))
     assert len(names) >= 10
     assert [name for name in names if property_name(name) not in BROKER_KEYS] == []
+
+
+def test_the_compose_file_of_one_broker_has_the_settings_of_one() -> None:
+    (broker,) = yaml.safe_load(text_of("deploy/compose.single.yaml"))["services"].values()
+    config = BrokerConfig(from_environment(broker["environment"]))
+    assert (config.unknown, config.standalone) == ([], True)
+    assert {(each.host, each.port) for each in config.listeners.advertised} == {("localhost", 9092), ("broker", 19092)}
+    assert broker["ports"] == ["127.0.0.1:9092:9092"]
+
+
+def test_the_compose_file_of_the_console_has_options_that_it_knows_and_a_broker_that_the_other_files_publish() -> None:
+    (service,) = yaml.safe_load(text_of("deploy/compose.console.yaml"))["services"].values()
+    assert service["command"][:2] == ["ottla", "console"]
+    command = main.get_command(click.Context(main), "console")
+    assert command is not None
+    options = command.make_context("console", service["command"][2:]).params
+    assert options["listen"] == "127.0.0.1:8080"
+    for name in ("deploy/compose.yaml", "deploy/compose.single.yaml"):
+        services = yaml.safe_load(text_of(name))["services"].values()
+        published = [port for each in services for port in each.get("ports", ())]
+        assert options["bootstrap"].removeprefix("localhost:") in {port.rpartition(":")[2] for port in published}
+        assert all(each["image"] == service["image"] for each in services if each["image"] != "zookeeper:3.9")
 
 
 def test_dashboards_and_rules_are_those_of_the_declarations() -> None:
