@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options import cluster_command, command_group, json_option
-from ottla.cli.output import for_stream, print_json, print_table, progress_bar, say
+from ottla.cli.output import counted, for_stream, print_json, print_table, progress_bar, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -154,8 +154,7 @@ def _report(ids: tuple[int, ...], moved: int, deleted: dict[int, list[str]], *, 
     if as_json:
         print_json({"brokers": sorted(set(ids)), "moved_partitions": moved, "deleted_configurations": deleted})
         return
-    partitions = "1 partition was moved" if moved == 1 else f"{moved} partitions were moved"
     for broker in sorted(set(ids)):
         settings = f"; deleted: {', '.join(deleted[broker])}" if deleted.get(broker) else ""
         print(for_stream(f"broker {broker} holds no replicas{settings}", sys.stdout))
-    print(partitions)
+    print(f"{counted(moved, 'partition')} {'was' if moved == 1 else 'were'} moved")

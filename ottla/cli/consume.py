@@ -15,7 +15,8 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from ottla.cli.options import cluster_command, numbers
-from ottla.cli.output import printable_bytes, progress_bar, say
+from ottla.cli.output import counted, printable_bytes, progress_bar, say
+from ottla.cli.records.registry_options import registry_options
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.client.fetcher import FetchedBatch, Fetcher
     from ottla.client.group_member import GroupMember
     from ottla.protocol.topic_partition import TopicPartition
+    from ottla.schemas.schema_registry import SchemaRegistry
 
 _COMMIT_SECONDS = 5.0
 Render = Callable[["FetchedBatch"], Iterator[bytes]]
@@ -65,6 +67,7 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
 @click.option("--raw", is_flag=True, help="Control characters of records reach a terminal; elsewhere they always do.")
 @click.option("-O", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write into this file.")
 @click.option("-q", "--quiet", is_flag=True, help="No remarks.")
+@registry_options
 @cluster_command
 def consume(
     cluster: Cluster,
@@ -90,6 +93,7 @@ def consume(
     raw: bool,
     output: Path | None,
     quiet: bool,
+    registry: SchemaRegistry | None,
 ) -> None:
     """Print the records of TOPICs.
 
@@ -118,7 +122,7 @@ def consume(
     settings = FetchSettings(isolation=READ_COMMITTED if read_committed else READ_UNCOMMITTED)
     stop_at = "end" if to_end else until
     with _opened(output) as out:
-        sink = _Sink(out, render, count)
+        sink = _Sink(out, render if registry is None else _by_schema(registry, render), count)
         try:
             if group:
                 member = _member(cluster, group, topics, instance_id)
@@ -130,7 +134,15 @@ def consume(
         except KeyboardInterrupt:
             pass
     if not quiet and (output is not None or sys.stdout.isatty()):
-        say(f"{sink.written} records")
+        say(counted(sink.written, "record"))
+
+
+def _by_schema(registry: SchemaRegistry, render: Render) -> Render:
+    """The function that formats the records of a batch after they are decoded."""
+    from ottla.cli.records.by_schema import Decoding
+
+    decoding = Decoding(registry)
+    return lambda batch: render(decoding.batch(batch))
 
 
 class _Sink:

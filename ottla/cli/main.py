@@ -28,6 +28,7 @@ COMMANDS = {
     "features": "Describe, raise and lower the features of a cluster.",
     "console": "Show a cluster in the browser, and change it.",
     "doctor": "Find what is wrong with a host and a cluster.",
+    "profiles": "List, describe and change the profiles of clusters.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
     "log-dirs": "Show the log directories of brokers, and the replicas in them.",
     "produce": "Write records to a topic.",

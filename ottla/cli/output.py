@@ -31,6 +31,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
     texts = [[cell_text(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         title, texts = printable(title), [[printable(text) for text in row] for row in texts]
+    columns = [column.upper() for column in columns]
     widths = [max(len(column), *(len(row[at]) for row in texts)) if texts else len(column) for at, column in enumerate(columns)]
     if sys.stdout.isatty():
         import shutil  # takes longer than other imports of a command
@@ -42,7 +43,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
         return
     if title:
         print(title)
-    for line in ([column.upper() for column in columns], *texts):
+    for line in (columns, *texts):
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
@@ -93,6 +94,11 @@ def printable_bytes(data: bytes) -> bytes:
     """Text of a record as `printable`, but with its lines and tabs; bytes that are no text as `\\xHH`."""
     text = data.decode(errors="backslashreplace")
     return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in "\n\t" else f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 broker`, `2 brokers`: a number with the plural that it needs; for nouns that take an s."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def for_stream(text: str, stream: TextIO) -> str:

@@ -16,17 +16,21 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options import Amount, cluster_command
-from ottla.cli.output import print_json, progress_bar, say
+from ottla.cli.output import counted, print_json, progress_bar, say
+from ottla.cli.records.registry_options import registry_options
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
+    from ottla.cli.records.by_schema import Encoding
     from ottla.cli.records.record_input import LineReader
     from ottla.client.cluster import Cluster
     from ottla.client.producer import Delivery, OutgoingRecord, Producer
+    from ottla.schemas.schema_registry import SchemaRegistry
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _RECORDS_PER_POLL = 64
+_SCHEMA_ID = click.IntRange(0, 2**31 - 1)
 
 
 @click.command()
@@ -54,6 +58,9 @@ _RECORDS_PER_POLL = 64
 @click.option("--create-topic", is_flag=True, help="Let the broker create the topic on demand, if it is so configured.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the partition and offset of each batch.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@click.option("--key-schema", type=_SCHEMA_ID, metavar="ID", help="Keys are JSON; write them by this schema of the registry.")
+@click.option("--value-schema", type=_SCHEMA_ID, metavar="ID", help="Values are JSON; write them by this schema of the registry.")
+@registry_options
 @cluster_command
 def produce(
     cluster: Cluster,
@@ -79,6 +86,9 @@ def produce(
     create_topic: bool,
     verbose: bool,
     quiet: bool,
+    key_schema: int | None,
+    value_schema: int | None,
+    registry: SchemaRegistry | None,
 ) -> None:
     """Write records to TOPIC: lines of standard input, or of FILEs.
 
@@ -98,6 +108,7 @@ def produce(
         raise click.UsageError("--whole requires FILEs, and excludes --json.")
     end_of_record, end_of_key = _separators(delimiter, key_delimiter)
     reader = _reader(key, end_of_key, headers, partition, timestamp, empty_is_null=empty_is_null)
+    encoding = _encoding(registry, key_schema, value_schema)
     summary = Summary(topic, verbose=verbose, as_json=as_json)
     settings = ProducerSettings(
         acks=_ACKS[acks],
@@ -113,7 +124,7 @@ def produce(
         raise ClientError(f"{error}; --create-topic lets the broker create it") from None
     source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)
     try:
-        _deliver(producer, source, summary, rate)
+        _deliver(producer, source, summary, rate, encoding)
     except ClientError as error:
         summary.error = error
         raise
@@ -121,6 +132,17 @@ def produce(
         producer.close()
         if not quiet:
             summary.show()
+
+
+def _encoding(registry: SchemaRegistry | None, key_schema: int | None, value_schema: int | None) -> Encoding | None:
+    """The schemas by which records are written; None without one. Raises UsageError."""
+    if key_schema is None and value_schema is None:
+        return None
+    from ottla.cli.records.by_schema import Encoding
+
+    if registry is None:
+        raise click.UsageError("--key-schema and --value-schema require --schema-registry.")
+    return Encoding(registry, key_schema, value_schema)
 
 
 def _separators(delimiter: str, key_delimiter: str | None) -> tuple[bytes, bytes | None]:
@@ -165,12 +187,12 @@ def _reader(
     )
 
 
-def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float | None) -> None:
+def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float | None, encoding: Encoding | None) -> None:
     """Send all records and wait for their answers. Raises the error of the first failed delivery."""
     with source.progress() as advance:
         try:
             try:
-                _send_all(producer, source, summary, rate, advance)
+                _send_all(producer, source, summary, rate, advance, encoding)
             except KeyboardInterrupt:
                 say("interrupted; delivering the records that were read. Ctrl-C again ends at once")
             producer.flush()
@@ -203,7 +225,7 @@ class Summary:
         self._partitions.setdefault(delivery.partition.partition, _Written()).add(delivery)
         if self._verbose:
             where = f" from offset {delivery.base_offset}" if delivery.base_offset >= 0 else ""
-            say(f"{delivery.partition}: {delivery.records} records{where}")
+            say(f"{delivery.partition}: {counted(delivery.records, 'record')}{where}")
 
     def raise_first_error(self) -> None:
         """Raises the error of the first refused batch."""
@@ -219,10 +241,9 @@ class Summary:
 
     def _text(self) -> str:
         seconds = time.monotonic() - self._began
-        partitions = f"{len(self._partitions)} partition{'' if len(self._partitions) == 1 else 's'}"
+        partitions = counted(len(self._partitions), "partition")
         failed = f", {self._failed} not delivered" if self._failed else ""
-        records = "1 record" if self._records == 1 else f"{self._records} records"
-        return f"{records} ({self._bytes} bytes) to {partitions} of {self._topic} in {seconds:.1f} s{failed}"
+        return f"{counted(self._records, 'record')} ({self._bytes} bytes) to {partitions} of {self._topic} in {seconds:.1f} s{failed}"
 
     def _document(self) -> dict[str, object]:
         return {
@@ -321,7 +342,9 @@ class _Source:
             raise ClientError(f"{name}: {error.strerror or error}") from None
 
 
-def _send_all(producer: Producer, source: _Source, summary: Summary, rate: float | None, advance: Callable[..., None]) -> None:
+def _send_all(
+    producer: Producer, source: _Source, summary: Summary, rate: float | None, advance: Callable[..., None], encoding: Encoding | None
+) -> None:
     began = time.monotonic()
     sent = 0
 
@@ -335,7 +358,7 @@ def _send_all(producer: Producer, source: _Source, summary: Summary, rate: float
     try:
         for record in source.records(patience):
             if record is not None:
-                producer.send(record)
+                producer.send(record if encoding is None else encoding.record(record))
                 sent += 1
             if record is None or sent % _RECORDS_PER_POLL == 0:
                 producer.poll(0)

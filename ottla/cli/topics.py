@@ -23,7 +23,7 @@ from ottla.cli.options import (
     topic_names,
     topic_partitions,
 )
-from ottla.cli.output import print_json, print_table
+from ottla.cli.output import counted, print_json, print_table
 from ottla.cli.partitions.elect import elect
 from ottla.cli.partitions.reassign import reassign
 from ottla.cli.times import parse_time
@@ -215,7 +215,7 @@ def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment:
             outcomes.append((name, error))
         else:
             outcomes.append((name, None))
-    report_outcomes(outcomes, f"{partitions} partitions", as_json=as_json)
+    report_outcomes(outcomes, counted(partitions, "partition"), as_json=as_json)
 
 
 @topics.command()

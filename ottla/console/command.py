@@ -191,21 +191,9 @@ def _served(
 def _decoder(registry: str | None, login_file: Path | None, environment: Mapping[str, str]) -> Decoder:
     """Shows records, with the schemas of a registry if there is one. Raises ClientError for a login that cannot be used."""
     from ottla.console.decoding import Decoder
-    from ottla.console.schema_registry import LOGIN_VARIABLE, SchemaRegistry, parse_login, read_login, sends_in_clear
+    from ottla.schemas.schema_registry import open_registry
 
-    if registry is None:
-        if login_file is not None:
-            raise ClientError("a login for a schema registry needs the address of the registry: schema-registry")
-        return Decoder()
-    login = None
-    if login_file is not None:
-        login = read_login(login_file)
-    elif LOGIN_VARIABLE in environment:
-        login = parse_login(environment[LOGIN_VARIABLE], LOGIN_VARIABLE)
-    found = SchemaRegistry(registry, login)
-    if login is not None and sends_in_clear(registry):
-        say(f"ottla: the login for {registry} crosses the network without encryption; use https")
-    return Decoder(found)
+    return Decoder(open_registry(registry, login_file, environment, say))
 
 
 def _listener(listen: str, certificate: Path | None, key: Path | None) -> Listener:
@@ -247,7 +235,7 @@ def _check_listener(listener: Listener, users: Users, names: tuple[str, ...]) ->
 
 def _check_registry(registry: str | None) -> None:
     """Raises UsageError for an address that cannot be that of a schema registry."""
-    from ottla.console.schema_registry import check_url
+    from ottla.schemas.schema_registry import check_url
 
     try:
         if registry is not None:

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.console.avro import NotAvro
 from ottla.console.message_pack import NotMessagePack, decode_message_pack
-from ottla.console.protobuf import NotProtobuf
-from ottla.console.schema_registry import NoSchema, SchemaRegistry
 from ottla.protocol.records.reader import Header, Record
+from ottla.schemas.avro import NotAvro
+from ottla.schemas.protobuf import NotProtobuf
+from ottla.schemas.schema_registry import NoSchema, SchemaRegistry, has_schema
 
 FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "avro", "protobuf")
 SHOWN_BYTES: Final = 16 * 1024
@@ -23,8 +23,6 @@ SHOWN_HEADERS: Final = 100
 """Headers of a record that are shown; a record of the default size may have 300,000."""
 MAX_DECODED_BYTES: Final = 1024 * 1024
 """Bytes of a key or a value that are decoded as JSON, MessagePack or Avro; larger ones are shown as text or digits."""
-_MAGIC: Final = 0
-_HEADER_BYTES: Final = 5
 
 _Utf8: Final = codecs.getincrementaldecoder("utf-8")
 
@@ -62,7 +60,7 @@ class Decoder:
         return {"form": shown, "text": found[:SHOWN_BYTES], "bytes": len(data), "is_cut": len(found) > SHOWN_BYTES}
 
     def _may_have_schema(self, data: bytes | memoryview) -> bool:
-        return self._registry is not None and len(data) > _HEADER_BYTES and data[0] == _MAGIC
+        return self._registry is not None and has_schema(data)
 
     def _decoded(self, data: bytes, form: str) -> tuple[str, str]:
         """The form, and the JSON text of the bytes. Raises ValueError, RecursionError, NoSchema."""
@@ -75,10 +73,7 @@ class Decoder:
             return form, json.dumps(decode_message_pack(data), ensure_ascii=False, separators=(",", ":"))
         if self._registry is None:
             raise NoSchema(f"start the console with --schema-registry to decode {form.title()}")
-        if len(data) <= _HEADER_BYTES or data[0] != _MAGIC:
-            raise NoSchema("these bytes do not begin with the id of a schema")
-        schema = self._registry.schema(int.from_bytes(data[1:_HEADER_BYTES], "big"))
-        return schema.form, schema.text(data[_HEADER_BYTES:])
+        return self._registry.decoded(data)
 
 
 def _shown_headers(headers: Iterable[Header]) -> list[Shown]:

@@ -52,7 +52,7 @@ def live_through(directory: Path, few: int, many: int) -> None:
             counts = held(line)
             assert counts.keys() == set(range(many))
             assert max(counts.values()) - min(counts.values()) <= 1
-            assert "are " + str(many) + " brokers already" in cluster("grow", str(many)).stderr
+            assert f"has {many} brokers already" in cluster("grow", str(many)).stderr
 
             line("topics", "create", "later", "-p", str(many), "-r", "2")
             file.write_text(file.read_text() + "\nnum.partitions=7")

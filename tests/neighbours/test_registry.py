@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ottla.console.decoding import Decoder
-from ottla.console.schema_registry import SchemaRegistry
+from ottla.schemas.schema_registry import SchemaRegistry
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.neighbours.artifacts import REGISTRY, whole
 from tests.support.neighbours.records import Row, records_of, write

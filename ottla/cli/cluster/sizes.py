@@ -13,7 +13,7 @@ import click
 from ottla.cli.brokers import at_once_option, racks_option, throttle_option
 from ottla.cli.cluster.orders import COMMAND_SECONDS, directory_option, security_of, tell
 from ottla.cli.options import command_config_option, json_option, report_outcomes, reported_errors
-from ottla.cli.output import progress_bar, say
+from ottla.cli.output import counted, progress_bar, say
 
 if TYPE_CHECKING:
     from ottla.protocol.client_security import ClientSecurity
@@ -43,7 +43,9 @@ def grow(
     """
     before = _sizes(directory)
     if brokers < len(before):
-        raise SystemExit(f"ottla: {directory.absolute()} has {len(before)} brokers; `ottla cluster shrink {brokers}` takes some away")
+        raise SystemExit(
+            f"ottla: {directory.absolute()} has {counted(len(before), 'broker')}; `ottla cluster shrink {brokers}` takes some away"
+        )
     seconds = COMMAND_SECONDS + _START_SECONDS * (brokers - len(before))
     started = tell(directory, "grow", seconds=seconds, brokers=brokers)["started"]
     moved = _spread(directory, security_of(directory, command_config), at_once, rate) if does_move else None
@@ -52,7 +54,7 @@ def grow(
         done["partitions"] = f"{moved} moved"
     report_outcomes(((name, None) for name in done), done, as_json=as_json)
     if not done:
-        say(f"there are {brokers} brokers already")
+        say(f"{directory} has {counted(brokers, 'broker')} already")
     elif not does_move:
         say(f"existing partitions stay where they are; `ottla cluster grow {brokers} --move` moves a share of them to the new brokers")
     _tell_of_defaults(len(before), brokers)
@@ -79,7 +81,7 @@ def shrink(
 
     before = _sizes(directory)
     if brokers > len(before):
-        raise SystemExit(f"ottla: {directory.absolute()} has {len(before)} brokers; `ottla cluster grow {brokers}` starts more")
+        raise SystemExit(f"ottla: {directory.absolute()} has {counted(len(before), 'broker')}; `ottla cluster grow {brokers}` starts more")
     how = HowToDrain(at_once, rate, ignore_racks)
     security = security_of(directory, command_config)
     with reported_errors(), progress_bar("moving", None, unit="partitions") as advance:
@@ -95,7 +97,7 @@ def shrink(
     done = {f"broker {broker_id}": "drained, stopped and removed" for broker_id in removed}
     report_outcomes(((name, None) for name in done), done, as_json=as_json)
     if not done:
-        say(f"there are {brokers} brokers already" if brokers > 1 else "there is 1 broker already")
+        say(f"{directory} has {counted(brokers, 'broker')} already")
     _tell_of_defaults(len(before), brokers)
 
 
@@ -127,6 +129,6 @@ def _tell_of_defaults(before: int, after: int) -> None:
 
     if min(before, MOST_REPLICAS) != min(after, MOST_REPLICAS):
         say(
-            f"new topics are to have {min(after, MOST_REPLICAS)} replicas by default, unless the configuration says otherwise: "
+            f"new topics are to have {counted(min(after, MOST_REPLICAS), 'replica')} by default, unless the configuration says otherwise: "
             "`ottla cluster rolling-restart` has all brokers apply that"
         )

@@ -12,7 +12,7 @@ import click
 
 from ottla.cli.cluster.orders import directory_option
 from ottla.cli.options import client_security, command_config_option, json_option
-from ottla.cli.output import say
+from ottla.cli.output import counted, say
 from ottla.storage.disk.filesystem import make_directory, opener
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def up(
     written = state_file.read(directory)
     first, count = _ids(first_id, brokers, per_core, list(written.brokers))
     if base_port + count > 65536:
-        raise click.UsageError(f"--base-port {base_port} leaves no room for {count} brokers below 65536.")
+        raise click.UsageError(f"--base-port {base_port} leaves no room for {counted(count, 'broker')} below 65536.")
     try:
         template = Template.load(config_file, os.environ)
         ports = choose_ports(range(first, first + count), base_port, written.ports())

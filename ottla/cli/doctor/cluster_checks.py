@@ -9,6 +9,7 @@ from ottla.cli.doctor.cluster_facts import INTERNAL_TOPIC_KEYS, OPEN_SECONDS, Cl
 from ottla.cli.doctor.host_checks import FULL, NEARLY_FULL
 from ottla.cli.doctor.kinds import Finding, call, found, some
 from ottla.cli.doctor.remote_checks import check_remote
+from ottla.cli.output import counted
 from ottla.client.cluster import NO_LEADER
 from ottla.client.versions import with_other_requests
 from ottla.protocol.messages.metadata import MetadataResponsePartition
@@ -81,7 +82,7 @@ def _dead_brokers(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator
     for broker, count in sorted(held.items()):
         yield found(
             "broker-dead",
-            f"broker {broker} is not alive; it has replicas of {count} partition{'' if count == 1 else 's'}",
+            f"broker {broker} is not alive; it has replicas of {counted(count, 'partition')}",
             f"start broker {broker}; if it is gone for good, ottla brokers drain {broker}",
         )
 
@@ -156,7 +157,7 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
         options = f"-r {min(WANTED_REPLICAS, len(facts.brokers))} -o plan.json"
         yield found(
             "topic-single-replica",
-            f"{some(single)}: one replica among {len(facts.brokers)} brokers",
+            f"{some(single)}: one replica among {counted(len(facts.brokers), 'broker')}",
             f"{call('ottla topics reassign generate', single[0], options)}, then execute",
         )
     strict = [topic for topic, factor in factors.items() if factor > 1 and _min_isr(facts, topic) >= factor]
@@ -172,7 +173,7 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
         if count > created:
             yield found(
                 "internal-topic-partitions",
-                f"{topic} has {count} partitions, and {key}={created}",
+                f"{topic} has {counted(count, 'partition')}, and {key}={created}",
                 f"if partitions were added, look for 'partitions were added' in the brokers' logs; if not, set {key}={count}",
             )
         policy = facts.configs.get(topic, {}).get("cleanup.policy", "compact")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Amount, command_config_option, connecting, json_option, profile_option, reported_errors
-from ottla.cli.output import print_json, printable
+from ottla.cli.output import counted, print_json, printable
 
 if TYPE_CHECKING:
     from ottla.cli.doctor.kinds import Finding
@@ -121,4 +121,4 @@ def _print(findings: Sequence[Finding], notes: Sequence[str]) -> None:
     for note in notes:
         print(f"not examined: {printable(note)}")
     problems = sum(each.kind.severity.value > 1 for each in findings)
-    print(f"{problems} problems, {len(findings) - problems} warnings")
+    print(f"{counted(problems, 'problem')}, {counted(len(findings) - problems, 'warning')}")

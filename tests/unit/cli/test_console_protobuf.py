@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.console import protobuf
-from ottla.console.proto_file import MAX_DEPTH, MAX_TOKENS, NotAProtoFile, ProtoField, read_proto
-from ottla.console.protobuf import MAX_VALUES, NotProtobuf, decode_protobuf
+from ottla.schemas import protobuf
+from ottla.schemas.proto_file import MAX_DEPTH, MAX_TOKENS, NotAProtoFile, ProtoField, read_proto
+from ottla.schemas.protobuf import MAX_VALUES, NotProtobuf, decode_protobuf
 
 FILE = """
 // An order, and what belongs to it.

@@ -13,7 +13,6 @@ import pytest
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.console import records
-from ottla.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
 from ottla.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, SHOWN_HEADERS, Decoder, shown_bytes
 from ottla.console.message_pack import NotMessagePack, decode_message_pack
 from ottla.console.parameters import BadParameter
@@ -22,6 +21,7 @@ from ottla.console.records import Found, Query
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Header, Record
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.schemas.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
 
 USER = {
     "type": "record", "name": "User", "namespace": "a.b",

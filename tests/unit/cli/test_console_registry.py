@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from ottla.cli.main import main
 from ottla.client.errors import ClientError
-from ottla.console import schema_registry
 from ottla.console.clusters import Clusters
 from ottla.console.decoding import Decoder
-from ottla.console.schema_registry import (
+from ottla.schemas import schema_registry
+from ottla.schemas.schema_registry import (
     LOGIN_VARIABLE,
     MAX_SCHEMAS,
     Login,

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.options import report_outcomes
-from ottla.cli.output import print_json, print_table, say
+from ottla.cli.output import counted, print_json, print_table, say
 from ottla.client.errors import ClientError
 
 ROOT = Path(__file__).parents[3]
@@ -45,15 +45,16 @@ def test_a_table_that_is_too_wide_for_the_terminal_breaks_no_name(terminal: Term
     with redirect_stdout(terminal):
         print_table(COLUMNS, ROWS, title="group readers")
     assert terminal.lines()[0] == "group readers"
-    assert f"  member     {MEMBER}" in terminal.lines()
+    assert f"  MEMBER     {MEMBER}" in terminal.lines()
     assert all(len(line) <= 80 for line in terminal.lines())
-    assert "  offset     -" not in terminal.lines()  # empty cells are left out
+    assert "  OFFSET     -" not in terminal.lines()  # empty cells are left out
 
 
 def test_a_table_that_fits_is_drawn(terminal: Terminal) -> None:
     with redirect_stdout(terminal):
         print_table(("topic", "partitions"), [["orders", 3], ["a" * 60, 1]])
     assert any("orders" in line and "3" in line for line in terminal.lines())
+    assert any(line.split() == ["TOPIC", "PARTITIONS"] for line in terminal.lines())  # the headings of a pipe
     assert all(len(line) <= 80 for line in terminal.lines())
 
 
@@ -62,6 +63,11 @@ def test_a_pipe_gets_a_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> 
     heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
     assert heading == [column.upper() for column in COLUMNS]
     assert rows == [["orders", "0", "2", "3", "1", MEMBER, "reader"], ["orders", "1", "-", "5", "-", "-", "-"]]
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 brokers"), (1, "1 broker"), (2, "2 brokers"), (1000, "1000 brokers")])
+def test_a_number_has_the_plural_that_it_needs(number: int, text: str) -> None:
+    assert counted(number, "broker") == text
 
 
 def test_outcomes_as_json_are_one_document_with_the_errors_in_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,17 +16,22 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ottla.client.errors import ClientError
-from ottla.console.avro import AvroSchema, NotAvro, decode_avro
-from ottla.console.proto_file import NotAProtoFile, read_proto
-from ottla.console.protobuf import decode_protobuf
+from ottla.schemas.avro import AvroSchema, NotAvro, decode_avro
+from ottla.schemas.avro_encoding import encode_avro
+from ottla.schemas.proto_file import NotAProtoFile, read_proto
+from ottla.schemas.protobuf import decode_protobuf
+from ottla.schemas.protobuf_encoding import encode_protobuf
 
+MAGIC: Final = 0
+"""The first byte of a key or a value that was written by a schema; the id of the schema follows in four bytes, big-endian."""
+HEADER_BYTES: Final = 5
 MAX_SCHEMAS: Final = 1000
 """Schemas that are remembered; the oldest is forgotten for a new one."""
 MAX_SCHEMA_BYTES: Final = 1024 * 1024
@@ -49,10 +54,12 @@ class NoSchema(Exception):
 
 
 class Schema(NamedTuple):
-    """A schema by which bytes are shown. `text` gives the JSON text of bytes, and raises ValueError or RecursionError."""
+    """A schema by which bytes are shown. `text` gives the JSON text of bytes, and `encoded` the bytes of JSON text. Both raise ValueError
+    or RecursionError."""
 
     form: str
     text: Callable[[bytes], str]
+    encoded: Callable[[str], bytes]
 
 
 class Login:
@@ -109,6 +116,28 @@ def check_url(url: str) -> None:
         )
 
 
+def open_registry(
+    url: str | None, login_file: Path | None, environment: Mapping[str, str], warn: Callable[[str], None]
+) -> SchemaRegistry | None:
+    """The registry of the options, if there is one, with the login of the file or of the environment.
+
+    `warn` is told of a login that crosses a network without encryption. Raises ClientError.
+    """
+    if url is None:
+        if login_file is not None:
+            raise ClientError("a login for a schema registry needs the address of the registry: schema-registry")
+        return None
+    login = None
+    if login_file is not None:
+        login = read_login(login_file)
+    elif LOGIN_VARIABLE in environment:
+        login = parse_login(environment[LOGIN_VARIABLE], LOGIN_VARIABLE)
+    found = SchemaRegistry(url, login)
+    if login is not None and sends_in_clear(url):
+        warn(f"ottla: the login for {url} crosses the network without encryption; use https")
+    return found
+
+
 def sends_in_clear(url: str) -> bool:
     """Whether a login for this registry crosses a network without encryption."""
     parts = urlsplit(url)
@@ -119,20 +148,27 @@ def sends_in_clear(url: str) -> bool:
     return parts.scheme == "http" and not is_loopback
 
 
+def has_schema(data: bytes | memoryview) -> bool:
+    """Whether the bytes may have been written by a schema of a registry."""
+    return len(data) > HEADER_BYTES and data[0] == MAGIC
+
+
 def _schema(schema_id: int, found: Any) -> Schema:
     """The schema of an answer. Raises NoSchema, ValueError, KeyError, TypeError, AttributeError, RecursionError."""
     kind, text = found.get("schemaType", "AVRO"), found["schema"]
     if kind == "JSON":
-        return Schema("json", _checked_json)
+        return Schema("json", _checked_json, lambda text: _checked_json(text.encode()).encode())
     if kind == "PROTOBUF":
         file = read_proto(text)  # types of its references are shown as bytes
-        return Schema("protobuf", lambda data: _json_text(decode_protobuf(file, data)))
+        return Schema(
+            "protobuf", lambda data: _json_text(decode_protobuf(file, data)), lambda text: encode_protobuf(file, json.loads(text))
+        )
     if kind != "AVRO":
         raise NoSchema(f"schema {schema_id} is of the kind {str(kind)[:50]!a}, which is not decoded")
     if found.get("references"):
         raise NoSchema(f"schema {schema_id} has references, with which Avro is not decoded")
     avro = AvroSchema(json.loads(text))
-    return Schema("avro", lambda data: _json_text(decode_avro(avro, data)))
+    return Schema("avro", lambda data: _json_text(decode_avro(avro, data)), lambda text: encode_avro(avro, json.loads(text)))
 
 
 def _checked_json(data: bytes) -> str:
@@ -236,6 +272,17 @@ class SchemaRegistry:
         if isinstance(found, NoSchema):
             raise NoSchema(str(found))
         return found
+
+    def decoded(self, data: bytes) -> tuple[str, str]:
+        """The form and the JSON text of bytes that were written by a schema. Raises NoSchema, ValueError, RecursionError."""
+        if not has_schema(data):
+            raise NoSchema("these bytes do not begin with the id of a schema")
+        schema = self.schema(int.from_bytes(data[1:HEADER_BYTES], "big"))
+        return schema.form, schema.text(data[HEADER_BYTES:])
+
+    def encoded(self, schema_id: int, text: str) -> bytes:
+        """The bytes of JSON text by a schema, after its id. Raises NoSchema, ValueError, RecursionError."""
+        return bytes([MAGIC]) + schema_id.to_bytes(4, "big") + self.schema(schema_id).encoded(text)
 
     def _asked(self, schema_id: int) -> Schema:
         if self._monotonic() < self._silent_until:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.console.proto_file import ProtoField, ProtoFile, ProtoMessage
+from ottla.schemas.proto_file import ProtoField, ProtoFile, ProtoMessage
 
 MAX_DEPTH: Final = 100
 """Nesting of messages."""
