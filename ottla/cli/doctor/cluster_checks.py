@@ -9,6 +9,7 @@ from ottla.cli.doctor.cluster_facts import INTERNAL_TOPIC_KEYS, OPEN_SECONDS, Cl
 from ottla.cli.doctor.host_checks import FULL, NEARLY_FULL
 from ottla.cli.doctor.kinds import Finding, call, found, some
 from ottla.cli.doctor.remote_checks import check_remote
+from ottla.cli.doctor.zookeeper import check_zookeeper
 from ottla.cli.output import counted
 from ottla.client.cluster import NO_LEADER
 from ottla.client.versions import with_other_requests
@@ -36,6 +37,7 @@ def check_cluster(facts: ClusterFacts) -> Iterator[Finding]:
     partitions = [_Partition(str(topic.name), partition) for topic in facts.topics for partition in topic.partitions]
     yield from _dead_brokers(facts, partitions)
     yield from _brokers(facts)
+    yield from check_zookeeper(facts.zookeeper)
     yield from _availability(facts, partitions)
     yield from _placement(facts, partitions)
     yield from _topics(facts, partitions)

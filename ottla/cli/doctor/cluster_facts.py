@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from ottla.cli.doctor.certificates import end_of
 from ottla.cli.doctor.kinds import reasons, some
 from ottla.cli.doctor.remote_checks import ENABLE, SEGMENT_MS, RemoteFacts, ask_remote
+from ottla.cli.doctor.zookeeper import ServerFacts, ask_servers, not_reached
 from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.config_admin import DYNAMIC, SOURCES, ConfigResourceType, describe_configs
 from ottla.client.errors import ClientError, ConnectionLost, check
@@ -83,6 +84,8 @@ class ClusterFacts:
     """The replication throttle that is set, by the id of the broker, or by `default` for all brokers."""
     is_reassigning: bool = False
     remote: RemoteFacts = field(default_factory=RemoteFacts)
+    zookeeper: list[ServerFacts] = field(default_factory=list)
+    """The ZooKeeper servers that the brokers name; none without ZooKeeper."""
     not_examined: list[str] = field(default_factory=list)
 
     def partitions_of(self) -> dict[str, list[int]]:
@@ -104,6 +107,7 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
         ("transactions", lambda: ask_transactions(facts, cluster, now())),
         ("throttles", lambda: _ask_throttles(facts, cluster)),
         ("remote segments", lambda: _ask_remote(facts, cluster)),
+        ("ZooKeeper", lambda: _ask_zookeeper(facts, cluster)),
     )
     for name, part in parts:
         try:
@@ -189,15 +193,26 @@ def _ask_remote(facts: ClusterFacts, cluster: Cluster) -> None:
 
 def _ask_partition_counts(facts: ClusterFacts, cluster: Cluster) -> None:
     def ask(own: Cluster, broker_id: int) -> dict[str, int]:
-        keys = [*INTERNAL_TOPIC_KEYS]
-        resource = DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id), configuration_keys=keys)
-        answer = own.ask_broker(broker_id, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
-        check(f"broker {broker_id}", answer.results[0].error_code)
-        return {config.name: int(config.value) for config in answer.results[0].configs if config.value}
+        return {key: int(value) for key, value in _own_values(own, broker_id, INTERNAL_TOPIC_KEYS).items()}
 
     for found in ask_each(facts, cluster, "numbers of partitions", ask).values():
         for key, count in found.items():
             facts.configured_partitions[key] = max(count, facts.configured_partitions.get(key, 0))
+
+
+def _own_values(own: Cluster, broker_id: int, keys: Iterable[str]) -> dict[str, str]:
+    """The values of these keys of a broker, without those that have none. Raises ClientError."""
+    resource = DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id), configuration_keys=[*keys])
+    answer = own.ask_broker(broker_id, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+    check(f"broker {broker_id}", answer.results[0].error_code)
+    return {config.name: config.value for config in answer.results[0].configs if config.value}
+
+
+def _ask_zookeeper(facts: ClusterFacts, cluster: Cluster) -> None:
+    key = "zookeeper.connect"
+    values = ask_each(facts, cluster, "ZooKeeper", lambda own, broker_id: _own_values(own, broker_id, [key]).get(key, ""))
+    facts.zookeeper = ask_servers(sorted(set(filter(None, values.values()))))
+    facts.not_examined += not_reached(facts.zookeeper)
 
 
 def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:

@@ -53,6 +53,7 @@ _WARNINGS: Final = {
     "stray-replica": "the replica was moved to other brokers; its directory only takes space",
     "leftover-files": "files of an unfinished cleaning or deletion take space; a start removes them",
     "zookeeper-slow": "elections and changes of the ISR wait for ZooKeeper",
+    "zookeeper-server-down": "ZooKeeper needs a majority of its servers, so fewer of the others may fail",
     "partition-under-replicated": "fewer brokers than planned can take over without loss",
     "leader-not-preferred": "some brokers lead more than their share",
     "replicas-in-one-rack": "the failure of one rack takes all replicas of a partition",

@@ -14,6 +14,7 @@ from ottla.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts,
 from ottla.cli.doctor.command import _print
 from ottla.cli.doctor.examination import examine_cluster
 from ottla.cli.doctor.kinds import KINDS, Severity
+from ottla.cli.doctor.zookeeper import ServerFacts
 from ottla.cli.main import main
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ConnectionLost, Refused
@@ -50,6 +51,7 @@ def healthy() -> ClusterFacts:
         disks=[
             DiskFacts(number, f"/data/{place}", True, 5 * GIB + place, 100 * GIB, 50 * GIB) for number in range(3) for place in range(2)
         ],
+        zookeeper=[ServerFacts("zk-1:2181", average_seconds=0.001)],
     )
 
 
@@ -107,6 +109,9 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
     "internal-topic-partitions": lambda facts: facts.configured_partitions.update({"offsets.topic.num.partitions": 0}),
     "group-without-commits": lambda facts: facts.groups_without_commits.append("readers"),
     "transaction-hanging": lambda facts: facts.hanging.append(OPEN),
+    "zookeeper-server-down": lambda facts: facts.zookeeper.append(ServerFacts("zk-2:2181", "Connection refused")),
+    "zookeeper-unreachable": lambda facts: facts.zookeeper.append(ServerFacts("zk-2:2181", is_serving=False)),
+    "zookeeper-slow": lambda facts: facts.zookeeper.append(ServerFacts("zk-2:2181", average_seconds=0.5)),
     "transaction-long": lambda facts: facts.long.append(OPEN),
     "remote-copies-unowned": lambda facts: facts.remote.copied_topics.update({"gone": 3}),
     "remote-storage-lost": lambda facts: facts.remote.copied_topics.update({"t": 3}),
@@ -114,7 +119,7 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
 }
 """By finding the change of a healthy cluster that provokes it."""
 
-ELSEWHERE = {"configuration-invalid", "zookeeper-slow", "cluster-unreachable", "remote-store-unusable"}
+ELSEWHERE = {"configuration-invalid", "cluster-unreachable", "remote-store-unusable"}
 """Findings that tests of their own provoke."""
 
 
