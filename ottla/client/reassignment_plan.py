@@ -61,7 +61,8 @@ def without(current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int,
         if not leaving & set(replicas):
             continue
         if len(replicas) > len(stays):
-            raise ClientError(f"{partition} has {len(replicas)} replicas, and only {len(stays)} other brokers are alive")
+            alive = f"{len(stays)} other {'broker is' if len(stays) == 1 else 'brokers are'} alive"
+            raise ClientError(f"{partition} has {len(replicas)} replicas, and only {alive}")
         new = list(replicas)
         for place, broker in enumerate(replicas):
             if broker not in leaving:

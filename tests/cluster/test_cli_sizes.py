@@ -16,6 +16,9 @@ from tests.support.zookeeper import a_chroot
 
 pytestmark = pytest.mark.cluster
 
+SECONDS = 600.0
+"""For a command that restarts or moves many brokers."""
+
 
 def host_file(directory: Path, *lines: str) -> Path:
     """The one file of all brokers of the host."""
@@ -42,6 +45,7 @@ def live_through(directory: Path, few: int, many: int) -> None:
     """From few brokers to many and back, with a rolling restart at the larger size. Nothing acknowledged is lost."""
     file = host_file(directory, "default.replication.factor=2", "offsets.topic.replication.factor=2")
     with a_detached_cluster(directory / "host", str(few), "--config", str(file)) as cluster:
+        cluster.seconds = SECONDS
         line = line_to(cluster)
         line("topics", "create", "orders", "-p", "12", "-r", "2")
         producer = SteadyProducer(line.bootstrap, "orders")

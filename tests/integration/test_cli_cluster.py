@@ -26,11 +26,13 @@ class ClusterCommand:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.seconds = SECONDS
+        """The time for one command."""
 
     def __call__(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ottla", "cluster", *arguments, "--dir", str(self.directory)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=self.seconds, check=False)
         assert done.returncode == status, done.stdout + done.stderr + self.logs()
         return done
 
