@@ -121,7 +121,7 @@ def open_registry(
 ) -> SchemaRegistry | None:
     """The registry of the options, if there is one, with the login of the file or of the environment.
 
-    `warn` is told of a login that crosses a network without encryption. Raises ClientError.
+    `warn` gets a line about a login that crosses a network without encryption. Raises ClientError.
     """
     if url is None:
         if login_file is not None:

@@ -33,7 +33,7 @@ class ServerFacts(NamedTuple):
     address: str
     error: str = ""
     is_serving: bool = True
-    """False if it says that it serves no requests: it sees no majority of its ensemble."""
+    """False if it says that it serves no requests: it starts, or sees no majority of its ensemble."""
     average_seconds: float | None = None
     """Its own measure of the time for a request; None if it does not give any."""
 
@@ -95,7 +95,11 @@ def check_zookeeper(servers: Sequence[ServerFacts]) -> Iterator[Finding]:
             yield found("zookeeper-server-down", f"{each.address}: {each.error}", f"start the ZooKeeper server at {each.address}")
     idle = [each.address for each in servers if not each.is_serving]
     if idle:
-        yield found("zookeeper-unreachable", f"{', '.join(idle)}: no majority of the servers is alive", "start the other ZooKeeper servers")
+        yield found(
+            "zookeeper-unreachable",
+            f"{', '.join(idle)}: it serves no requests, as it is starting, or no majority of the servers is alive",
+            "start the other ZooKeeper servers",
+        )
     for each in servers:
         if each.average_seconds is not None and each.average_seconds > SLOW_SECONDS:
             yield found(

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.cli.doctor import zookeeper
 from ottla.cli.doctor.zookeeper import ServerFacts, ask_server, ask_servers, check_zookeeper, not_reached
+from tests.support.broker_process import eventually
 from tests.support.zookeeper import a_zookeeper
 
 IDLE = b"This ZooKeeper instance is not currently serving requests\n"
@@ -41,6 +42,7 @@ def a_server(answer: bytes, *, hangs: bool = False) -> Iterator[str]:
 @pytest.mark.slow
 def test_a_real_server_tells_its_latency_with_the_words_that_it_allows_by_default(tmp_path: Path) -> None:
     with a_zookeeper(tmp_path, {"4lw.commands.whitelist": "srvr,ruok"}) as server:
+        eventually(lambda: ask_server(server.connect).is_serving, what="the server has started")
         (found,) = ask_servers([f"{server.connect}/path", server.connect])
     assert (found.address, found.error, found.is_serving) == (server.connect, "", True)
     assert found.average_seconds is not None
