@@ -87,6 +87,7 @@ def test_a_host_grows_restarts_and_shrinks_while_clients_produce(tmp_path: Path)
 
 @pytest.mark.soak
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_host_of_eight_brokers_grows_from_four_restarts_and_shrinks(tmp_path: Path) -> None:
     live_through(tmp_path, 4, 8)
 
