@@ -6,6 +6,7 @@ its leader what comes behind that segment, and never copies what is in the store
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +25,9 @@ from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
 _WRITE_PRODUCERS = "remote-producers"
+_READY_CHECKS = 50
+_READY_CHECK_SECONDS = 0.02
+"""The metadata of a partition are usually there sooner than after the fetcher's backoff of a second."""
 
 
 class AuxState(NamedTuple):
@@ -57,9 +61,14 @@ class AuxStates:
     async def read(self, log: PartitionLog, epoch: int, offset: int) -> AuxState:
         """Reads the state behind the remote segment that has the offset in that leader epoch.
 
-        Raises RemoteStoreError, also if there is no such segment (yet) or its state is damaged, and MetadataNotReady.
+        Waits a moment for the metadata, which a new replica has only begun to follow. Raises RemoteStoreError, also if there is no such
+        segment (yet) or its state is damaged, and MetadataNotReady.
         """
         partition = _of(log)
+        for _ in range(_READY_CHECKS):
+            if self._metadata.is_ready(partition):
+                break
+            await asyncio.sleep(_READY_CHECK_SECONDS)
         entry = self._metadata.find(partition, epoch, offset)
         if entry is None:
             raise RemoteStoreError(f"{log.topic_partition}: no segment in the remote store has offset {offset} in leader epoch {epoch}")

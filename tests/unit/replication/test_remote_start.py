@@ -132,6 +132,37 @@ async def test_the_log_begins_behind_the_remote_records_with_what_they_have_left
 
 
 @in_virtual_time
+async def test_a_new_replica_waits_for_the_metadata_and_does_not_begin_again() -> None:
+    remote = Remote()
+    await remote.fill()
+    remote.metadata.ready = False
+    peer = ScriptedPeer(answer(failed(MOVED)), *QUESTIONS)
+    follower = a_follower(peer, remote)
+    follower.follow()
+    stats = remote.counters.of(TOPIC)
+    await until(lambda: stats.build_aux_state_requests == 1)
+    remote.metadata.ready = True
+    await until(next_fetch(peer, 10))
+    assert stats.build_aux_state_requests == 1
+    assert remote.metadata.refused == 0
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_metadata_that_are_not_read_in_time_are_awaited_by_another_attempt() -> None:
+    remote = Remote()
+    await remote.fill()
+    remote.metadata.ready = False
+    peer = ScriptedPeer(answer(failed(MOVED)), *QUESTIONS)
+    follower = a_follower(peer, remote)
+    follower.follow()
+    await tried_again(follower, peer)
+    assert remote.metadata.refused == 1
+    assert remote.counters.of(TOPIC).build_aux_state_errors == 0
+    await follower.pool.close()
+
+
+@in_virtual_time
 async def test_a_topic_that_has_lost_its_remote_storage_is_followed_as_before() -> None:
     remote = Remote()
     await remote.fill()
