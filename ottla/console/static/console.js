@@ -72,7 +72,7 @@ async function open() {
     show(await (Object.hasOwn(pages, name) ? pages[name](newPage(signal), ...rest) : Promise.reject(new Error(`There is no page ${name}.`))));
   } catch (error) {
     if (error instanceof NoLogin) session.token = null; // the console is asked again what it wants
-    show(error instanceof NoLogin && session.needs_login ? html`<${LoginForm} />` : html`<div class="alone">${failed(error)}</div>`);
+    show(error instanceof NoLogin && session.needs_login ? html`<${LoginForm} />` : html`<div class="alone">${heading("This page cannot be shown")}${failed(error)}</div>`);
   }
 }
 
@@ -110,7 +110,7 @@ function LoginForm() {
       setProblem(error);
     }
   };
-  return html`<article class="login">${heading("Log in")}<form onsubmit=${submit}>
+  return html`<article class="login"><h1>Log in</h1><form onsubmit=${submit}>
     <label>User<input id="login-user" name="user" autocomplete="username" required /></label>
     <label>Password<input id="login-password" name="password" type="password" autocomplete="current-password" required /></label>
     ${problem === null ? null : failed(problem)}
