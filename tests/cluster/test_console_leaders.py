@@ -63,3 +63,25 @@ def test_a_move_that_does_not_end_is_shown_and_cancelled(tmp_path: Path) -> None
             assert partition["replicas"] == [controller]
         cluster.broker(other).resume()
         cluster.wait_until_registered(0, 1)
+
+
+def test_pages_leave_out_a_broker_that_hangs_and_do_not_wait_for_it(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 2, zookeeper_session_timeout_ms=300_000) as cluster:  # it stays in the metadata
+        controller = cluster.controller_id()
+        other = 1 - controller
+        cluster.create_topic("t", replicas=[[controller], [other]])
+        CommandLine(cluster.broker(controller).bootstrap)("produce", "-p", "0", "t", input="one\n")
+        cluster.broker(other).pause()
+        # An answer that waits for the broker comes after the client of the test has left.
+        with a_console(cluster.broker(controller).bootstrap, "--timeout", "600") as console:
+            assert {each["id"]: each["error"] is None for each in console.get("brokers")["brokers"]} == {controller: True, other: False}
+            assert [each["broker"] for each in console.get("topic-sizes")["errors"]] == [other]
+            assert len(console.get("groups")["not_examined"]) == 1
+            assert [each["end"] for each in console.get("topics/t")["partitions"]] == [1, None]
+            found = console.get("topics/t/records")
+            assert ([each["value"]["text"] for each in found["records"]], [each["partition"] for each in found["missing"]]) == (
+                ["one"],
+                [1],
+            )
+            assert any(str(other) in each["what"] for each in console.get("findings")["findings"])
+        cluster.broker(other).resume()

@@ -36,7 +36,7 @@ function Topics({ page, topics }) {
     ${heading("Topics", actions(action("Create a topic", makes)))}
     <${FilteredTable} label="Topics" columns=${columns} rows=${rows} textOf=${(one) => one.name}
       none=${empty("This cluster has no topics.", html`Topics are listed here with their partitions and sizes. Create one above, or by ${html`<code>ottla topics create NAME</code>`}.`)} />
-    <div aria-live="polite"><${SizeRemarks} told=${told} /></div>`;
+    <div aria-live="polite">${topics.length ? html`<${SizeRemarks} told=${told} />` : null}</div>`;
 }
 
 function SizeRemarks({ told }) {
