@@ -31,7 +31,7 @@ Initialized = Mapping[bytes, tuple[str, frozenset[int]]]
 class ShareGroup(AssignedGroup):
     """See the module."""
 
-    __slots__ = ("initialized", "initializing", "initializing_since_ms")
+    __slots__ = ("_assigned", "initialized", "initializing", "initializing_since_ms")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -39,6 +39,8 @@ class ShareGroup(AssignedGroup):
         self.initializing: Initialized = {}
         self.initializing_since_ms: int | None = None
         """When this broker has last asked for an initialization; None if it has not, or the answer is there."""
+        self._assigned: tuple[Initialized, Topics, int] | None = None
+        """The initialized partitions, the topics and the epoch of the target for which `has_unassigned` was last false."""
 
     def apply(self, record: Record) -> None:
         """Change the group as a record says."""
@@ -105,6 +107,22 @@ class ShareGroup(AssignedGroup):
                 if partitions:
                     found[name] = image._replace(partitions=partitions)
         return found
+
+    def has_unassigned(self, topics: Topics) -> bool:
+        """Whether the target lacks partitions that are initialized and to which members subscribe."""
+        seen = self._assigned
+        if seen is not None and seen[0] is self.initialized and seen[1] is topics and seen[2] == self.target_epoch:
+            return False
+        assigned: dict[bytes, set[int]] = {}
+        for part in self.target.values():
+            for topic_id, indexes in part.items():
+                assigned.setdefault(topic_id, set()).update(indexes)
+        subscribed = self.subscribed_topics()
+        for name, image in self.assignable(topics).items():
+            if name in subscribed and not assigned.get(image.topic_id, set()).issuperset(image.partitions):
+                return True
+        self._assigned = self.initialized, topics, self.target_epoch
+        return False
 
     def partitions_with_state(self) -> dict[bytes, tuple[str, frozenset[int]]]:
         """The partitions for which an initialization is done or begun."""

@@ -1,7 +1,7 @@
 """Decides on the heartbeats of the members of a share group. Part of the state machine of a share group.
 
 A member takes its target at once, because no other member has to give up a partition for it. New partitions are initialized at the share
-coordinator first. When that is done, the group gets another epoch, and another target.
+coordinator first. The first heartbeat afterwards raises the epoch, unless a target is due anyway: the next target has the partitions.
 """
 
 from __future__ import annotations
@@ -77,6 +77,9 @@ def _stay(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
     if member != old:
         records.append(MemberMetadata(member.member_id, member))
     epoch = change_subscription(group, old, member, context, records)
+    if epoch == group.epoch <= group.target_epoch and group.has_unassigned(context.topics):
+        epoch += 1
+        records.append(GroupEpoch(epoch, group.metadata_hash))
     limited = context._replace(topics=group.assignable(context.topics))
     goal = yield from next_goal(group, old, member, epoch, limited, records)
     assigned = {topic: dict.fromkeys(goal.wanted(topic), goal.epoch) for topic in goal.target if goal.wanted(topic)}
@@ -139,10 +142,10 @@ def _initialization(
 
 
 def on_initialized(group: ShareGroup, partitions: Initialized, is_done: bool, context: Context) -> list[ConsumerEffect]:
-    """The share coordinator has initialized partitions, or could not. They are assigned with the next target."""
+    """The share coordinator has initialized partitions, or could not. They are assigned after the next heartbeat."""
     if not is_done:
         return []  # it is asked for again after some time
     group.initializing_since_ms = None
     left = {topic: (name, indexes - partitions.get(topic, (name, frozenset()))[1]) for topic, (name, indexes) in group.initializing.items()}
     state = StatePartitions({topic: each for topic, each in left.items() if each[1]}, joined(group.initialized, partitions))
-    return [Write((state, GroupEpoch(group.epoch + 1, group.metadata_hash)))]
+    return [Write((state,))]
