@@ -19,6 +19,7 @@ from ottla.broker.groups.consumer.settings import Context
 from ottla.broker.groups.consumer.subscriptions import change_subscription, topics_after
 from ottla.broker.groups.consumer.targets import next_goal
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
+from ottla.broker.groups.consumer.topics import ids_of
 from ottla.broker.groups.records import is_too_long
 from ottla.broker.groups.share.group import Initialized, ShareGroup, joined
 from ottla.protocol.errors import ErrorCode
@@ -82,9 +83,10 @@ def _stay(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
         records.append(GroupEpoch(epoch, group.metadata_hash))
     limited = context._replace(topics=group.assignable(context.topics))
     goal = yield from next_goal(group, old, member, epoch, limited, records)
-    assigned = {topic: dict.fromkeys(goal.wanted(topic), goal.epoch) for topic in goal.target if goal.wanted(topic)}
     current = member
-    if indexes_of(member.assigned) != indexes_of(assigned) or member.epoch != goal.epoch:
+    if member.epoch != goal.epoch or epoch != group.epoch:
+        named = ids_of(member.topics, context.topics)  # a topic that is deleted, or to which the member no longer subscribes, goes at once
+        assigned = {topic: dict.fromkeys(indexes, goal.epoch) for topic, indexes in goal.target.items() if topic in named}
         current = member.at_epoch(goal.epoch)._replace(state=MemberState.STABLE, assigned=assigned)
     if current != member:
         records.append(CurrentAssignment(member.member_id, current))

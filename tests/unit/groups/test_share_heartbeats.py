@@ -121,3 +121,27 @@ def test_a_topic_that_nobody_subscribes_to_any_more_raises_no_epoch() -> None:
     driver.initialize()  # that of t
     driver.beat("a", driver.group.epoch)
     assert driver.epochs == epochs
+
+
+def test_a_deleted_topic_leaves_the_assignment_before_the_next_target() -> None:
+    driver = Driver(1_000, t=1, u=2)
+    driver.beat("a", 0, "t", "u")
+    driver.initialize()
+    driver.now_ms += 1_000
+    assert partitions_of(driver.beat("a", 2)) == {"t": [0], "u": [0, 1]}
+    driver.topics = {"u": driver.topics["u"]}
+    answer = driver.beat("a", 3)
+    assert (answer.epoch, partitions_of(answer)) == (3, {"u": [0, 1]})
+    assert driver.beat("a", 3).assignment is None, "it has not come back"
+    driver.now_ms += 1_000
+    assert driver.beat("a", 3).epoch == 4
+    assert driver.epochs == [2, 3, 4]
+
+
+def test_a_member_loses_the_topics_that_it_no_longer_names_before_the_next_target() -> None:
+    driver = Driver(1_000, t=1, u=2)
+    driver.beat("a", 0, "t", "u")
+    driver.initialize()
+    driver.now_ms += 1_000
+    driver.beat("a", 2)
+    assert partitions_of(driver.beat("a", 3, "t")) == {"t": [0]}
