@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError, ResourceConfigError
+from ottla.config.keys import groups_4, shares
 from ottla.config.keys import groups_next as keys
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.config.schema.key import Key
@@ -40,6 +41,11 @@ class ResourceKey(NamedTuple):
 
 
 GROUP_KEYS: Final[Mapping[str, ResourceKey]] = {
+    "consumer.assignment.interval.ms": ResourceKey(
+        Int(0),
+        groups_4.GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
+        bounds=(groups_4.GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS, groups_4.GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS),
+    ),
     "consumer.heartbeat.interval.ms": ResourceKey(
         Int(1),
         keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
@@ -50,15 +56,28 @@ GROUP_KEYS: Final[Mapping[str, ResourceKey]] = {
         keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS,
         bounds=(keys.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS, keys.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS),
     ),
+    "share.assignment.interval.ms": ResourceKey(
+        Int(0),
+        shares.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
+        bounds=(shares.GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS, shares.GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS),
+    ),
     "share.auto.offset.reset": ResourceKey(String(), default="latest"),
-    "share.delivery.count.limit": ResourceKey(Int(2), keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT, bounds=(2, 10)),
+    "share.delivery.count.limit": ResourceKey(
+        Int(2),
+        keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT,
+        bounds=(shares.GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT, shares.GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT),
+    ),
     "share.heartbeat.interval.ms": ResourceKey(
         Int(1),
         keys.GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
         bounds=(keys.GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS, keys.GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
     ),
     "share.isolation.level": ResourceKey(String(choices=("read_committed", "read_uncommitted")), default="read_uncommitted"),
-    "share.partition.max.record.locks": ResourceKey(Int(100), keys.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS, bounds=(100, 4000)),
+    "share.partition.max.record.locks": ResourceKey(
+        Int(100),
+        keys.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
+        bounds=(shares.GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS, shares.GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS),
+    ),
     "share.record.lock.duration.ms": ResourceKey(
         Int(1000),
         keys.GROUP_SHARE_RECORD_LOCK_DURATION_MS,

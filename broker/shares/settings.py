@@ -14,6 +14,12 @@ from ottla.config.keys.groups_next import (
     GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
 )
+from ottla.config.keys.shares import (
+    GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
+    GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
+)
 
 GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
 """The configuration of a group, as text by key."""
@@ -27,11 +33,6 @@ AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
 
 READ_COMMITTED: Final = "read_committed"
 LATEST: Final = "latest"
-
-FEWEST_DELIVERIES: Final = 2
-MOST_DELIVERIES: Final = 10
-FEWEST_LOCKS: Final = 100
-MOST_LOCKS: Final = 4_000
 
 
 def no_group_config(group_id: str) -> Mapping[str, str]:
@@ -59,8 +60,18 @@ class ShareSettings:
                 config[GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS],
                 config[GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS],
             ),
-            _within(of.get(DELIVERY_COUNT_LIMIT), config[GROUP_SHARE_DELIVERY_COUNT_LIMIT], FEWEST_DELIVERIES, MOST_DELIVERIES),
-            _within(of.get(PARTITION_MAX_RECORD_LOCKS), config[GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS], FEWEST_LOCKS, MOST_LOCKS),
+            _within(
+                of.get(DELIVERY_COUNT_LIMIT),
+                config[GROUP_SHARE_DELIVERY_COUNT_LIMIT],
+                config[GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT],
+                config[GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT],
+            ),
+            _within(
+                of.get(PARTITION_MAX_RECORD_LOCKS),
+                config[GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS],
+                config[GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS],
+                config[GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS],
+            ),
             of.get(RENEW_ACKNOWLEDGE, "true") == "true",
         )
 

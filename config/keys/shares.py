@@ -6,6 +6,51 @@ Apache Kafka 3.9 does not have them, so DescribeConfigs does not list them.
 from ottla.config.schema.key import MEDIUM, MINUTE, SECOND, MiB, key
 from ottla.config.schema.types import Int, Short
 
+GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = key(
+    "group.share.assignment.interval.ms",
+    Int(0),
+    default=SECOND,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The shortest time between two target assignments of a share group. Members that join meanwhile share the next one.",
+)
+GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS = key(
+    "group.share.initialize.retry.interval.ms",
+    Int(1),
+    default=30 * SECOND,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="An initialization of share partitions without an answer is asked for again after this time.",
+)
+GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = key(
+    "group.share.max.assignment.interval.ms",
+    Int(0),
+    default=15 * SECOND,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The longest time between two target assignments that a share group may be given.",
+)
+GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT = key(
+    "group.share.max.delivery.count.limit",
+    Int(5, 25),
+    default=10,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The largest number of deliveries that a share group may be given.",
+)
+GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS = key(
+    "group.share.max.partition.max.record.locks",
+    Int(2_000, 10_000),
+    default=4_000,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The largest number of locked records of a partition that a share group may be given.",
+)
 GROUP_SHARE_MAX_SHARE_SESSIONS = key(
     "group.share.max.share.sessions",
     Int(1),
@@ -14,6 +59,33 @@ GROUP_SHARE_MAX_SHARE_SESSIONS = key(
     internal=True,
     effective=True,
     doc="How many share sessions a broker keeps.",
+)
+GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS = key(
+    "group.share.min.assignment.interval.ms",
+    Int(0),
+    default=0,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The shortest time between two target assignments that a share group may be given.",
+)
+GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT = key(
+    "group.share.min.delivery.count.limit",
+    Int(2, 5),
+    default=2,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The smallest number of deliveries that a share group may be given.",
+)
+GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS = key(
+    "group.share.min.partition.max.record.locks",
+    Int(100, 2_000),
+    default=100,
+    importance=MEDIUM,
+    internal=True,
+    effective=True,
+    doc="The smallest number of locked records of a partition that a share group may be given.",
 )
 SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS = key(
     "share.coordinator.cold.partition.snapshot.interval.ms",

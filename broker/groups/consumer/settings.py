@@ -19,7 +19,7 @@ class GroupTimes(NamedTuple):
 
 
 class ConsumerSettings(NamedTuple):
-    """The values of `group.consumer.*` in the broker's configuration."""
+    """The values of `group.consumer.*` in the broker's configuration, or those of `group.share.*` for share groups."""
 
     times_of: Callable[[str], GroupTimes] = lambda group_id: GroupTimes()
     """The times of a group."""
@@ -30,6 +30,8 @@ class ConsumerSettings(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
     heartbeats_per_second: int = 0
     """How many heartbeats the members of all groups may send because intervals are shortened; 0 shortens none."""
+    initialize_retry_ms: int = 30_000
+    """Share groups: an initialization of partitions without an answer is asked for again after this time."""
     may_upgrade: bool = True
     """Whether a classic group with members may become a group of the new protocol."""
     may_downgrade: bool = True

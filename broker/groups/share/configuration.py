@@ -17,13 +17,16 @@ from ottla.config.keys.groups_next import (
     GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
     GROUP_SHARE_SESSION_TIMEOUT_MS,
 )
+from ottla.config.keys.shares import (
+    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS,
+    GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
+)
 
 SESSION_TIMEOUT: Final = "share.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "share.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL: Final = "share.assignment.interval.ms"
-
-DEFAULT_ASSIGNMENT_INTERVAL_MS: Final = 1_000
-MAX_ASSIGNMENT_INTERVAL_MS: Final = 15_000
 
 
 def share_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerSettings:
@@ -44,7 +47,19 @@ def share_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerSett
                 config[GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS],
                 config[GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS],
             ),
-            within(of.get(ASSIGNMENT_INTERVAL), DEFAULT_ASSIGNMENT_INTERVAL_MS, 0, MAX_ASSIGNMENT_INTERVAL_MS),
+            within(
+                of.get(ASSIGNMENT_INTERVAL),
+                config[GROUP_SHARE_ASSIGNMENT_INTERVAL_MS],
+                config[GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS],
+                config[GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS],
+            ),
         )
 
-    return ConsumerSettings(times_of, (SIMPLE,), config[GROUP_SHARE_MAX_SIZE], may_upgrade=False, may_downgrade=False)
+    return ConsumerSettings(
+        times_of,
+        (SIMPLE,),
+        config[GROUP_SHARE_MAX_SIZE],
+        initialize_retry_ms=config[GROUP_SHARE_INITIALIZE_RETRY_INTERVAL_MS],
+        may_upgrade=False,
+        may_downgrade=False,
+    )

@@ -7,7 +7,7 @@ coordinator first. The first heartbeat afterwards raises the epoch, unless a tar
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Any
 
 from ottla.broker.coordination.effects import Arm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect, Decision, Initialize, Write
@@ -25,9 +25,6 @@ from ottla.broker.groups.share.group import Initialized, ShareGroup, joined
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-RETRY_MS: Final = 30_000
-"""Time after which an initialization without an answer is asked for again (group.share.initialize.retry.interval.ms)."""
 
 
 def check(beat: Beat[Any], group_id: str) -> None:
@@ -132,7 +129,7 @@ def _initialization(
 ) -> Initialize | None:
     """The partitions that the subscriptions of the group need and that are not initialized, unless that is in progress."""
     since_ms = group.initializing_since_ms
-    if since_ms is not None and context.now_ms - since_ms < RETRY_MS:
+    if since_ms is not None and context.now_ms - since_ms < context.settings.initialize_retry_ms:
         return None
     missing = group.uninitialized(topics_after(group, old, member), context.topics)
     if not missing:

@@ -109,6 +109,7 @@ final class BrokerView {
                     case "contains" -> topic(admin, arguments[0]).isPresent();
                     case "getTopicId" -> topic(admin, arguments[0]).map(TopicDescription::topicId).orElse(Uuid.ZERO_UUID);
                     case "getLeaderAndIsr" -> topic(admin, arguments[0]).flatMap(topic -> partition(topic, (Integer) arguments[1]));
+                    case "getAliveBrokerNodes" -> List.copyOf(admin.describeCluster().nodes().get());
                     case "hasAliveBroker" -> admin.describeCluster().nodes().get().stream().anyMatch(each -> each.id() == (Integer) arguments[0]);
                     default -> throw missing("metadataCache." + method.getName());
                 };
