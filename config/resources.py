@@ -146,7 +146,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig, names: It
     entries = []
     for name, declared in _wanted(GROUP_KEYS, names):
         of_broker = declared.of_broker
-        synonyms = (_default(name, declared),) if of_broker is None else broker.describe([of_broker.name])[0].synonyms
+        synonyms = (_default(name, declared),) if of_broker is None else tuple(broker.synonyms_of(of_broker.name))
         entries.append(_entry(name, declared, overrides, ConfigSource.DYNAMIC_GROUP_CONFIG, synonyms, synonyms[0]))
     return entries
 
