@@ -30,6 +30,7 @@ from ottla.protocol.uuid import to_text
 
 View = dict[str, Any]
 
+_ID_KEYS: Final = ("broker.id", "node.id")
 MAX_GROUPS: Final = 1000
 """Groups that are asked whether they read a topic."""
 
@@ -72,8 +73,15 @@ def overview_of(answer: MetadataResponse) -> View:
 
 
 def broker_configs(cluster: Cluster, name: str) -> View:
-    """The configuration of a broker; with the empty name the dynamic one of all brokers."""
-    return {"configs": _configs(describe_configs(cluster, ConfigResourceType.BROKER, name, synonyms=True))}
+    """The configuration of a broker; with the empty name the dynamic one of all brokers.
+
+    A broker that has generated its id reports -1 for the key. The view has the id in its place.
+    """
+    found = _configs(describe_configs(cluster, ConfigResourceType.BROKER, name, synonyms=True))
+    for each in found:
+        if each["name"] in _ID_KEYS and each["value"] == "-1":
+            each["value"] = name
+    return {"configs": found}
 
 
 def topics(cluster: Cluster) -> View:

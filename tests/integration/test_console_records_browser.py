@@ -147,3 +147,9 @@ def test_charts_have_the_samples_that_were_taken_before_the_page_was_opened(cons
     page.open(console.address)
     page.wait_for("document.querySelectorAll('.plot canvas').length === 2")
     assert page.run("document.querySelector('.plot').getAttribute('aria-label')").startswith("Records written per second: now ")
+
+
+def test_the_configuration_of_a_broker_that_has_generated_its_id_has_that_id(console: Console) -> None:
+    (broker_id,) = [each["id"] for each in console.get("brokers")["brokers"]]
+    values = {each["name"]: each["value"] for each in console.get(f"brokers/{broker_id}/configs")["configs"]}
+    assert values["broker.id"] == str(broker_id) != "-1"
