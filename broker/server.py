@@ -17,10 +17,9 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from ottla.broker.cluster.auto_topics import AutoTopics
 from ottla.broker.cluster.cluster_wiring import ClusterWiring
@@ -36,12 +35,10 @@ from ottla.broker.configuration.reconfiguration import Reconfiguration
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS, ResourceConfigs
 from ottla.broker.configuration.scram_credentials import ScramCredentials
 from ottla.broker.coordination.stored_partitions import StoredPartitions
+from ottla.broker.coordinators import make_coordinators
 from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
-from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.share.offsets import ShareOffsets
 from ottla.broker.handlers.table import SERVED
-from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.loop.background import LoopBackground, in_thread
 from ottla.broker.loop.collector import collector_paused, collector_resting
 from ottla.broker.loop.purgatory import Purgatory
@@ -63,10 +60,6 @@ from ottla.broker.security.sasl.key_sets import KeySets
 from ottla.broker.serving.access_control import AccessControl
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.broker.serving.listener_security import ListenerSecurity
-from ottla.broker.shares.leader import ShareLeader
-from ottla.broker.shares.settings import ShareSettings
-from ottla.broker.shares.state.coordinator import ShareCoordinator
-from ottla.broker.shares.state_of_groups import StateOfGroups
 from ottla.broker.start_checks import (
     Unsupported,
     check_belongings,
@@ -76,7 +69,6 @@ from ottla.broker.start_checks import (
     refuse_unsupported,
 )
 from ottla.broker.telemetry.client_telemetry import ClientTelemetry
-from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
@@ -121,7 +113,6 @@ from ottla.controller.errors import ControllerError, NoNode, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
@@ -457,65 +448,15 @@ class Broker:
         services.quotas = self._client_quotas()
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
-        self._make_coordinators(paused)
+        services.coordinators = make_coordinators(
+            services, self._cluster, wheel, self._environment.random_bytes, self._partitions_of, paused
+        )
+        data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
         administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
 
     def _on_subscriptions(self) -> None:
         self.services.administration.telemetry.on_change()
         self.services.listed.on_subscriptions()
-
-    def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
-        services = self.services
-        data = services.data
-        transactions = services.coordinators.transactions = TransactionCoordinator(
-            self.config,
-            self._clock,
-            self._timing_wheel,
-            data.replica_manager,
-            data.produce_purgatory,
-            services.workers,
-            self._cluster.write_markers(),
-            self._partitions_of,
-            data.producer_ids.next_now,
-            partial(services.cluster.features.level, TRANSACTION_VERSION),
-            while_loading=while_loading,
-        )
-        transactions.markers.here = services.broker_id, MarkerWriter(services).write
-        data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
-        data.transaction_verifier.here = services.broker_id, transactions
-        groups = services.coordinators.groups = GroupCoordinator(
-            self.config,
-            self._clock,
-            self._timing_wheel,
-            data.replica_manager,
-            data.produce_purgatory,
-            services.workers,
-            data.transaction_verifier,
-            lambda: UUID(bytes=self._environment.random_bytes(16), version=4),
-            while_loading=while_loading,
-            group_configs=services.administration.group_configs.of,
-            level=partial(services.cluster.features.level, GROUP_VERSION),
-            share_level=partial(services.cluster.features.level, SHARE_VERSION),
-        )
-        shares = services.coordinators.shares = ShareCoordinator(
-            self.config,
-            self._clock,
-            self._timing_wheel,
-            data.replica_manager,
-            data.produce_purgatory,
-            services.workers,
-            while_loading=while_loading,
-        )
-        wheel = self._timing_wheel
-        access = self._cluster.share_state(wheel)
-        share_settings = ShareSettings(self.config, services.administration.group_configs.of)
-        data.shares = ShareLeader(self.config, share_settings, access, wheel, self._clock)
-        state = StateOfGroups(access)
-        groups.share.machine.initialize, groups.share.delete_state = state.initialize, state.delete
-        groups.share.offsets = ShareOffsets(groups.share.machine, state)
-        data.shares.positions = self._cluster.share_positions(access)
-        data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, data.shares.led)]
-        data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
 
     async def _bind(self) -> None:
         listeners = self.config.listeners

@@ -26,7 +26,9 @@ from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.request.services import Services
 from ottla.broker.shares.positions import Positions
+from ottla.broker.shares.state.coordinator import ShareCoordinator
 from ottla.broker.shares.state_access import StateAccess
+from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
 from ottla.broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from ottla.config.broker import BrokerConfig
@@ -186,8 +188,9 @@ class ClusterWiring:
 
         return write
 
-    def transaction_verifier(self, partition_for: Callable[[str], int]) -> TransactionVerifier:
-        """Asks the coordinators of transactions about what producers write here (`transactions.verification`)."""
+    def transaction_verifier(self, here: TransactionCoordinator) -> TransactionVerifier:
+        """Asks the coordinators of transactions, of which this broker has `here`, about what producers write here
+        (`transactions.verification`)."""
         services = self._services
         brokers = self._broker_requests(f"AddPartitionsManager-client-{services.broker_id}")
 
@@ -196,16 +199,16 @@ class ClusterWiring:
             assert isinstance(response, AddPartitionsToTxnResponse)
             return response
 
-        verifier = TransactionVerifier(services.metadata, partition_for, ask, services.clock.monotonic)
+        verifier = TransactionVerifier(services.metadata, here.partition_for, ask, services.clock.monotonic, (services.broker_id, here))
         self._held.push_async_callback(verifier.close)
         return verifier
 
-    def share_state(self, timing_wheel: TimingWheel) -> StateAccess:
-        """Asks the coordinators of share partitions about their state (`shares.state_access`)."""
+    def share_state(self, timing_wheel: TimingWheel, here: ShareCoordinator) -> StateAccess:
+        """Asks the coordinators of share partitions, of which this broker has `here`, about their state (`shares.state_access`)."""
         services = self._services
         brokers = self._broker_requests(f"Persister-{services.broker_id}")
         access = StateAccess(
-            services.coordinators.shares,
+            here,
             services.broker_id,
             services.metadata,
             timing_wheel,

@@ -5,7 +5,7 @@ effects. Requests about members are here. Requests about offsets are in `offsets
 
 Wiring, by the server:
 
-    groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers, transaction_verifier)
+    groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers, transaction_verifier, share_state)
     replica_manager.leadership_listeners.append(groups.on_leadership_change)
     replica_manager.on_partitions_deleted = groups.on_partitions_deleted
     groups.start()          # before the broker registers with the controller, or it would miss what it leads
@@ -40,6 +40,7 @@ from ottla.broker.groups.records import group_value_version, is_too_long, offset
 from ottla.broker.groups.share.configuration import share_settings
 from ottla.broker.groups.share.coordinator import ShareGroups, ShareMachine
 from ottla.broker.groups.share.group import SHARE
+from ottla.broker.groups.share.offsets import StateOfGroups
 from ottla.broker.groups.syncing import Sync, on_sync
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -83,6 +84,7 @@ class GroupCoordinator:
         produce_purgatory: Purgatory,
         workers: Executor,
         verifier: Verifier,
+        share_state: StateOfGroups,
         new_uuid: Callable[[], object] = uuid4,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
         group_configs: GroupConfigs = no_group_config,
@@ -90,7 +92,7 @@ class GroupCoordinator:
         share_level: Callable[[], int] = int,
     ) -> None:
         """Groups are loaded within a context of `while_loading`. `group_configs` returns the configuration of a single group, `level` the
-        level of the feature `group.version`, and `share_level` that of `share.version`."""
+        level of the feature `group.version`, and `share_level` that of `share.version`. `share_state` changes the state of share groups."""
         self._config = config
         self._clock = clock
         self._timing_wheel = timing_wheel
@@ -123,9 +125,16 @@ class GroupCoordinator:
             level,
         )
         share = ShareMachine(
-            self.groups, self._log, self._runner, replica_manager.cluster, clock, workers, share_settings(config, group_configs)
+            share_state,
+            self.groups,
+            self._log,
+            self._runner,
+            replica_manager.cluster,
+            clock,
+            workers,
+            share_settings(config, group_configs),
         )
-        self.share = ShareGroups(self.groups, share, share_level)
+        self.share = ShareGroups(self.groups, share, share_level, share_state)
         classic = ClassicMachine(self.groups, self._log, self._runner, clock)
         machines.of_type = {CLASSIC: classic, CONSUMER: self.consumer.machine, SHARE: share}
         self._elections: Elections[Group] = Elections(

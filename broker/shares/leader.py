@@ -37,7 +37,15 @@ class ShareLeader:
 
     __slots__ = ("_timer", "_timing_wheel", "acknowledged", "led", "positions", "purgatory", "sessions", "settings")
 
-    def __init__(self, config: BrokerConfig, settings: ShareSettings, access: StateAccess, timing_wheel: TimingWheel, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        settings: ShareSettings,
+        access: StateAccess,
+        timing_wheel: TimingWheel,
+        clock: Clock,
+        positions: Positions,
+    ) -> None:
         self.settings = settings
         self.led = LedPartitions(settings, access, timing_wheel, clock)
         self.purgatory = Purgatory("ShareFetch", timing_wheel, config[SHARE_FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
@@ -46,8 +54,7 @@ class ShareLeader:
         """Records that members have acknowledged, by type."""
         self._timing_wheel = timing_wheel
         self._timer: TimerTask | None = None
-        self.positions: Positions
-        """Set by the server."""
+        self.positions = positions
 
     def start(self) -> None:
         """Look for sessions of closed connections from now on."""

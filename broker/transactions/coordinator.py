@@ -31,7 +31,7 @@ from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.transactions.effects import ProducerResult
 from ottla.broker.transactions.expiration import TransactionExpiration
 from ottla.broker.transactions.machines import TransactionMachines
-from ottla.broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteMarkers
+from ottla.broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteHere, WriteMarkers
 from ottla.broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
 from ottla.broker.transactions.partitions import Partitions
 from ottla.broker.transactions.state import NewProducerId, must_wait, on_add_partitions, on_end, on_init_producer_id, verify
@@ -76,8 +76,10 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         level: Callable[[], int],
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
+        markers_here: tuple[int, WriteHere] | None = None,
     ) -> None:
-        """`level` is that of transaction.version. Transactional ids are loaded within a context of `while_loading`."""
+        """`level` is that of transaction.version. Transactional ids are loaded within a context of `while_loading`. `markers_here` is the
+        id of this broker, and the writer of markers for its own partitions."""
         self._config = config
         self._clock = clock
         self._new_producer_id = new_producer_id
@@ -97,6 +99,7 @@ class TransactionCoordinator:
             timing_wheel,
             clock.monotonic,
             machines.on_markers_written,
+            markers_here,
         )
         self._elections: Elections[TransactionMetadata] = Elections(
             self.transactions, machines, clock, workers, config[TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE], while_loading

@@ -179,6 +179,7 @@ class TransactionMarkers:
         timing_wheel: TimingWheel,
         monotonic: Callable[[], float],
         on_written: Callable[[TransactionMetadata, TransitMetadata], None],
+        here: tuple[int, WriteHere] | None = None,
     ) -> None:
         """`coordinator_epoch` returns the current epoch, or None if this broker does not coordinate the id any more."""
         self._cluster = cluster
@@ -197,14 +198,13 @@ class TransactionMarkers:
         """Brokers that refuse this broker's markers with CLUSTER_AUTHORIZATION_FAILED, which is logged once for each."""
         self._flushing: set[int] = set()
         """Brokers whose sender has a FLUSH, in its queue or in flight."""
-        """Transactions with more partitions than are looked up in a turn."""
         self._unrouted: dict[Marked, Partitions] = {}
         """Markers that no broker can be sent now."""
         self._unread: dict[str, str] = {}
         """Topics whose partitions could not be read from the metadata store, with the logged reason."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
-        self.here: tuple[int, WriteHere] | None = None
+        self.here = here
         """The id of this broker, and the writer for its own partitions. Without it this broker gets requests like the others."""
         self.requests = 0
         self.responses = 0

@@ -75,7 +75,12 @@ class TransactionVerifier:
     __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "_troubles", "failures", "here", "on_answered")
 
     def __init__(
-        self, metadata: MetadataCache, partition_for: Callable[[str], int], ask: AskCoordinator, monotonic: Callable[[], float]
+        self,
+        metadata: MetadataCache,
+        partition_for: Callable[[str], int],
+        ask: AskCoordinator,
+        monotonic: Callable[[], float],
+        here: tuple[int, Here] | None = None,
     ) -> None:
         """`partition_for` gives the partition of `__transaction_state` that has a transactional id; `monotonic` counts seconds."""
         self._metadata = metadata
@@ -87,7 +92,7 @@ class TransactionVerifier:
         """Why a broker verifies nothing, so that each reason is logged once: producers try again many times a second."""
         self.failures = 0
         self.on_answered: Callable[[float], None] | None = None
-        self.here: tuple[int, Here] | None = None
+        self.here = here
         """The id and the coordinator of this broker. Without it this broker gets requests like the others."""
 
     def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:

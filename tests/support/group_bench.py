@@ -9,7 +9,7 @@ Broker 0 is under test; broker 1 is a follower where a test wants one, and fetch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -24,6 +24,8 @@ from ottla.broker.groups.group import Committer
 from ottla.broker.groups.joining import Join
 from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
 from ottla.broker.groups.records import read_key
+from ottla.broker.groups.share.group import Initialized
+from ottla.broker.groups.share.offsets import Place, Results
 from ottla.broker.groups.syncing import Sync
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
@@ -104,6 +106,22 @@ class Verifier:
         self._waiting.pop(0)({TopicPartition(OFFSETS_TOPIC, 0): code} if code else {})
 
 
+class NoShareState:
+    """The coordinator of share partitions cannot be reached: nothing is initialized."""
+
+    def initialize(self, group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
+        then(False)
+
+    def delete(self, group_id: str, partitions: Initialized) -> None:
+        """Nothing was initialized."""
+
+    def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[Results], None]) -> None:
+        then(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def forget(self, group_id: str, places: Iterable[Place], then: Callable[[Results], None]) -> None:
+        then(dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
 class GroupBench:
     """See the module."""
 
@@ -126,6 +144,7 @@ class GroupBench:
             self.purgatory,
             workers,
             self.verifier,
+            NoShareState(),
             new_uuid=self._new_uuid,
             level=lambda: self.level,
         )

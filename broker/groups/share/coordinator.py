@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, Initialize
 from ottla.broker.groups.consumer.heartbeats import Refused
@@ -13,40 +13,28 @@ from ottla.broker.groups.consumer.members import JOINING
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.share.group import Initialized, ShareGroup
 from ottla.broker.groups.share.heartbeats import check, on_heartbeat, on_initialized
-from ottla.broker.groups.share.offsets import ShareOffsets
+from ottla.broker.groups.share.offsets import ShareOffsets, StateOfGroups
 from ottla.protocol.errors import ErrorCode
-
-InitializeState: TypeAlias = Callable[[str, Initialized, int, frozenset[bytes], Callable[[bool], None]], None]
-"""Initializes partitions of a group at the share coordinator, in an epoch; those of some topics, by id, begin at the first record. Calls
-back once whether it is done."""
-
-DeleteState: TypeAlias = Callable[[str, Initialized], None]
-"""Deletes the state of partitions of a group at the share coordinator."""
 
 FIRST_LEVEL = 1
 """The level of the feature from which on there are these groups."""
 
 
-def _never(group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
-    then(False)
-
-
 class ShareMachine(ConsumerMachine):
     """Runs the state machines of share groups."""
 
-    __slots__ = ("initialize",)
+    __slots__ = ("_state",)
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, state: StateOfGroups, *args: Any) -> None:
         super().__init__(*args)
-        self.initialize: InitializeState = _never
-        """Set by the server."""
+        self._state = state
 
     def carry_out(self, group: Any, effect: object) -> None:
         """Initialize partitions. A topic of which the group has partitions has grown, so that no record of the new ones is to be missed."""
         assert isinstance(effect, Initialize)
         partitions = effect.partitions
         grown = frozenset(topic for topic in partitions if topic in group.initialized)
-        self.initialize(group.group_id, partitions, effect.epoch, grown, partial(self._on_initialized, group, partitions))
+        self._state.initialize(group.group_id, partitions, effect.epoch, grown, partial(self._on_initialized, group, partitions))
 
     def _on_initialized(self, group: ShareGroup, partitions: Initialized, is_done: bool) -> None:
         self.submit(group, Event(partial(on_initialized, group, partitions, is_done)))
@@ -55,17 +43,15 @@ class ShareMachine(ConsumerMachine):
 class ShareGroups:
     """See the module."""
 
-    __slots__ = ("_groups", "_level", "delete_state", "machine", "offsets")
+    __slots__ = ("_groups", "_level", "_state", "machine", "offsets")
 
-    def __init__(self, groups: CoordinatedGroups, machine: ShareMachine, level: Callable[[], int]) -> None:
+    def __init__(self, groups: CoordinatedGroups, machine: ShareMachine, level: Callable[[], int], state: StateOfGroups) -> None:
         """`level` returns the level of the feature `share.version`."""
         self._groups = groups
         self._level = level
         self.machine = machine
-        self.delete_state: DeleteState = lambda group_id, partitions: None
-        """Set by the server."""
-        self.offsets: ShareOffsets
-        """Set by the server."""
+        self._state = state
+        self.offsets = ShareOffsets(machine, state)
 
     @property
     def is_served(self) -> bool:
@@ -130,4 +116,4 @@ class ShareGroups:
     def on_deleted(self, group: object) -> None:
         """A group was deleted: the state of its partitions goes, too."""
         if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
-            self.delete_state(group.group_id, {**group.initializing, **group.initialized})
+            self._state.delete(group.group_id, {**group.initializing, **group.initialized})

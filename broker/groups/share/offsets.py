@@ -28,6 +28,13 @@ Results: TypeAlias = dict[Place, ErrorCode]
 class StateOfGroups(Protocol):
     """Changes the state of partitions of a group at the share coordinator."""
 
+    def initialize(self, group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
+        """Initialize partitions in an epoch; those of topics in `grown`, by id, begin at the first record. Calls `then` once with whether
+        it is done."""
+
+    def delete(self, group_id: str, partitions: Initialized) -> None:
+        """Delete the state of partitions."""
+
     def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[Results], None]) -> None:
         """Initialize partitions to begin at these offsets, and call `then` with the results."""
 

@@ -18,7 +18,7 @@ from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
-from tests.support.group_bench import GroupBench, run
+from tests.support.group_bench import GroupBench, NoShareState, run
 from tests.support.pauses import at_once
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
 
@@ -145,6 +145,7 @@ def test_groups_are_loaded_in_such_a_pause(is_lost: bool) -> None:
                 bench.purgatory,
                 workers,
                 bench.verifier,
+                NoShareState(),
                 while_loading=while_loading,
             )
             other.start()
