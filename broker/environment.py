@@ -55,9 +55,10 @@ class Environment:
         self.random_bytes = os.urandom
         self.file_system = RealFileSystem()
 
-    def call_later(self, delay: float, callback: Callable[[], object]) -> Cancellable:
-        """Calls back after `delay` seconds of `clock`: the timers of the broker's rules, such as sessions and retention."""
-        return asyncio.get_running_loop().call_later(delay, callback)
+    @property
+    def call_later(self) -> Callable[[float, Callable[[], object]], Cancellable]:
+        """The function that calls back after seconds of `clock`: the timers of the broker's rules, such as sessions and retention."""
+        return asyncio.get_running_loop().call_later
 
     def workers(self, config: BrokerConfig) -> Executor:
         """Threads for work that blocks or computes long."""

@@ -1,6 +1,6 @@
 """Holds a classic consumer group: its members, its generation and its state. Kafka's GroupMetadata.
 
-The class keeps plain data consistent. The rules of the protocol are in `joining`, `rebalance`, `syncing` and `membership`, which alone
+The class keeps plain data consistent. The rules of the protocol are in `rebalance`, `syncing` and `membership`, which alone
 change a group. A group knows no clock, no timer and no connection: a member that waits holds an opaque waiter, which an `effects.Reply`
 gives back.
 

@@ -17,31 +17,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Protocol
 from uuid import uuid4
 
 from ottla.broker.coordination.elections import Elections
-from ottla.broker.coordination.topic_log import TopicLog
+from ottla.broker.coordination.runner import EffectRunner
+from ottla.broker.coordination.topic_log import TopicLog, encode_pairs
 from ottla.broker.groups.classic_group import CLASSIC, ClassicGroup, GroupSettings
 from ottla.broker.groups.commits import Verifier
 from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_settings, no_group_config
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
 from ottla.broker.groups.consumer.group import CONSUMER, ConsumerGroup
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.effects import JoinReply, JoinResult, SyncReply, SyncResult
+from ottla.broker.groups.effects import Completion, Effect, JoinReply, JoinResult, Store, SyncReply, SyncResult, TimerKey
 from ottla.broker.groups.group import Group, GroupState
-from ottla.broker.groups.joining import Join, on_join
-from ottla.broker.groups.machines import ClassicMachine, GroupMachines
-from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave
+from ottla.broker.groups.loading import GroupLoader
+from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
 from ottla.broker.groups.offset_commits import OffsetCommits
-from ottla.broker.groups.records import group_value_version, is_too_long, offset_value_version
+from ottla.broker.groups.rebalance import Join, on_join, on_timer
+from ottla.broker.groups.records import group_key, group_value_version, is_too_long, offset_value_version
 from ottla.broker.groups.share.configuration import share_settings
 from ottla.broker.groups.share.coordinator import ShareGroups, ShareMachine
 from ottla.broker.groups.share.group import SHARE
 from ottla.broker.groups.share.offsets import StateOfGroups
-from ottla.broker.groups.syncing import Sync, on_sync
+from ottla.broker.groups.store_errors import STORE_ERRORS
+from ottla.broker.groups.syncing import Sync, on_stored, on_sync
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
 from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
@@ -62,6 +66,7 @@ from ottla.config.keys.groups import (
 )
 from ottla.config.keys.own import OTTLA_GROUP_MAX_METADATA_BYTES
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.large_table import LargeTable
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
@@ -70,6 +75,105 @@ from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+
+class StateMachine(Protocol):
+    """The state machine of the groups of one type; `Any` stands for that type and for its own effects."""
+
+    def on_loaded(self, group: Any) -> None:
+        """The group was read from the log."""
+
+    def on_unloaded(self, group: Any) -> None:
+        """This broker no longer coordinates the group. Its timers are cancelled."""
+
+    def on_timer(self, group: Any, key: Any) -> Sequence[Any]:
+        """A timer of the group is due; returns the effects."""
+
+    def carry_out(self, group: Any, effect: Any) -> None:
+        """Carry out an effect that is not known to the runner."""
+
+
+class GroupMachines:
+    """Loads, unloads and times groups; the type of a group decides about its state machine. Implements `StateKind` of
+    `coordination.elections` and `Machines` of `coordination.runner`."""
+
+    __slots__ = ("_groups", "of_type", "runner")
+
+    noun = "groups"
+
+    waits_for_replicas = False
+
+    def __init__(self, groups: CoordinatedGroups, timing_wheel: TimingWheel) -> None:
+        """`of_type` is to be filled before the first group is loaded."""
+        self._groups = groups
+        self.of_type: Mapping[str, StateMachine] = {}
+        self.runner: EffectRunner[Group, Any] = EffectRunner(self, timing_wheel)
+
+    # -- kept in partitions --------------------------------------------------------------------------------------------------
+
+    def loader(self, name: str) -> GroupLoader:
+        """A reader for the log of a partition of this name."""
+        return GroupLoader(name, self._groups.settings)
+
+    def on_loaded(self, state: Group) -> None:
+        """The group was read from the log."""
+        for producer_id in state.offsets.transactional:
+            self._groups.enter_transaction(producer_id, state)
+        self.of_type[state.group_type].on_loaded(state)
+
+    def on_unloaded(self, states: LargeTable[str, Group]) -> None:
+        """This broker no longer coordinates the groups."""
+        for state in states.each():
+            self._groups.leave_transactions(state)
+            self.runner.cancel_timers(state)
+            self.of_type[state.group_type].on_unloaded(state)
+
+    # -- effects -------------------------------------------------------------------------------------------------------------
+
+    def name_of(self, subject: Group) -> str:
+        """The name of the group, for the log."""
+        return f"group {subject.group_id}"
+
+    def on_timer(self, subject: Group, key: Any) -> Sequence[Any]:
+        """A timer of the group is due."""
+        return self.of_type[subject.group_type].on_timer(subject, key)
+
+    def carry_out(self, subject: Group, effect: Any) -> None:
+        """Carry out an effect of the group's own machine."""
+        self.of_type[subject.group_type].carry_out(subject, effect)
+
+
+class ClassicMachine:
+    """Runs the state machine of classic groups. Implements `StateMachine`."""
+
+    __slots__ = ("_clock", "_groups", "_log", "_runner")
+
+    def __init__(self, groups: CoordinatedGroups, log: TopicLog, runner: EffectRunner[Group, Store], clock: Clock) -> None:
+        self._groups = groups
+        self._log = log
+        self._runner = runner
+        self._clock = clock
+
+    def on_loaded(self, group: ClassicGroup) -> None:
+        """The group was read from the log."""
+        self._runner.run(group, on_loaded(group, self._clock.now_ms()))
+
+    def on_unloaded(self, group: ClassicGroup) -> None:
+        """This broker no longer coordinates the group."""
+        self._runner.run(group, on_unloaded(group, self._clock.now_ms()))
+
+    def on_timer(self, group: ClassicGroup, key: TimerKey) -> list[Effect]:
+        """A timer of the group is due."""
+        return on_timer(group, key, self._clock.now_ms())
+
+    def carry_out(self, group: ClassicGroup, effect: Store) -> None:
+        """Append the group's metadata."""
+        index = self._groups.partition_for(group.group_id)
+        records = encode_pairs([(group_key(group.group_id), effect.value)])
+        self._log.append(index, records, 1, partial(self._on_stored, group, effect.then))
+
+    def _on_stored(self, group: ClassicGroup, then: Completion, error: ErrorCode, _: int) -> None:
+        self._runner.run(group, on_stored(group, then, STORE_ERRORS.get(error, error), self._clock.now_ms()))
 
 
 class GroupCoordinator:

@@ -24,8 +24,7 @@ from ottla.broker.groups.effects import (
     reply_to_sync,
 )
 from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.joining import on_static_rejoin_stored
-from ottla.broker.groups.rebalance import fail_syncs, maybe_prepare_rebalance, on_member_synced
+from ottla.broker.groups.rebalance import fail_syncs, maybe_prepare_rebalance, on_member_synced, on_static_rejoin_stored
 from ottla.broker.groups.records import group_value
 from ottla.protocol.errors import ErrorCode
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.security.acl_hosts import java_host
 from ottla.protocol.acls import Operation, PatternType, ResourceType, camel_case
 from ottla.protocol.api_keys import ApiKey
 
@@ -63,7 +62,7 @@ class AuditLog:
             return
         line = (
             f"Principal = {client.principal} is {'Allowed' if allowed else 'Denied'} Operation = {camel_case(Operation(operation))} "
-            f"from host = {java_host(client.client_host)} "
+            f"from host = {client.java_host} "
             f"on resource = {camel_case(ResourceType(resource_type))}:{pattern_type.name}:{name} "
             f"for request = {camel_case(ApiKey(client.api_key))} with resourceRefCount = {references}"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.security.acl_hosts import java_host
 from ottla.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Client:
         "client_software_version",
         "connection_id",
         "is_lost",
+        "java_host",
         "listener_name",
         "on_lost",
         "principal",
@@ -45,6 +47,8 @@ class Client:
     ) -> None:
         self.connection_id = connection_id
         self.client_host = client_host
+        self.java_host: str = java_host(client_host)
+        """The address as ACLs and Apache Kafka's answers have it."""
         self.client_port = client_port
         self.listener_name = listener_name
         self.security_protocol = security_protocol

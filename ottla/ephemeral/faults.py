@@ -147,9 +147,10 @@ class FaultyEnvironment(Environment):
         self.clock_ns = clock.monotonic_ns
         self.file_system = FaultyFileSystem(RealFileSystem(), faults.disk)
 
-    def call_later(self, delay: float, callback: Callable[[], object]) -> Cancellable:
+    @property
+    def call_later(self) -> Callable[[float, Callable[[], object]], Cancellable]:
         """See Environment."""
-        return self._faults.time.call_later(delay, callback)
+        return self._faults.time.call_later
 
     def request_metrics(self, *arguments: Any) -> RequestMetrics:
         """See Environment."""

@@ -21,8 +21,8 @@ from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Committer
-from ottla.broker.groups.joining import Join
 from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
+from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.records import read_key
 from ottla.broker.groups.share.group import Initialized
 from ottla.broker.groups.share.offsets import Place, Results

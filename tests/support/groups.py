@@ -11,9 +11,8 @@ from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
 from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings, Protocols
 from ottla.broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
 from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.joining import Join, on_join
 from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
-from ottla.broker.groups.rebalance import on_timer
+from ottla.broker.groups.rebalance import Join, on_join, on_timer
 from ottla.broker.groups.syncing import Sync, on_stored, on_sync
 from ottla.protocol.errors import ErrorCode
 

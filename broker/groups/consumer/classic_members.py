@@ -26,8 +26,8 @@ from ottla.broker.groups.consumer.subscriptions import Sender, change_subscripti
 from ottla.broker.groups.consumer.targets import may_compute, next_goal
 from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.effects import JoinResult, SyncResult
-from ottla.broker.groups.joining import Join
 from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.records import is_too_long
 from ottla.broker.groups.syncing import Sync
 from ottla.protocol.errors import ErrorCode

@@ -32,8 +32,8 @@ from ottla.broker.groups.consumer.subscriptions import preferred
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.effects import JoinReply, JoinResult, SyncReply, SyncResult
 from ottla.broker.groups.group import Group, GroupState
-from ottla.broker.groups.joining import Join
 from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.syncing import Sync
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.wire import ProtocolError

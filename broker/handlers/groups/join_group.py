@@ -13,11 +13,9 @@ from typing import Final
 
 from ottla.broker.groups.classic_group import MemberMetadata, Protocols
 from ottla.broker.groups.effects import JoinResult
-from ottla.broker.groups.joining import Join
-from ottla.broker.groups.rebalance import reason_of
+from ottla.broker.groups.rebalance import Join, reason_of
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.security.acl_hosts import java_host
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -59,7 +57,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Mes
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
-        client_host=f"/{java_host(context.client.client_host)}",
+        client_host=f"/{context.client.java_host}",
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.security.acl_hosts import java_host
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -42,4 +41,4 @@ async def subscription_of(names: Sequence[str] | None, context: RequestContext) 
 
 def host_of(context: RequestContext) -> str:
     """The host of a member, as Apache Kafka shows it."""
-    return f"/{java_host(context.client.client_host)}"
+    return f"/{context.client.java_host}"

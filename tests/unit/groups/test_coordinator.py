@@ -10,9 +10,9 @@ import pytest
 from ottla.broker.coordination.effects import Arm
 from ottla.broker.coordination.owned import absolute_hash
 from ottla.broker.groups.group import Committer, Expiry, GroupState
-from ottla.broker.groups.joining import Join
 from ottla.broker.groups.membership import Leaving
 from ottla.broker.groups.offsets import GroupOffsets
+from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.records import GroupKey, read_group_value, read_key
 from ottla.broker.handlers.groups.list_groups import handle_list_groups
 from ottla.broker.loop.timing_wheel import TimerTask

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.groups.classic_group import MemberMetadata
-from ottla.broker.groups.joining import Join
 from ottla.broker.groups.membership import Leaving
+from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.syncing import Sync
 from ottla.broker.handlers.groups.describe_groups import handle_describe_groups
 from ottla.broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members

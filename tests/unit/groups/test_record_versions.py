@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.broker.groups.effects import JoinResult, SyncResult
-from ottla.broker.groups.joining import Join
 from ottla.broker.groups.offset_records import OffsetAndMetadata, read_offset_value
+from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.records import group_value_version, offset_value_version, read_group_value
 from ottla.broker.groups.syncing import Sync
 from ottla.protocol.errors import ErrorCode
