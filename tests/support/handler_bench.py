@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 from ottla.broker.cluster.features import FinalizedFeatures
@@ -37,6 +38,9 @@ from tests.support.golden_replay import decode, request_frame
 from tests.support.pauses import at_once, no_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata
 from tests.support.timers import FakeTime
+
+_opened: ContextVar[list[HandlerBench]] = ContextVar("opened")
+"""The benches of the running test of `on_a_loop`, which closes them."""
 
 
 class HandlerBench:
@@ -74,6 +78,7 @@ class HandlerBench:
         services.running = RunningRequests()
         no_pause_waits()
         self.dispatcher = Dispatcher(services)
+        _opened.get([]).append(self)
 
     def know(self, **leaders: int) -> None:
         """The cluster's metadata has the topic: `p0=1` says that broker 1 leads its partition 0."""
@@ -198,8 +203,17 @@ def content(part: Part) -> bytes:
 def on_a_loop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Makes a test of a scenario: it is run on a loop, for so long at most that the test fails before pytest ends it."""
 
+    async def run() -> None:
+        opened = _opened.set([])
+        try:
+            await asyncio.wait_for(scenario(), 45)
+        finally:  # a cancelled request would let the next one begin, on a loop that ends
+            for bench in _opened.get():
+                await bench.dispatcher.close()
+            _opened.reset(opened)
+
     def test() -> None:
-        asyncio.run(asyncio.wait_for(scenario(), 45))
+        asyncio.run(run())
 
     test.__name__ = scenario.__name__
     test.__doc__ = scenario.__doc__

@@ -106,8 +106,10 @@ def test_a_malformed_configuration_of_the_broker_ends_the_start_but_not_what_run
         hosted = stage.host("t")
         await store.set(config_path("brokers", name), b"{")
         await store.create(config_path("topics", "t"), encode_config({"retention.ms": "7"}))
+        started = DynamicConfig(stage.config, store, stage.admin, 0, stage.node.ensemble.clock)
         with pytest.raises(MalformedZNode, match=f"^/config/brokers/{name}: "):
-            await DynamicConfig(stage.config, store, stage.admin, 0, stage.node.ensemble.clock).load()
+            await started.load()
+        await started.close()
         stage.node.ensemble.expire(store.session_id)
         await until(lambda: hosted.config[RETENTION_MS] == 7)
         assert stage.config[NUM_IO_THREADS] == 9
