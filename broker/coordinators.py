@@ -31,7 +31,7 @@ def make_coordinators(
     partitions_of: Callable[[str], Awaitable[Collection[int]]],
     while_loading: Callable[[], AbstractContextManager[None]],
 ) -> CoordinatorServices:
-    """Makes the coordinators. They are told about changes of leadership from now on.
+    """Makes the coordinators. From now on each change of leadership reaches them.
 
     Also sets the services that ask coordinators: the verifier of transactions, and the leader of share partitions. `services` has replicas,
     features and configurations. `while_loading` makes the context of loads.

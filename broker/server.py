@@ -448,9 +448,8 @@ class Broker:
         services.quotas = self._client_quotas()
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
-        services.coordinators = make_coordinators(
-            services, self._cluster, wheel, self._environment.random_bytes, self._partitions_of, paused
-        )
+        random_bytes = self._environment.random_bytes
+        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, self._partitions_of, paused)
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
         administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
 

@@ -217,27 +217,9 @@ class GroupCoordinator:
         )
         machines = GroupMachines(self.groups, timing_wheel)
         self._runner = machines.runner
-        self.consumer = ConsumerGroups(
-            self.groups,
-            self._log,
-            self._runner,
-            replica_manager.cluster,
-            clock,
-            workers,
-            consumer_settings(config, group_configs),
-            new_uuid,
-            level,
-        )
-        share = ShareMachine(
-            share_state,
-            self.groups,
-            self._log,
-            self._runner,
-            replica_manager.cluster,
-            clock,
-            workers,
-            share_settings(config, group_configs),
-        )
+        parts = (self.groups, self._log, self._runner, replica_manager.cluster, clock, workers)
+        self.consumer = ConsumerGroups(*parts, consumer_settings(config, group_configs), new_uuid, level)
+        share = ShareMachine(share_state, *parts, share_settings(config, group_configs))
         self.share = ShareGroups(self.groups, share, share_level, share_state)
         classic = ClassicMachine(self.groups, self._log, self._runner, clock)
         machines.of_type = {CLASSIC: classic, CONSUMER: self.consumer.machine, SHARE: share}
