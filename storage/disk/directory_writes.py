@@ -5,7 +5,7 @@ than one if there are many. One batch at a time is written, so later requests be
 the writes of a batch, because a file system combines concurrent syncs (400 files of a topic of 200 partitions: 0.10 s
 instead of 0.20).
 
-The content of a checkpoint is collected from all logs, some per turn of the loop. It is written after all earlier
+The content of a checkpoint is collected from all logs, with pauses. It is written after all earlier
 requests, so that a recovery point can rely on the leader epochs below it. Requests made while checkpoints are collected
 belong to the next batch, so that frequent requests do not delay others.
 
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from ottla.pauses import is_over
 from ottla.storage.disk.background import Background
 from ottla.storage.errors import LogDirFailure
 
@@ -40,8 +41,6 @@ class Checkpoint(NamedTuple):
 
 
 WRITES_PER_BATCH = 200
-WRITES_PER_TURN = 50
-"""Writes prepared per turn; each takes up to 10 µs on the loop."""
 
 _THREADS = 4
 _WRITES_PER_THREAD = 8
@@ -185,11 +184,15 @@ class DirectoryWrites:
         self._run(writes, self._write_checkpoints if with_checkpoints else self._end)
 
     def _prepare_some(self) -> bool:
-        """Prepares a part of the batch; returns whether the batch is complete."""
-        if self._gather_some():
-            return False
+        """Prepares the batch until the time of this turn is over; returns whether the batch is complete."""
+        while self._gather_some():
+            if is_over():
+                return False
         # A checkpoint depends on the writes before it: those that remain when it is collected.
-        self._prepare(min(WRITES_PER_TURN, WRITES_PER_BATCH - len(self._prepared)))
+        while self._writes and len(self._prepared) < WRITES_PER_BATCH:
+            self._prepare(1)
+            if is_over():
+                break
         return not self._writes or len(self._prepared) >= WRITES_PER_BATCH
 
     def _gather_some(self) -> bool:

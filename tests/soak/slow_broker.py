@@ -23,8 +23,7 @@ from tests.support.slow_disk import Delays, SlowFileSystem
 SWITCH_SECONDS = 1e-5
 LATE_MS = (0, 0, 1, 5, 30)
 SMALL_TURNS = {
-    ("ottla.storage.upkeep.log_checkpoints", "LOGS_PER_STEP"): 1,
-    ("ottla.storage.disk.directory_writes", "WRITES_PER_TURN"): 1,
+    ("ottla.storage.upkeep.log_checkpoints", "LOGS_TOGETHER"): 1,
     ("ottla.storage.disk.directory_writes", "_WRITES_PER_THREAD"): 1,
     ("ottla.storage.upkeep.producer_expirations", "_TOGETHER"): 2,
     ("ottla.storage.manager.new_logs", "_LOGS_PER_REST"): 1,

@@ -9,12 +9,12 @@ from functools import partial
 import pytest
 
 from ottla.broker.loop.background import LoopBackground
-from ottla.storage.disk import directory_writes
 from ottla.storage.disk.deferred_writes import DeferredWrites
 from ottla.storage.disk.directory_writes import Checkpoint
 from ottla.storage.errors import LogDirFailure
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
+from tests.support.pauses import turns_by_hand
 
 LOG_DIR = "/data"
 PARTS = 5
@@ -46,8 +46,9 @@ def _parts() -> Iterator[None]:
 
 def test_checkpoints_that_are_asked_for_all_the_time_are_written() -> None:
     busy = Busy()
-    for _ in range(TURNS):
-        busy.turn()
+    with turns_by_hand():
+        for _ in range(TURNS):
+            busy.turn()
     assert set(busy.written) == {"recovery points", "high watermarks"}
 
 
@@ -56,8 +57,9 @@ def test_who_waits_for_what_was_asked_for_is_told_while_others_go_on_asking() ->
     told: list[int] = []
     busy.ask()
     busy.writes.when_written(LOG_DIR, lambda _: told.append(len(busy.written)))
-    for _ in range(TURNS):
-        busy.turn()
+    with turns_by_hand():
+        for _ in range(TURNS):
+            busy.turn()
     assert told
     assert told[0] >= 2, "both were asked for before"
 
@@ -66,19 +68,21 @@ def test_a_small_file_is_written_while_others_go_on_asking_for_checkpoints() -> 
     busy = Busy()
     busy.ask()
     busy.writes.write("epochs", LOG_DIR, lambda: lambda: busy.written.append("epochs"))
-    for _ in range(TURNS):
-        busy.turn()
+    with turns_by_hand():
+        for _ in range(TURNS):
+            busy.turn()
     assert "epochs" in busy.written
 
 
 def test_what_is_asked_for_while_a_checkpoint_is_gathered_is_in_the_next() -> None:
     busy = Busy()
-    busy.ask()
-    busy.background.turn()
     gathered: list[str] = []
-    busy.writes.checkpoint("recovery points", LOG_DIR, lambda: Checkpoint(iter(()), lambda: gathered.append("again")))
-    while busy.background.turn():
-        busy.background.run_work()
+    with turns_by_hand():
+        busy.ask()
+        busy.background.turn()
+        busy.writes.checkpoint("recovery points", LOG_DIR, lambda: Checkpoint(iter(()), lambda: gathered.append("again")))
+        while busy.background.turn():
+            busy.background.run_work()
     assert gathered == ["again"]
 
 
@@ -93,11 +97,8 @@ def test_at_the_end_all_that_was_asked_for_is_written() -> None:
     assert set(busy.written[1:]) == {"recovery points", "high watermarks"}
 
 
-def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_with_what_is_newest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_with_what_is_newest() -> None:
     # Two threads that replace one file at the same time take its temporary file from each other.
-    monkeypatch.setattr(directory_writes, "WRITES_PER_TURN", 1)
     busy = Busy()
 
     def write(name: str, content: str) -> None:
@@ -106,10 +107,11 @@ def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_
     write("a", "a 1")
     write("b", "b 1")
     write("c", "c 1")
-    busy.background.turn()
-    write("a", "a 2")
-    while busy.background.turn():
-        busy.background.run_work()
+    with turns_by_hand():
+        busy.background.turn()
+        write("a", "a 2")
+        while busy.background.turn():
+            busy.background.run_work()
     assert sorted(busy.written) == ["a 2", "b 1", "c 1"]
 
 

@@ -42,7 +42,7 @@ def begin_rename(disks: Disks, manager: LogManager, topic_partition: TopicPartit
 
 
 def test_a_log_may_be_deleted_while_a_checkpoint_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 1)
+    monkeypatch.setattr(log_checkpoints, "LOGS_TOGETHER", 1)
     disks, manager = a_manager(log_segment_delete_delay_ms=0)
     logs = some_logs(manager)
     for log in logs:
@@ -50,11 +50,12 @@ def test_a_log_may_be_deleted_while_a_checkpoint_is_gathered(monkeypatch: pytest
         log.update_high_watermark(4)
         log.increment_log_start_offset(2, "test")
     disks.settle()
-    manager.checkpoint_log_start_offsets()
-    disks.background.turn()  # gathers the first
-    manager.delete(T2)
-    disks.background.run_work()
-    disks.settle()
+    with turns_by_hand():
+        manager.checkpoint_log_start_offsets()
+        disks.background.turn()  # gathers the first
+        manager.delete(T2)
+        disks.background.run_work()
+        disks.settle()
     logs[0].increment_log_start_offset(3, "test")
     manager.checkpoint_log_start_offsets()
     disks.settle()

@@ -23,6 +23,7 @@ from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import CLUSTER_ID, Disks, a_future_log
 from tests.support.logs import append, follow
+from tests.support.pauses import turns_by_hand
 
 CHECKPOINTS = {"recovery_point": RECOVERY_POINT_CHECKPOINT, "high_watermark": HIGH_WATERMARK_CHECKPOINT}
 T0 = TopicPartition("topic", 0)
@@ -256,15 +257,16 @@ def test_what_a_checkpoint_says_is_gathered_from_some_logs_per_turn(what: str, m
         asked += 1
         return 7
 
-    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 4)
+    monkeypatch.setattr(log_checkpoints, "LOGS_TOGETHER", 4)
     for key in log_checkpoints._OFFSET_OF:
         monkeypatch.setitem(log_checkpoints._OFFSET_OF, key, ask)
     getattr(manager, f"checkpoint_{what}s")()
     per_turn = []
-    while disks.background.turn():
-        per_turn.append(asked)
-        asked = 0
-    disks.settle()
+    with turns_by_hand():
+        while disks.background.turn():
+            per_turn.append(asked)
+            asked = 0
+        disks.settle()
     assert max(per_turn) == 4
     assert sum(per_turn) == 2 * 10
     found = [OffsetCheckpoint(each, CHECKPOINTS[what], disks.filesystem).read() for each in ("/a", "/b")]
@@ -272,16 +274,17 @@ def test_what_a_checkpoint_says_is_gathered_from_some_logs_per_turn(what: str, m
 
 
 def test_an_epoch_that_is_assigned_while_a_recovery_point_is_gathered_is_on_the_disk_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 1)
+    monkeypatch.setattr(log_checkpoints, "LOGS_TOGETHER", 1)
     disks, manager = a_manager()
     *_, last = many_logs(disks, manager, 5)
     renames = disks.watch("rename")
-    manager.checkpoint_recovery_points()
-    for _ in range(3):
-        assert disks.background.turn()
-    append(last, epoch=8)
-    last.flush()
-    disks.settle()
+    with turns_by_hand():
+        manager.checkpoint_recovery_points()
+        for _ in range(3):
+            assert disks.background.turn()
+        append(last, epoch=8)
+        last.flush()
+        disks.settle()
     epochs = f"{last.directory}/leader-epoch-checkpoint.tmp"
     assert renames.index(epochs) < renames.index("/data/recovery-point-offset-checkpoint.tmp")
     assert OffsetCheckpoint("/data", CHECKPOINTS["recovery_point"], disks.filesystem).read()[last.topic_partition] == 1
@@ -305,18 +308,18 @@ def test_a_checkpoint_that_is_asked_for_again_while_it_waits_is_written_once(mon
     assert OffsetCheckpoint("/data", CHECKPOINTS["recovery_point"], disks.filesystem).read()[first.topic_partition] == 1
 
 
-def test_small_files_are_prepared_some_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_writes, "WRITES_PER_TURN", 3)
+def test_small_files_are_prepared_with_pauses() -> None:
     disks, manager = a_manager()
     logs = many_logs(disks, manager, 10)
     for log in logs:
         append(log, epoch=3)
     left, turns = [len(logs)], 0
-    while disks.background.turn():
-        turns += 1
-        left.append(sum(log.leader_epochs.is_dirty for log in logs))
+    with turns_by_hand():
+        while disks.background.turn():
+            turns += 1
+            left.append(sum(log.leader_epochs.is_dirty for log in logs))
     assert turns == len(left) - 1
-    assert max(before - after for before, after in pairwise(left)) == 3
+    assert max(before - after for before, after in pairwise(left)) == 1
     assert not disks.filesystem.exists(f"{logs[0].directory}/leader-epoch-checkpoint.tmp")
     disks.settle()
     assert all(read_leader_epochs(f"{log.directory}/leader-epoch-checkpoint", disks.filesystem) == [(3, 0)] for log in logs)
