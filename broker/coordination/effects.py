@@ -7,10 +7,7 @@ in exactly one `Reply`. Errors are values here, because most of them answer an e
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple, TypeVar
-
-Waiter = TypeVar("Waiter")
-"""The sender of an event, which waits for an answer. State machines only pass it on."""
+from typing import NamedTuple
 
 
 class Reply(NamedTuple):

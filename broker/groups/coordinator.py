@@ -33,7 +33,7 @@ from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_se
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
 from ottla.broker.groups.consumer.group import CONSUMER, ConsumerGroup
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.effects import Completion, Effect, JoinReply, JoinResult, Store, SyncReply, SyncResult, TimerKey
+from ottla.broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.loading import GroupLoader
 from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
@@ -293,7 +293,7 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` whose leader coordinates the group."""
         return self.groups.partition_for(group_id)
 
-    def join(self, group_id: str, join: Join[JoinReply]) -> None:
+    def join(self, group_id: str, join: Join) -> None:
         """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""
         error = ErrorCode.UNSUPPORTED_VERSION if self.groups.refuses(join.group_instance_id) else self.groups.check(group_id)
         if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
@@ -317,7 +317,7 @@ class GroupCoordinator:
             return
         self._runner.run(group, on_join(group, join, now_ms))
 
-    def _join_consumer_group(self, group: ConsumerGroup, join: Join[JoinReply], now_ms: int) -> None:
+    def _join_consumer_group(self, group: ConsumerGroup, join: Join, now_ms: int) -> None:
         """JoinGroup in a group of the new protocol. One without members becomes a classic group."""
         if group.members or group.replaced is not None:
             self.consumer.join(group, join)
@@ -332,7 +332,7 @@ class GroupCoordinator:
             self.groups.replace(group, classic)
             self._runner.run(classic, on_join(classic, join, now_ms))
 
-    def sync(self, group_id: str, sync: Sync[SyncReply]) -> None:
+    def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
         error, group = self._classic(group_id)
         if isinstance(found := self.groups.get(group_id), ConsumerGroup) and not error:

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple
+from typing import NamedTuple
 
-from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply, Waiter
+from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
 from ottla.broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Protocols, size_of
 from ottla.broker.groups.effects import (
     AfterEmpty,
     AfterStaticRejoin,
     Effect,
+    JoinReply,
     JoinResult,
     Store,
     SyncResult,
@@ -56,10 +57,10 @@ def reason_of(given: str | None) -> str:
 # -- JoinGroup ---------------------------------------------------------------------------------------------------------------
 
 
-class Join(NamedTuple, Generic[Waiter]):
+class Join(NamedTuple):
     """A JoinGroup, whose sender waits as `waiter`. `uuid` is new, for the member id of a new member."""
 
-    waiter: Waiter
+    waiter: JoinReply
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -74,7 +75,7 @@ class Join(NamedTuple, Generic[Waiter]):
     uuid: str = ""
 
 
-def on_join(group: ClassicGroup, join: Join[Any], now_ms: int) -> list[Effect]:
+def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
     """A client joins the group, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
     if any(map(is_too_long, (join.client_id, join.protocol_type, *[name for name, _ in join.protocols]))):
@@ -102,7 +103,7 @@ def on_join(group: ClassicGroup, join: Join[Any], now_ms: int) -> list[Effect]:
     return out
 
 
-def _refuse(join: Join[Any], error: ErrorCode, out: list[Effect], member_id: str | None = None) -> None:
+def _refuse(join: Join, error: ErrorCode, out: list[Effect], member_id: str | None = None) -> None:
     out.append(Reply(join.waiter, JoinResult(join.member_id if member_id is None else member_id, error)))
 
 
@@ -118,7 +119,7 @@ def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < group.settings.max_size
 
 
-def _has_room_for_metadata(group: ClassicGroup, join: Join[Any]) -> bool:
+def _has_room_for_metadata(group: ClassicGroup, join: Join) -> bool:
     """Whether the metadata of all members stay within the limit. A member whose metadata do not grow may always join again."""
     member_id = join.member_id or group.static_members.get(join.group_instance_id or "", NO_MEMBER_ID)
     member = group.members.get(member_id)
@@ -139,7 +140,7 @@ def _has_room_for_metadata(group: ClassicGroup, join: Join[Any]) -> bool:
     return False
 
 
-def _newcomer(group: ClassicGroup, join: Join[Any], now_ms: int, out: list[Effect]) -> None:
+def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     instance_id = join.group_instance_id
     member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
     if is_too_long(member_id):
@@ -158,7 +159,7 @@ def _newcomer(group: ClassicGroup, join: Join[Any], now_ms: int, out: list[Effec
         _add(group, join, member_id, now_ms, out)
 
 
-def _pending_member(group: ClassicGroup, join: Join[Any], now_ms: int, out: list[Effect]) -> None:
+def _pending_member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     if join.group_instance_id is not None:
         # Static members are never pending; Apache Kafka fails on an assertion here.
         _refuse(join, ErrorCode.UNKNOWN_SERVER_ERROR, out, member_id=NO_MEMBER_ID)
@@ -166,7 +167,7 @@ def _pending_member(group: ClassicGroup, join: Join[Any], now_ms: int, out: list
     _add(group, join, join.member_id, now_ms, out)
 
 
-def _add(group: ClassicGroup, join: Join[Any], member_id: str, now_ms: int, out: list[Effect]) -> None:
+def _add(group: ClassicGroup, join: Join, member_id: str, now_ms: int, out: list[Effect]) -> None:
     member = Member(
         member_id,
         join.group_instance_id,
@@ -185,7 +186,7 @@ def _add(group: ClassicGroup, join: Join[Any], member_id: str, now_ms: int, out:
     maybe_prepare_rebalance(group, f"{member_id} is new; its reason: {join.reason}", now_ms, out)
 
 
-def _member(group: ClassicGroup, join: Join[Any], now_ms: int, out: list[Effect]) -> None:
+def _member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     error = group.check_member(join.member_id, join.group_instance_id)
     if error or group.state is GroupState.EMPTY:
         _refuse(join, error or ErrorCode.UNKNOWN_MEMBER_ID, out)
@@ -204,7 +205,7 @@ def _member(group: ClassicGroup, join: Join[Any], now_ms: int, out: list[Effect]
     maybe_prepare_rebalance(group, f"{member.member_id} joined again in {state.value}; its reason: {join.reason}", now_ms, out)
 
 
-def _update(group: ClassicGroup, member: Member, join: Join[Any], out: list[Effect]) -> None:
+def _update(group: ClassicGroup, member: Member, join: Join, out: list[Effect]) -> None:
     # Two JoinGroups of one member: the client gave up the first, or two clients share an id. The first must not wait forever.
     reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS), out)
     group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms, join.waiter)
@@ -212,9 +213,7 @@ def _update(group: ClassicGroup, member: Member, join: Join[Any], out: list[Effe
         member.record_part = member_part(member, join.protocols[0][0])
 
 
-def _replace_static_member(
-    group: ClassicGroup, join: Join[Any], member: Member, new_member_id: str, now_ms: int, out: list[Effect]
-) -> None:
+def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
     """A static member joins without its member id: it gets a new one, and a client with the old one is fenced."""
     old_leader_id = group.leader_id
     old_member_id = member.member_id

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, NamedTuple
+from typing import NamedTuple
 
-from ottla.broker.coordination.effects import Arm, Many, Reply, Waiter
+from ottla.broker.coordination.effects import Arm, Many, Reply
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.effects import (
     AfterEmpty,
@@ -19,6 +19,7 @@ from ottla.broker.groups.effects import (
     Completion,
     Effect,
     Store,
+    SyncReply,
     SyncResult,
     arm_session,
     reply_to_sync,
@@ -31,10 +32,10 @@ from ottla.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 
-class Sync(NamedTuple, Generic[Waiter]):
+class Sync(NamedTuple):
     """A SyncGroup. Protocol type and name are checked if they are given (KIP-559)."""
 
-    waiter: Waiter
+    waiter: SyncReply
     member_id: str
     group_instance_id: str | None
     generation_id: int
@@ -43,7 +44,7 @@ class Sync(NamedTuple, Generic[Waiter]):
     assignments: Mapping[str, bytes]
 
 
-def on_sync(group: ClassicGroup, sync: Sync[Any]) -> list[Effect]:
+def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
     """A member requests its assignment; the leader's request has the assignments of all members."""
     out: list[Effect] = []
     error = _check(group, sync)
@@ -73,7 +74,7 @@ def on_sync(group: ClassicGroup, sync: Sync[Any]) -> list[Effect]:
     return out
 
 
-def _check(group: ClassicGroup, sync: Sync[Any]) -> ErrorCode:
+def _check(group: ClassicGroup, sync: Sync) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(sync.member_id, sync.group_instance_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, NO_MEMBER_ID
@@ -47,7 +46,7 @@ class Refused(Exception):
 # -- JoinGroup ---------------------------------------------------------------------------------------------------------------
 
 
-def on_classic_join(group: ConsumerGroup, join: Join[Any], context: Context) -> Decision:
+def on_classic_join(group: ConsumerGroup, join: Join, context: Context) -> Decision:
     """A classic member joins, or takes the next step towards its target. `join.uuid` is an id for a new member."""
     member_id = join.member_id or join.uuid
     try:
@@ -71,18 +70,18 @@ def on_classic_join(group: ConsumerGroup, join: Join[Any], context: Context) -> 
         return [Reply(join.waiter, JoinResult(join.member_id, ErrorCode.UNKNOWN_SERVER_ERROR))]
 
 
-def _is_full(group: ConsumerGroup, join: Join[Any], context: Context) -> bool:
+def _is_full(group: ConsumerGroup, join: Join, context: Context) -> bool:
     return len(group.members) >= context.settings.max_size and join.member_id not in group.members
 
 
-def _shares_a_protocol(group: ConsumerGroup, join: Join[Any]) -> bool:
+def _shares_a_protocol(group: ConsumerGroup, join: Join) -> bool:
     """Whether the member has a protocol that all classic members have."""
     if join.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return False
     return any(group.classic_protocols.get(name, 0) == group.classic_members for name, _ in join.protocols)
 
 
-def _sender(group: ConsumerGroup, join: Join[Any], member_id: str) -> Sender:
+def _sender(group: ConsumerGroup, join: Join, member_id: str) -> Sender:
     """Raises Refused."""
     if any(map(is_too_long, (member_id, join.client_id, join.group_instance_id or ""))):
         raise Refused(ErrorCode.INVALID_REQUEST)
@@ -103,7 +102,7 @@ def _sender(group: ConsumerGroup, join: Join[Any], member_id: str) -> Sender:
     return Sender(static._replace(member_id=member_id, epoch=JOINING, previous_epoch=JOINING), static)
 
 
-def _join(group: ConsumerGroup, join: Join[Any], sender: Sender, subscription: Subscription, context: Context) -> Decision:
+def _join(group: ConsumerGroup, join: Join, sender: Sender, subscription: Subscription, context: Context) -> Decision:
     member = sender.member._replace(
         instance_id=join.group_instance_id or sender.member.instance_id,
         rack_id=subscription.rack_id or sender.member.rack_id,
@@ -145,7 +144,7 @@ def _join(group: ConsumerGroup, join: Join[Any], sender: Sender, subscription: S
 # -- SyncGroup and Heartbeat -------------------------------------------------------------------------------------------------
 
 
-def on_classic_sync(group: ConsumerGroup, sync: Sync[Any], names: Mapping[bytes, str]) -> list[ConsumerEffect]:
+def on_classic_sync(group: ConsumerGroup, sync: Sync, names: Mapping[bytes, str]) -> list[ConsumerEffect]:
     """A classic member asks for its assignment. `names` are those of the cluster's topics, by id."""
     try:
         member, classic = _classic_member(group, sync.member_id, sync.group_instance_id)

@@ -22,7 +22,7 @@ from ottla.broker.groups.consumer.classic_members import (
     on_leave,
 )
 from ottla.broker.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
-from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
+from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
@@ -30,7 +30,7 @@ from ottla.broker.groups.consumer.members import JOINING
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
 from ottla.broker.groups.consumer.subscriptions import preferred
 from ottla.broker.groups.coordinated import CoordinatedGroups
-from ottla.broker.groups.effects import JoinReply, JoinResult, SyncReply, SyncResult
+from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Group, GroupState
 from ottla.broker.groups.membership import Leaving
 from ottla.broker.groups.rebalance import Join
@@ -97,7 +97,7 @@ class ConsumerGroups:
         """The assignor of a group: the one that most members ask for, or the default."""
         return preferred(group.assignors, self.settings.assignors[0])
 
-    def heartbeat(self, group_id: str, beat: Beat[BeatReply], *, requires_member_id: bool) -> None:
+    def heartbeat(self, group_id: str, beat: Beat, *, requires_member_id: bool) -> None:
         """ConsumerGroupHeartbeat; `beat.waiter` is a BeatReply and is called once, when the records of the event are replicated."""
         reply = beat.waiter
         try:
@@ -111,7 +111,7 @@ class ConsumerGroups:
 
         self.machine.submit(group, Event(partial(on_heartbeat, group, beat), partial(_refuse, reply)))
 
-    def _group_of(self, group_id: str, beat: Beat[BeatReply]) -> ConsumerGroup:
+    def _group_of(self, group_id: str, beat: Beat) -> ConsumerGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""
         error, group = self._groups.find(group_id)
         if error:
@@ -169,7 +169,7 @@ class ConsumerGroups:
 
     # -- classic members -----------------------------------------------------------------------------------------------------
 
-    def join(self, group: ConsumerGroup, join: Join[JoinReply]) -> None:
+    def join(self, group: ConsumerGroup, join: Join) -> None:
         """JoinGroup; `join.waiter` is called once with a JoinResult."""
         join = join._replace(uuid=str(self._new_uuid()))
         reply = join.waiter
@@ -179,7 +179,7 @@ class ConsumerGroups:
 
         self.machine.submit(group, Event(partial(on_classic_join, group, join), refuse))
 
-    def sync(self, group: ConsumerGroup, sync: Sync[SyncReply]) -> None:
+    def sync(self, group: ConsumerGroup, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is called once with a SyncResult."""
         reply = sync.waiter
 

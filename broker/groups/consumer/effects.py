@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from ottla.broker.coordination.effects import Arm, Disarm, Reply, Waiter
+from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.consumer.assignors import Assignment
 from ottla.broker.groups.consumer.members import Member
 from ottla.broker.groups.consumer.reconciliation import Held
@@ -14,10 +14,10 @@ from ottla.broker.groups.consumer.topics import Topics
 from ottla.protocol.errors import ErrorCode
 
 
-class Beat(NamedTuple, Generic[Waiter]):
+class Beat(NamedTuple):
     """A ConsumerGroupHeartbeat. None and -1 mean that a field has not changed."""
 
-    waiter: Waiter
+    waiter: BeatReply
     member_id: str
     epoch: int
     instance_id: str | None = None

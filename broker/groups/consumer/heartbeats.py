@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect, Decision, Write
@@ -38,7 +38,7 @@ class Refused(Exception):
         self.result = BeatResult(error, message)
 
 
-def check(beat: Beat[Any], group_id: str, assignors: Sequence[str], *, requires_member_id: bool) -> None:
+def check(beat: Beat, group_id: str, assignors: Sequence[str], *, requires_member_id: bool) -> None:
     """Refuse a heartbeat that no group accepts. Raises Refused."""
     named = (
         (beat.member_id if requires_member_id else None, "MemberId"),
@@ -66,7 +66,7 @@ def check(beat: Beat[Any], group_id: str, assignors: Sequence[str], *, requires_
             raise Refused(ErrorCode.INVALID_REQUEST, "A name is longer than the records of a group can hold.")
 
 
-def _check_join(beat: Beat[Any]) -> None:
+def _check_join(beat: Beat) -> None:
     if beat.rebalance_timeout_ms == -1:
         raise Refused(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
     if beat.held is None or beat.held:
@@ -76,7 +76,7 @@ def _check_join(beat: Beat[Any]) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def on_heartbeat(group: ConsumerGroup, beat: Beat[Any], context: Context) -> Decision | list[ConsumerEffect]:
+def on_heartbeat(group: ConsumerGroup, beat: Beat, context: Context) -> Decision | list[ConsumerEffect]:
     """Decide on a heartbeat that `check` accepted."""
     member = group.members.get(beat.member_id)
     if member is not None and _has_no_news(group, member, beat, context):
@@ -86,7 +86,7 @@ def on_heartbeat(group: ConsumerGroup, beat: Beat[Any], context: Context) -> Dec
     return decide(group, beat, context)
 
 
-def _has_no_news(group: ConsumerGroup, member: Member, beat: Beat[Any], context: Context) -> bool:
+def _has_no_news(group: ConsumerGroup, member: Member, beat: Beat, context: Context) -> bool:
     """Whether neither the member nor the group has anything to tell: the member has its target, and its heartbeat names nothing else."""
     return (
         beat.epoch == member.epoch == group.target_epoch == group.epoch
@@ -106,7 +106,7 @@ def _has_no_news(group: ConsumerGroup, member: Member, beat: Beat[Any], context:
     )
 
 
-def decide(group: ConsumerGroup, beat: Beat[Any], context: Context) -> Decision:
+def decide(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
     """Decide on any heartbeat that `check` accepted."""
     try:
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
@@ -116,7 +116,7 @@ def decide(group: ConsumerGroup, beat: Beat[Any], context: Context) -> Decision:
         return [Reply(beat.waiter, refused.result)]
 
 
-def _leave(group: ConsumerGroup, beat: Beat[Any], context: Context) -> list[ConsumerEffect]:
+def _leave(group: ConsumerGroup, beat: Beat, context: Context) -> list[ConsumerEffect]:
     member = _known_member(group, beat)
     reply = Reply(beat.waiter, BeatResult(member_id=member.member_id, epoch=beat.epoch))
     if beat.epoch == LEAVING:
@@ -125,7 +125,7 @@ def _leave(group: ConsumerGroup, beat: Beat[Any], context: Context) -> list[Cons
     return [Write((CurrentAssignment(member.member_id, away),), (reply,)), Disarm(MemberTimer(TimerKind.REBALANCE, member.member_id))]
 
 
-def _known_member(group: ConsumerGroup, beat: Beat[Any]) -> Member:
+def _known_member(group: ConsumerGroup, beat: Beat) -> Member:
     """The member that sends a heartbeat. Raises Refused."""
     instance_id = beat.instance_id
     if instance_id is None:
@@ -143,7 +143,7 @@ def _known_member(group: ConsumerGroup, beat: Beat[Any]) -> Member:
     return group.members[current]
 
 
-def _stay(group: ConsumerGroup, beat: Beat[Any], context: Context) -> Decision:
+def _stay(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
     sender = _sender(group, beat, context.settings)
     member = _updated(sender.member, beat)
     if member.regex and member.regex not in group.regex_users:
@@ -168,7 +168,7 @@ def _stay(group: ConsumerGroup, beat: Beat[Any], context: Context) -> Decision:
     return out + _answer(group, member, goal, beat, context, records, has_target=goal.epoch == epoch)
 
 
-def _sender(group: ConsumerGroup, beat: Beat[Any], settings: ConsumerSettings) -> Sender:
+def _sender(group: ConsumerGroup, beat: Beat, settings: ConsumerSettings) -> Sender:
     """Raises Refused."""
     if beat.epoch != JOINING:
         member = _known_member(group, beat)
@@ -191,7 +191,7 @@ def _sender(group: ConsumerGroup, beat: Beat[Any], settings: ConsumerSettings) -
     return Sender(static._replace(member_id=beat.member_id, epoch=JOINING, previous_epoch=JOINING), static)
 
 
-def _check_epoch(member: Member, beat: Beat[Any]) -> None:
+def _check_epoch(member: Member, beat: Beat) -> None:
     """The epoch of the member, or the one before it: the answer with the new epoch may have been lost. Raises Refused."""
     if beat.epoch == member.epoch:
         return
@@ -217,7 +217,7 @@ def replacing(group: ConsumerGroup, old: Member, new: Member) -> list[Record]:
     ]
 
 
-def _updated(member: Member, beat: Beat[Any]) -> Member:
+def _updated(member: Member, beat: Beat) -> Member:
     """The member with all that the heartbeat says of it."""
     return member._replace(
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
@@ -233,7 +233,7 @@ def _updated(member: Member, beat: Beat[Any]) -> Member:
 
 
 def _answer(
-    group: ConsumerGroup, member: Member, goal: Goal, beat: Beat[Any], context: Context, records: list[Record], *, has_target: bool
+    group: ConsumerGroup, member: Member, goal: Goal, beat: Beat, context: Context, records: list[Record], *, has_target: bool
 ) -> list[ConsumerEffect]:
     """Bring the member nearer to its target, and answer. `has_target`: whether there is a target of the last epoch."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, Initialize
+from ottla.broker.groups.consumer.effects import Beat, BeatResult, Initialize
 from ottla.broker.groups.consumer.heartbeats import Refused
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
 from ottla.broker.groups.consumer.members import JOINING
@@ -58,7 +58,7 @@ class ShareGroups:
         """Whether the cluster has these groups."""
         return self._level() >= FIRST_LEVEL
 
-    def heartbeat(self, group_id: str, beat: Beat[BeatReply]) -> None:
+    def heartbeat(self, group_id: str, beat: Beat) -> None:
         """ShareGroupHeartbeat; `beat.waiter` is called once with a BeatResult, when the records of the event are replicated."""
         reply = beat.waiter
         try:
@@ -69,7 +69,7 @@ class ShareGroups:
             return
         self.machine.submit(group, Event(partial(on_heartbeat, group, beat), lambda error: reply(BeatResult(error, error.message))))
 
-    def _group_of(self, group_id: str, beat: Beat[BeatReply]) -> ShareGroup:
+    def _group_of(self, group_id: str, beat: Beat) -> ShareGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""
         error, group = self._groups.find(group_id)
         if error:

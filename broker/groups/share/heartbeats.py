@@ -7,7 +7,6 @@ coordinator first. The first heartbeat afterwards raises the epoch, unless a tar
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from ottla.broker.coordination.effects import Arm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect, Decision, Initialize, Write
@@ -27,7 +26,7 @@ from ottla.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 
-def check(beat: Beat[Any], group_id: str) -> None:
+def check(beat: Beat, group_id: str) -> None:
     """Refuse a heartbeat that no group accepts. Raises Refused."""
     for value, name in ((beat.member_id, "MemberId"), (group_id, "GroupId"), (beat.rack_id, "RackId")):
         if value is not None and not value.strip():
@@ -41,7 +40,7 @@ def check(beat: Beat[Any], group_id: str) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "A name is longer than the records of a group can hold.")
 
 
-def on_heartbeat(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
+def on_heartbeat(group: ShareGroup, beat: Beat, context: Context) -> Decision:
     """Decide on a heartbeat that `check` accepted."""
     try:
         if beat.epoch == LEAVING:
@@ -53,14 +52,14 @@ def on_heartbeat(group: ShareGroup, beat: Beat[Any], context: Context) -> Decisi
         return [Reply(beat.waiter, refused.result)]
 
 
-def _known_member(group: ShareGroup, beat: Beat[Any]) -> Member:
+def _known_member(group: ShareGroup, beat: Beat) -> Member:
     member = group.members.get(beat.member_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {beat.member_id} is not a member of group {group.group_id}.")
     return member
 
 
-def _stay(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
+def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
     old = group.members.get(beat.member_id)
     if beat.epoch != JOINING:
         old = _known_member(group, beat)
@@ -103,7 +102,7 @@ def _stay(group: ShareGroup, beat: Beat[Any], context: Context) -> Decision:
     return [Write(tuple(records), (reply,)), *out] if records else [*out, reply]
 
 
-def _check_epoch(member: Member, beat: Beat[Any]) -> None:
+def _check_epoch(member: Member, beat: Beat) -> None:
     """The epoch of the member, or the one before it: the answer with the new epoch may have been lost. Raises Refused."""
     if beat.epoch in (member.epoch, member.previous_epoch):
         return
@@ -115,7 +114,7 @@ def _check_epoch(member: Member, beat: Beat[Any]) -> None:
     raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def _updated(member: Member, beat: Beat[Any]) -> Member:
+def _updated(member: Member, beat: Beat) -> Member:
     return member._replace(
         rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
         topics=member.topics if beat.topics is None else beat.topics,

@@ -61,10 +61,10 @@ class Told:
         self.leaving: list[Leaving] = []
         self.times = 0
 
-    def join(self, group_id: str, join: Join[Any]) -> None:
+    def join(self, group_id: str, join: Join) -> None:
         self.joins.append(join)
 
-    def sync(self, group_id: str, sync: Sync[Any]) -> None:
+    def sync(self, group_id: str, sync: Sync) -> None:
         self.syncs.append(sync)
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
