@@ -22,7 +22,7 @@ from ottla.broker.groups.consumer.classic_members import (
     on_leave,
 )
 from ottla.broker.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
-from ottla.broker.groups.consumer.effects import Beat, BeatResult, ConsumerEffect
+from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
