@@ -439,9 +439,7 @@ class Broker:
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
         data.refused_records = RefusedRecords()
-        data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        self._make_purgatories()
         enabled = config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
         data.remote_metadata = self._cluster.remote_metadata(self._environment.file_system) if enabled else None
         services.error_counts = {}
@@ -452,6 +450,12 @@ class Broker:
         services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, self._partitions_of, paused)
         data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
         administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
+
+    def _make_purgatories(self) -> None:
+        data, config, wheel = self.services.data, self.config, self._timing_wheel
+        data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
 
     def _on_subscriptions(self) -> None:
         self.services.administration.telemetry.on_change()
