@@ -78,7 +78,7 @@ def test_a_partition_that_does_not_exist_is_an_error() -> None:
 
 @pytest.mark.slow
 def test_a_leader_that_is_lost_while_its_partition_is_read_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "LEADER_SECONDS", 0.2)
+    monkeypatch.setattr(records, "SEARCH_LEADER_SECONDS", 0.2)
     cluster = ClusterOfTest(ALIVE, DEAD + 1)
     cluster.timeout_seconds = 60.0  # after which the whole search would fail
     cluster.cannot_fetch.add(DEAD + 1)
