@@ -100,10 +100,10 @@ def test_the_level_may_change_while_decisions_are_cached(caplog: pytest.LogCaptu
 
 
 def test_nothing_is_formatted_while_the_level_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(host: str) -> str:
-        raise AssertionError(host)
+    def fail(value: object) -> str:
+        raise AssertionError(value)
 
-    monkeypatch.setattr("ottla.broker.security.audit_log.java_host", fail)
+    monkeypatch.setattr("ottla.broker.security.audit_log.camel_case", fail)
     logger.setLevel(logging.WARNING)
     connection = Audited()
     assert not connection.reads("secret")
