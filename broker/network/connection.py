@@ -128,7 +128,7 @@ class Connection:
             reader.on_handled()
         self._state |= YIELDED
         self._pause()
-        self._processor.wake(self)
+        self._processor.channel.wake(self)
 
     def exchange_handler(self, handler: RequestHandler, max_request_bytes: int | None = None) -> None:
         """Have further frames handled by `handler`. Frames are at most `max_request_bytes` long; None: as long as those of any client."""
@@ -198,7 +198,7 @@ class Connection:
             if gathered >= TURN_BYTES:
                 if position != end:
                     self._state |= YIELDED
-                    processor.wake(self)
+                    channel.wake(self)
                 self._write(out)
                 return position
         if out:
@@ -237,7 +237,7 @@ class Connection:
         """Continue reading a large frame, for which there is memory now."""
         self._reader.on_room()
         self._state &= ~STARVED
-        self._processor.wake(self)
+        self._processor.channel.wake(self)
 
     def _pause(self) -> None:
         if not self._paused and not self._writer.transport.is_closing():
@@ -287,7 +287,7 @@ class Connection:
 
     def on_answer_ready(self) -> None:
         """Note that a Pending was completed. The answer leaves in the next turn of the loop, so that completing never runs a handler."""
-        self._processor.wake(self)
+        self._processor.channel.wake(self)
 
     def run_queued(self) -> None:
         """Handle the queued request, which has a slot now."""
@@ -296,7 +296,7 @@ class Connection:
         self._resume(True)
 
     def run(self) -> None:
-        """Send completed answers, and handle the frames that waited for them. Called by the processor after `wake`."""
+        """Send completed answers, and handle the frames that waited for them. Called by the channel after `wake`."""
         self._state &= ~YIELDED
         if self._waiting is not None:
             try:
@@ -394,7 +394,7 @@ class Connection:
     def resume_writing(self) -> None:
         self._state &= ~PAUSED
         if not self._writer.pump():
-            self._processor.wake(self)
+            self._processor.channel.wake(self)
 
     def on_sent(self) -> None:
         """Continue after the sender has sent all file regions."""
@@ -403,7 +403,7 @@ class Connection:
         if self._state & CLOSING and not self._closes_behind_waiting():
             self._writer.transport.close()
         elif self._paused or self._waiting is not None or self._state & DRAINING:
-            self._processor.wake(self)  # there may be frames to handle or answers to send
+            self._processor.channel.wake(self)  # there may be frames to handle or answers to send
 
     def _closes_behind_waiting(self) -> bool:
         """Whether the connection closes because of a waiting answer, and so only behind the answers before it."""
@@ -502,7 +502,7 @@ class Connection:
         self._throttle.end_delay()
         self._state &= ~MUTED
         self.touch()
-        self._processor.wake(self)
+        self._processor.channel.wake(self)
 
     @property
     def is_muted(self) -> bool:

@@ -16,8 +16,6 @@ cdef class Processor:
     cdef public int64_t expired_connections, request_max_bytes
     cdef View data
     cdef object _offenders, _on_closed
-    cdef list _ready, _unsent
-    cdef bint _armed
+    cdef list _unsent
 
-    cpdef void wake(self, object connection) except *
     cpdef void send_soon(self, object connection) except *

@@ -1,10 +1,10 @@
 """Owns connections: their receive buffer, the answers that are ready to be sent, and the expiry of idle ones.
 
 `num.network.threads` processors share the loop, and each acceptor assigns connections to them in turn. Answers that an event completes
-(`wake`) are sent together in one callback of the next loop turn. So the completion of a request never runs a handler or a write inside
-another call. Answers to the last read (`send_soon`) are sent after every connection with received bytes was handled. So a client that waits
-for several answers is woken once, not for each answer. On a virtual machine, waking the receiver takes a quarter of the time of a small
-Produce (`perf`).
+(`RequestChannel.wake`) are sent together in one callback of the next loop turn. So the completion of a request never runs a handler or a
+write inside another call. Answers to the last read (`send_soon`) are sent after every connection with received bytes was handled. So a
+client that waits for several answers is woken once, not for each answer. On a virtual machine, waking the receiver takes a quarter of the
+time of a small Produce (`perf`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ class Processor:
     """One processor. The hot path reads the plain attributes."""
 
     __slots__ = (
-        "_armed",
         "_offenders",
         "_on_closed",
-        "_ready",
         "_unsent",
         "authorizer",
         "buffer",
@@ -84,37 +82,12 @@ class Processor:
         self.expired_connections = 0
         self._offenders = offenders
         self._on_closed = on_closed
-        self._ready: list[Connection] = []
-        self._armed = False
         self._unsent: list[Connection] = []
 
     @property
     def response_queue_size(self) -> int:
         """Connections with answers that are sent in the next loop turn (ResponseQueueSize)."""
-        return len(self._ready) + len(self._unsent)
-
-    def wake(self, connection: Connection) -> None:
-        """Have the connection send completed answers and handle waiting frames, once, in the next loop turn."""
-        self._ready.append(connection)
-        if not self._armed:
-            self._armed = True
-            self.loop.call_soon(self._run)
-
-    def _run(self) -> None:
-        self._armed = False
-        ready = self._ready
-        self._ready = []
-        channel = self.channel
-        # Several answers of one connection are sent together.
-        connections = list(dict.fromkeys(ready)) if len(ready) > 1 else ready
-        for at, connection in enumerate(connections):
-            if channel.turn_is_over():
-                self._ready = [*connections[at:], *self._ready]
-                if not self._armed:
-                    self._armed = True
-                    self.loop.call_soon(self._run)
-                return
-            connection.run()
+        return len(self.connections.intersection(self.channel.woken)) + len(self._unsent)
 
     def send_soon(self, connection: Connection) -> None:
         """Have the connection write its `unsent` answers after other connections that were read in this loop turn are handled."""

@@ -20,15 +20,20 @@ cdef class RequestChannel:
     cdef public int64_t turn_ends_ns
     cdef object _call_soon, _clock_ns, _queue
     cdef list _endings
-    cdef bint _armed, _turn_armed
+    cdef readonly list woken
+    cdef bint _turn_armed
 
     cpdef bint begin_turn(self, int64_t now_ns) except -1
     @cython.locals(now_ns=int64_t)
     cpdef bint turn_is_over(self) except -1
     cpdef void at_turn_end(self, object callback) except *
+    cpdef void wake(self, object connection) except *
     cdef void _arm_turn(self) except *
     @cython.locals(endings=list)
     cpdef void _end_turn(self) except *
+    @cython.locals(woken=list, connections=list, at=Py_ssize_t)
+    cdef void _run_woken(self) except *
+    cdef void _run_queued(self) except *
     cpdef void hold_slot(self, Pending pending) except *
     cpdef void release_slot(self) except *
     cpdef void hold_waiting(self, Pending pending) except *

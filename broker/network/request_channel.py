@@ -16,7 +16,7 @@ and served in the order of arrival. A connection whose request is queued is not 
 queued. Nothing here is thread safe: the loop owns it.
 
 In a turn of the loop the requests of all connections are handled for `TURN_NS`. A connection that is read later has its requests handled in
-the next turns; connections keep their order (`turn_ends_ns`).
+the next turns. Connections that wait keep their order, whichever processor has them, and come before those that are read (`woken`).
 """
 
 from __future__ import annotations
@@ -186,7 +186,6 @@ class RequestChannel:
     """
 
     __slots__ = (
-        "_armed",
         "_call_soon",
         "_clock_ns",
         "_endings",
@@ -203,6 +202,7 @@ class RequestChannel:
         "slots_in_use",
         "turn_ends_ns",
         "waiting_for_turn",
+        "woken",
     )
 
     def __init__(
@@ -231,9 +231,10 @@ class RequestChannel:
         self._queue: deque[Request] = deque()
         self._call_soon = call_soon
         self._clock_ns = clock_ns
-        self._armed = False
         self._turn_armed = False
         self._endings: list[Callable[[], None]] = []
+        self.woken: list[Connection] = []
+        """The connections that send completed answers and handle frames when the next turn begins."""
 
     @property
     def queue_size(self) -> int:
@@ -272,6 +273,11 @@ class RequestChannel:
         self._endings.append(callback)
         self._arm_turn()
 
+    def wake(self, connection: Connection) -> None:
+        """Have the connection send completed answers and handle waiting frames, once, in the next loop turn with time for it."""
+        self.woken.append(connection)
+        self._arm_turn()
+
     def _arm_turn(self) -> None:
         if not self._turn_armed:
             self._turn_armed = True
@@ -286,6 +292,22 @@ class RequestChannel:
             self._endings = []
             for callback in endings:
                 callback()
+        if self.woken:
+            self._run_woken()
+        if self._queue:
+            self._run_queued()
+
+    def _run_woken(self) -> None:
+        woken = self.woken
+        self.woken = []
+        # Several answers of one connection are sent together.
+        connections = list(dict.fromkeys(woken)) if len(woken) > 1 else woken
+        for at, connection in enumerate(connections):
+            if self.turn_is_over():
+                self.woken = [*connections[at:], *self.woken]
+                self._arm_turn()
+                break
+            connection.run()
 
     def hold_slot(self, pending: Pending) -> None:
         """Take a slot for the handler of `pending`, until it completes."""
@@ -335,16 +357,14 @@ class RequestChannel:
         free = self.slots_in_use < self.slots
         self.inline = free and not waiting
         self.full = waiting + self.waiting_for_turn >= self.max_requests or (0 < self.max_request_bytes <= self.queued_bytes)
-        if free and waiting and not self._armed:
-            self._armed = True
-            self._call_soon(self._run)
+        if free and waiting:
+            self._arm_turn()
 
-    def _run(self) -> None:
-        self._armed = False
+    def _run_queued(self) -> None:
         queue = self._queue
         # Only the requests that wait now: the next request of a connection comes after all others and after other events.
-        for _ in range(len(queue)):
-            if self.slots_in_use >= self.slots or not queue or self.turn_is_over():
+        for number in range(len(queue)):
+            if self.slots_in_use >= self.slots or not queue or (number and self.turn_is_over()):
                 break
             request = queue.popleft()
             self.queued_bytes -= request.size

@@ -214,7 +214,8 @@ class Bench:
         self.lines: list[str] = []
         self.lost: list[Connection] = []
         self.handled: list[bytes] = []
-        limits = limits or NetworkLimits()
+        self._limits = limits = limits or NetworkLimits()
+        self._quotas, self._authorizer = quotas, authorizer
         self.channel = RequestChannel(
             slots,
             limits.queued_max_requests,
@@ -224,17 +225,24 @@ class Bench:
             lambda: self.now_ns,
         )
         self._handler = handler or (lambda frame, connection: bytes(frame))
-        self.processor = Processor(
+        self.processor = self._new_processor()
+
+    def _new_processor(self) -> Processor:
+        return Processor(
             self.turns,  # type: ignore[arg-type]  # only call_soon of the loop is used without file regions
             FunctionHandler(self._handle),
             self.channel,
-            limits,
+            self._limits,
             lambda: self.now_ns,
             Offenders(self.lines.append),
             self.lost.append,
-            quotas=quotas,
-            authorizer=authorizer,
+            quotas=self._quotas,
+            authorizer=self._authorizer,
         )
+
+    def change_processor(self) -> None:
+        """Let another processor have the connections that are made from now on."""
+        self.processor = self._new_processor()
 
     def _handle(self, frame: memoryview, connection: Connection) -> Answer:
         self.handled.append(bytes(frame))

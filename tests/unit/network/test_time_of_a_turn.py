@@ -3,10 +3,11 @@
 import pytest
 
 from ottla.broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, TURN_NS
-from ottla.broker.network.request_channel import Answer
-from tests.support.network import Bench, framed
+from ottla.broker.network.request_channel import Answer, Pending
+from tests.support.network import BETWEEN_BROKERS, Bench, framed
 
 NAMES = [b"%d" % number for number in range(10)]
+AN_URGENT_ONE = BETWEEN_BROKERS.to_bytes(2, "big")
 
 
 def a_slow_bench(requests_per_turn: int) -> Bench:
@@ -84,3 +85,58 @@ def test_a_connection_that_is_lost_while_it_waits_for_its_turn_is_not_handled() 
     second.connection.connection_lost(None)
     bench.turns.run()
     assert bench.handled == [b"1"]
+
+
+def test_an_answer_that_is_complete_is_sent_however_much_is_read_in_each_turn() -> None:
+    pending = Pending()
+
+    def handle(frame: memoryview, _: object) -> Answer:
+        if frame == b"late":
+            return pending
+        bench.now_ns += TURN_NS + 1
+        return bytes(frame)
+
+    bench = Bench(handle)
+    bench.now_ns = 1
+    waiting, busy = bench.connect(), bench.connect()
+    waiting.send(framed(b"late"))
+    bench.turns.run()
+    pending.complete(b"done")
+    for _ in range(2):
+        busy.send(framed(b"busy"))
+        bench.turns.turn()
+    assert waiting.answers == [b"done"]
+
+
+def test_no_processor_waits_for_the_connections_of_another_one() -> None:
+    bench = a_slow_bench(1)
+    clients = [bench.connect(), bench.connect()]
+    bench.change_processor()
+    clients.append(bench.connect())
+    for _ in range(29):  # the first request is handled when it is read
+        for client, name in zip(clients, NAMES, strict=False):
+            client.send(framed(name))
+        bench.turns.turn()
+    assert {name: bench.handled.count(name) for name in NAMES[:3]} == {b"0": 10, b"1": 10, b"2": 10}
+
+
+def test_a_queued_request_is_handled_however_much_urgent_ones_are_read_in_each_turn() -> None:
+    pending = Pending(occupies_slot=True)
+
+    def handle(frame: memoryview, _: object) -> Answer:
+        if frame == b"long":
+            return pending
+        bench.now_ns += TURN_NS + 1
+        return bytes(frame)
+
+    bench = Bench(handle, slots=1)
+    bench.now_ns = 1
+    holder, queued, between_brokers = (bench.connect() for _ in range(3))
+    holder.send(framed(b"long"))
+    queued.send(framed(b"next"))
+    bench.turns.run()
+    pending.complete(b"done")
+    for _ in range(3):
+        between_brokers.send(framed(AN_URGENT_ONE))
+        bench.turns.turn()
+    assert b"next" in bench.handled
