@@ -71,7 +71,7 @@ def test_a_collector_that_does_not_answer_fills_the_queue_and_holds_up_nobody(ca
     with (
         caplog.at_level(logging.INFO),
         serving(Collector(status)) as collector,
-        closing(Forwarder(collector.url, queue_bytes=1_000)) as forwarder,
+        closing(Forwarder(collector.url, queue_bytes=10 * push(0, 100).size)) as forwarder,
     ):
         for number in range(50):
             forwarder.add(push(number, 100))
@@ -80,13 +80,60 @@ def test_a_collector_that_does_not_answer_fills_the_queue_and_holds_up_nobody(ca
         eventually(lambda: forwarder.sent == 10, 30, "the collector has what was in the queue")
         assert [int.from_bytes(body, "big") for _, _, body in collector.got] == list(range(10))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "and 1000 bytes wait for it" in caplog.records[0].getMessage()
+    assert f"and {10 * push(0, 100).size} bytes wait for it" in caplog.records[0].getMessage()
+
+
+def test_the_client_ids_of_what_waits_are_part_of_the_limit() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        closing(Forwarder(f"http://127.0.0.1:{silent.getsockname()[1]}/", queue_bytes=100_000)) as forwarder,
+    ):
+        for _ in range(100):
+            forwarder.add(Pushed(b"", "x" * 30_000, ID))
+        assert forwarder.dropped == 97
+
+
+def test_the_log_says_once_that_metrics_wait_and_that_they_have_waited(caplog: pytest.LogCaptureFixture) -> None:
+    answers = iter([503] * 6)
+    with (
+        caplog.at_level(logging.INFO),
+        serving(Collector(lambda: next(answers, 200))) as collector,
+        closing(Forwarder(collector.url)) as forwarder,
+    ):
+        forwarder.add(push(1))
+        forwarder.add(push(2))
+        eventually(lambda: len(caplog.records) == 2 and forwarder.sent == 2, 60, "both are taken at last")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"metrics of clients wait, because {collector.url} does not take them: it answers with HTTP status 503",
+        f"metrics of clients have waited, and {collector.url} answers again",
+    ]
+
+
+def test_a_client_whose_metrics_the_collector_refuses_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    answers = iter([400, 200] * 20)
+    with (
+        caplog.at_level(logging.INFO),
+        serving(Collector(lambda: next(answers))) as collector,
+        closing(Forwarder(collector.url)) as forwarder,
+    ):
+        for number in range(40):
+            forwarder.add(push(number))
+        eventually(lambda: (forwarder.sent, forwarder.dropped) == (20, 20), 30, "every second one is refused")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_a_host_that_has_no_encoding_is_a_collector_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    with closing(Forwarder("http://a..b:4318/")) as forwarder:
+        forwarder.add(push(1))
+        eventually(lambda: caplog.records, 60, "the log says so")
+        assert forwarder.dropped == 0
+    assert "metrics of clients wait, because http://a..b:4318/ does not take them" in caplog.records[0].getMessage()
 
 
 def test_a_collector_that_comes_later_gets_what_has_waited() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with closing(Forwarder(f"http://127.0.0.1:{port}/", queue_bytes=250)) as forwarder:
+    with closing(Forwarder(f"http://127.0.0.1:{port}/", queue_bytes=2 * push(0, 100).size)) as forwarder:
         for number in range(3):
             forwarder.add(push(number, 100))
         assert forwarder.dropped == 1
