@@ -191,6 +191,7 @@ class Elections(Generic[State]):
             if found.region is None:
                 break
             data = await loop.run_in_executor(self._workers, found.region.read)
+            self._check(owned)
             await self._in_slices(loader.feed(data), owned)
             offset = found.next_offset
         owned.loaded_end_offset = offset
@@ -244,7 +245,10 @@ class Elections(Generic[State]):
             logger.info("%s-%d: this broker coordinates its %d %s no more", self._owned.topic, owned.index, len(states), self._kind.noun)
             self._released.append(states.drain())
             if len(self._released) == 1:
-                asyncio.get_running_loop().call_soon(begin, self._release())
+                asyncio.get_running_loop().call_soon(self._begin_release)
+
+    def _begin_release(self) -> None:
+        begin(self._release())
 
     async def _release(self) -> None:
         """Free unloaded states one by one: freeing all states of a partition would block the event loop for too long."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
@@ -82,6 +84,8 @@ class Counters:
         self.owned.is_active = True
         self.log = TopicLog(TRANSACTION_STATE_TOPIC, bench.replica_manager, bench.purgatory, bench.clock, timeout_ms=TIMEOUT_MS)
         self.runner: EffectRunner[Counter, Write] = EffectRunner(self, bench.wheel)
+        self.workers = workers
+        self.loaded: list[str] = []
         self.elections = Elections(self.owned, self, bench.clock, workers, 1 << 20, nullcontext)
         bench.replica_manager.leadership_listeners.append(self.elections.on_leadership_change)
         self.unloaded: list[str] = []
@@ -91,6 +95,7 @@ class Counters:
         return self.new_loader()
 
     def on_loaded(self, state: Counter) -> None:
+        self.loaded.append(state.name)
         self.runner.run(state, [Arm(EACH_ONE, 1_000)])
 
     def on_unloaded(self, states: LargeTable[str, Counter]) -> None:
@@ -98,9 +103,6 @@ class Counters:
             state.is_dead = True
             self.runner.cancel_timers(state)
             self.unloaded.append(state.name)
-
-    def weight(self, state: Counter) -> int:
-        return 1
 
     def name_of(self, subject: Counter) -> str:
         return f"counter {subject.name}"
@@ -275,6 +277,23 @@ def test_a_partition_that_is_lost_while_it_loads_is_not_served() -> None:
         assert [counter.total for counter in made.owned] == [1]
         assert len(made.owned.partitions) == 1
 
+    run_after_a_count(scenario)
+
+
+def test_a_partition_that_is_lost_while_a_thread_reads_its_log_is_not_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        may_read = threading.Event()
+        made.workers.submit(may_read.wait, 60)
+        await lead(bench, epoch=1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await lead(bench, epoch=2, leader=1)
+        may_read.set()
+        await bench.until(lambda: "loaded" in caplog.text)
+        assert "not loaded to the end" in caplog.text
+        assert made.loaded == []
+
+    caplog.set_level(logging.INFO, elections.__name__)
     run_after_a_count(scenario)
 
 
