@@ -21,6 +21,7 @@ from ottla.config.keys.general import (
     MIN_INSYNC_REPLICAS,
 )
 from ottla.config.keys.groups import OFFSETS_TOPIC_REPLICATION_FACTOR
+from ottla.config.keys.log import LOG_DIR, LOG_DIRS
 from ottla.config.keys.network import LISTENERS
 from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER
 from ottla.config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
@@ -133,8 +134,12 @@ class Layout:
         for name, value in self.template.values.items():
             if name != ZOOKEEPER_CONNECT.name or self.zookeeper is None:
                 found[name] = fill(name, value, places, self.template.place_of(name))
-        for name, value in map(parse_assignment, self.settings):
+        settings = list(map(parse_assignment, self.settings))
+        for name, value in settings:
             found[name] = fill(name, value, places)
+        given = {*self.template.values, *(name for name, _ in settings)}
+        if LOG_DIR.name in given and LOG_DIRS.name not in given:
+            del found[LOG_DIRS.name]  # it would hide the directory that is given
         return found
 
     def _own_properties(self, broker_id: int) -> dict[str, str]:
@@ -145,7 +150,7 @@ class Layout:
             BROKER_ID.name: str(broker_id),
             BROKER_RACK.name: self.host_name if self.racks is None else f"r{(broker_id - self.first_id) % self.racks}",
             LISTENERS.name: f"PLAINTEXT://{self.address(broker_id)}",
-            "log.dirs": str(self.directory_of(broker_id)),
+            LOG_DIRS.name: str(self.directory_of(broker_id)),
             OTTLA_LOG_FILE.name: str(self.directory / f"broker-{broker_id}.log"),
             DEFAULT_REPLICATION_FACTOR.name: str(replicas),
             MIN_INSYNC_REPLICAS.name: str(in_sync),

@@ -9,6 +9,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.supervisor import state_file
 from ottla.supervisor.layout import Layout, choose_ports
 from ottla.supervisor.state_file import ProcessName
+from ottla.supervisor.template import Template
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (9, "3", "2")])
@@ -42,6 +43,15 @@ def test_settings_win_and_know_the_broker_they_are_for() -> None:
 def test_settings_know_the_port_of_the_broker_they_are_for() -> None:
     layout = Layout(Path("/c"), (31_000, 32_000), 2, settings=("listeners=SSL://127.0.0.1:{port}",))
     assert [layout.properties(broker_id)["listeners"] for broker_id in (0, 1)] == ["SSL://127.0.0.1:31000", "SSL://127.0.0.1:32000"]
+
+
+def test_a_single_directory_that_is_given_is_the_one_that_is_used() -> None:
+    in_file = Layout(Path("/c"), (1, 2), template=Template(Path("f"), {"log.dir": "/data/{id}"}))
+    on_line = Layout(Path("/c"), (1, 2), settings=("log.dir=/data/{id}",))
+    for properties in (in_file.properties(1), on_line.properties(1)):
+        assert (properties["log.dir"], "log.dirs" in properties) == ("/data/1", False)
+    both = Layout(Path("/c"), (1, 2), settings=("log.dir=/data/{id}", "log.dirs={dir}"))
+    assert both.properties(1)["log.dirs"] == "/c/broker-1"
 
 
 def test_racks_are_taken_in_turns() -> None:
