@@ -117,8 +117,9 @@ class Supervisor:
             await self._next_change()
 
     async def _await_convergence(self) -> None:
-        addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
-        answer = await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS, self._security)
+        ready = [broker_id for broker_id, broker in self._brokers.items() if broker.state is State.READY]
+        addresses = [self._layout.address(broker_id) for broker_id in ready]
+        answer = await asyncio.to_thread(wait_until_converged, ready, addresses, CONVERGENCE_SECONDS, self._security)
         if answer is None:
             logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", CONVERGENCE_SECONDS)
         elif missing := without_rack(answer):
@@ -315,13 +316,14 @@ class Supervisor:
                     layout = self._layout.of_size(len(self._brokers) + 1)
                     check_layout(layout)
                     await check_ids(layout, [broker_id])
-                except ConfigError as error:
-                    return {"error": str(error), "started": started}
-                self._layout = layout
-                self._brokers[broker_id] = Supervised(broker_id, self._patience)
-                answer = await self._command(self._brokers[broker_id], "start", False)
+                    self._layout = layout
+                    self._brokers[broker_id] = Supervised(broker_id, self._patience)
+                    answer = await self._command(self._brokers[broker_id], "start", False)
+                except (NotNow, ConfigError) as error:  # the file may have changed during the checks
+                    answer = {"error": str(error)}
                 if "error" in answer:
-                    if not self._ending.is_set():
+                    new = self._brokers.get(broker_id)
+                    if new is not None and not new.state.has_process and not self._ending.is_set():
                         self._forget(broker_id)
                     return {**answer, "started": started}
                 started.append({"id": broker_id, "address": self._layout.address(broker_id)})

@@ -75,8 +75,9 @@ def _add_leaderships(brokers: list[dict[str, Any]], security: ClientSecurity) ->
     nothing if no broker answers."""
     from ottla.client.cluster import Cluster
     from ottla.client.errors import ClientError
+    from ottla.supervisor.layout import address_of
 
-    bootstrap = ",".join(f"{broker['host']}:{broker['port']}" for broker in brokers if broker["state"] == "ready")
+    bootstrap = ",".join(address_of(broker) for broker in brokers if broker["state"] == "ready")
     if not bootstrap:
         return
     try:

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from ottla.cli.main import main
+from ottla.config.errors import ConfigError
 from ottla.protocol.client_security import PLAINTEXT
 from ottla.supervisor import control, state_file, supervisor
 from ottla.supervisor.layout import Layout
 from ottla.supervisor.state_file import name_of
 from ottla.supervisor.supervisor import CannotSupervise, Supervisor, take_lock
+from ottla.supervisor.template import Template
 
 SECONDS = 20.0
 
@@ -38,14 +40,20 @@ class FakeProcess:
         return ""
 
 
-def supervise(directory: Path, monkeypatch: pytest.MonkeyPatch, orders: Callable[[], Awaitable[Any]], process: Any = FakeProcess) -> Any:
+def supervise(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    orders: Callable[[], Awaitable[Any]],
+    process: Any = FakeProcess,
+    template: Template | None = None,
+) -> Any:
     """The result of `orders`, which are given to a supervisor of one broker once it is ready."""
     monkeypatch.setattr(supervisor, "BrokerProcess", process)
     monkeypatch.setattr(supervisor, "wait_until_converged", lambda *_: None)
 
     async def play() -> Any:
         ready = asyncio.Event()
-        supervised = Supervisor(Layout(directory, (9092,), 1), PLAINTEXT)
+        supervised = Supervisor(Layout(directory, (9092,), 1, template=template or Template()), PLAINTEXT)
         running = asyncio.ensure_future(supervised.run(ready.set))
         async with asyncio.timeout(SECONDS):
             await asyncio.wait((running, asyncio.ensure_future(ready.wait())), return_when=asyncio.FIRST_COMPLETED)
@@ -173,6 +181,27 @@ def test_a_broker_that_is_given_up_when_a_host_grows_is_forgotten(tmp_path: Path
 
     grown, status, _ = supervise(tmp_path, monkeypatch, orders, Refusing)
     assert grown == {"error": "broker 1 ended with status 1: no disk", "started": []}
+    assert [broker["id"] for broker in status["brokers"]] == [0]
+
+
+def test_a_file_that_becomes_invalid_while_a_host_grows_leaves_no_broker_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Layout] = []
+
+    def check(layout: Layout) -> None:
+        looks.append(layout)
+        if len(looks) > 2:  # after both looks before the new broker is added
+            raise ConfigError("the file is invalid by now")
+
+    monkeypatch.setattr(supervisor, "check_layout", check)
+    monkeypatch.setattr(Layout, "reloaded", lambda layout, _: layout)
+
+    async def orders() -> list[control.Answer]:
+        looks.clear()
+        return [await asking(tmp_path, command="grow", brokers=2), await asking(tmp_path, command="status"),
+                await asking(tmp_path, command="down")]  # fmt: skip
+
+    grown, status, _ = supervise(tmp_path, monkeypatch, orders, template=Template(tmp_path / "c.properties"))
+    assert grown == {"error": "the file is invalid by now", "started": []}
     assert [broker["id"] for broker in status["brokers"]] == [0]
 
 
