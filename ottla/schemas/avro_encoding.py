@@ -110,6 +110,8 @@ def _integer(value: Any, place: str, span: range) -> bytes:
 
 
 def _floating(value: Any, place: str, layout: str) -> bytes:
+    if isinstance(value, bool):  # a number for `struct`
+        raise NotAvro(f"{place} is no number")
     try:
         return struct.pack(layout, float(value) if value in ("inf", "-inf", "nan") else value)
     except (struct.error, OverflowError):

@@ -63,6 +63,8 @@ def _field(file: ProtoFile, number: int, field: ProtoField, value: Any, place: s
 def _single(file: ProtoFile, number: int, kind: str, value: Any, place: str, depth: int) -> bytes:
     if kind in _FIXED:
         wire_type, layout = _FIXED[kind]
+        if isinstance(value, bool):  # a number for `struct`
+            raise NotProtobuf(f"{place} is no {kind}")
         try:
             plain = float(value) if kind in ("float", "double") and isinstance(value, str) else value
             return _varint(number << 3 | wire_type) + struct.pack(layout, _integer_text(plain))

@@ -59,6 +59,11 @@ def test_defaults_and_named_types_of_avro() -> None:
     assert encode_avro(schema, {"v": 1, "next": {"v": -1}}) == b"\x02\x02\x01\x00"
 
 
+def test_a_boolean_is_no_number_in_a_union_of_avro() -> None:
+    schema = AvroSchema(["double", "boolean"])
+    assert decode_avro(schema, encode_avro(schema, True)) is True
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "why"),
     [
@@ -68,6 +73,7 @@ def test_defaults_and_named_types_of_avro() -> None:
         ("string", 1, "value is no text"),
         ("boolean", 0, "neither true nor false"),
         ("float", "x", "no number"),
+        ("double", True, "value is no number"),
         ("float", 1e300, "no number, or too large"),
         ("bytes", {"$bytes": "0"}, r'is not \{"\$bytes": HEX\}'),
         (["null", "int"], "x", "fits no branch"),
@@ -122,6 +128,7 @@ def test_numbers_and_texts_of_protobuf_are_read_as_they_were_written(one: int, m
         ({"later": 2}, "value.later is neither true nor false"),
         ({"raw": "x"}, 'value.raw is not {"\\$bytes": HEX}'),
         ({"ratio": "x"}, "value.ratio is no float"),
+        ({"ratio": True}, "value.ratio is no float"),
         ({"small": -1}, "value.small is no fixed32"),
     ],
 )
