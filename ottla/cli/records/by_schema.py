@@ -5,7 +5,7 @@ A record whose schema cannot be had is printed as it is, with a remark for each 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.output import say
 from ottla.client.errors import ClientError
@@ -14,6 +14,9 @@ from ottla.schemas.schema_registry import NoSchema, SchemaRegistry, has_schema
 if TYPE_CHECKING:
     from ottla.client.fetcher import FetchedBatch
     from ottla.client.producer import OutgoingRecord
+
+
+_MOST_REASONS: Final = 100
 
 
 class Decoding:
@@ -35,9 +38,11 @@ class Decoding:
             return self._registry.decoded(data)[1].encode(errors="backslashreplace")
         except (NoSchema, ValueError, RecursionError) as error:
             reason = str(error) or "a value is nested too deeply"
-            if reason not in self._said:
+            if reason not in self._said and len(self._said) < _MOST_REASONS:
                 self._said.add(reason)
                 say(f"ottla: printed as it is: {reason}")
+                if len(self._said) == _MOST_REASONS:
+                    say("ottla: other reasons for which records are printed as they are follow without a remark")
             return data
 
 
