@@ -46,12 +46,12 @@ class Progress:
         """Notes a copy."""
         self.done.add(uuid)
         if self._path is not None:
-            is_new = not self._path.exists()
+            is_new = not self._path.exists() or not self._path.stat().st_size
             with self._path.open("a") as file:
                 file.write(f"{self._head}\n{uuid}\n" if is_new else f"{uuid}\n")
 
     def end(self) -> None:
-        """All was read: the next scrub begins anew."""
+        """All copies are whole: the next scrub begins anew."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -79,7 +79,7 @@ class Throttle:
     "--progress",
     "progress_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Note the copies that are whole in this file, and leave out those that it has. Removed when all were read.",
+    help="Note the copies that are whole in this file, and leave out those that it has. Removed when all are whole.",
 )
 @json_option
 @cluster_command
@@ -109,9 +109,10 @@ def scrub(
         for name in orphans[:_SHOWN_ORPHANS]:
             say(f"of no copy: {name}")
         say(f"{count - len(faults)} of {count} copies are whole, {len(orphans)} objects belong to no copy")
+    if not faults:
+        progress.end()
     if faults or orphans:
         fail([f"{len(faults)} copies are damaged, {len(orphans)} objects belong to no copy"])
-    progress.end()
 
 
 async def _scrub(

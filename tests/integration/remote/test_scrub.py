@@ -120,8 +120,24 @@ def test_a_scrub_that_ended_early_goes_on_where_it_was(scrubbed: Scrubbed, tmp_p
     for later in scrubbed.parts(".log")[1:]:
         later.write_bytes(b"")  # nothing of them is read again
     assert scrubbed.scrub("--progress", str(progress), "--rate", "1000")[0] == 0
-    assert not progress.exists(), "all was read: the next one begins anew"
+    assert not progress.exists(), "all are whole: the next one begins anew"
     assert scrubbed.scrub()[0] == 1
+
+
+def test_an_object_of_no_copy_keeps_no_later_scrub_from_reading_all_copies(scrubbed: Scrubbed, tmp_path: Path) -> None:
+    until(scrubbed.are_all_copied)
+    notes = scrubbed.shared / ROOT / "notes"
+    notes.mkdir()
+    (notes / "todo.txt").write_text("of somebody else")
+    progress = tmp_path / "progress"
+    progress.touch()
+    status, found = scrubbed.scrub("--progress", str(progress))
+    assert (status, found["damaged"], found["orphans"]) == (1, [], ["notes/todo.txt"])
+    first = scrubbed.parts(".log")[0]
+    first.write_bytes(first.read_bytes()[:-1])
+    for _ in range(2):  # an empty file is none of another cluster
+        progress.touch()
+        assert len(scrubbed.scrub("--progress", str(progress))[1]["damaged"]) == 1
 
 
 def test_the_progress_of_another_cluster_is_refused_in_one_line(scrubbed: Scrubbed, tmp_path: Path) -> None:
