@@ -341,19 +341,15 @@ def live(
 
 
 def whole(cluster: Cluster, query: Query, part: str) -> bytes | None:
-    """All bytes of the key or the value of the one record that the query asks for. Raises ClientError; Refused if there is none."""
-    (partition,), offset = query.partitions, query.offset
-    where = TopicPartition(query.topic, partition)
-    for found in Scan(cluster, query, leader_seconds=SEARCH_LEADER_SECONDS).to_the_end():
+    """All bytes of the key or the value of the record at the offset of the query. Raises ClientError; Refused if there is none."""
+    (partition,), offset = query.partitions, query.offset or 0
+    one = Query(query.topic, query.partitions, offset=offset, is_committed=query.is_committed, ends={partition: offset + 1})
+    for found in Scan(cluster, one, leader_seconds=SEARCH_LEADER_SECONDS).to_the_end():
         for each in found:
             if each.record.offset == offset:
                 data = each.record.key if part == "key" else each.record.value
                 return None if data is None else bytes(data)
-            if each.record.offset > (offset or 0):
-                break
-        if found:
-            break
-    raise Refused(f"offset {offset} of {where}", ErrorCode.RESOURCE_NOT_FOUND)
+    raise Refused(f"offset {offset} of {TopicPartition(query.topic, partition)}", ErrorCode.RESOURCE_NOT_FOUND)
 
 
 def export(

@@ -7,6 +7,7 @@ leader, and two requests for each group. Between two samples is ten times the ti
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,6 +29,8 @@ MAX_PARTITIONS: Final = 20_000
 """Partitions of a cluster whose ends are sampled; a cluster with more has no chart of records and lag."""
 MAX_GROUPS: Final = 200
 """Groups whose lag is sampled."""
+LAG_SECONDS: Final = 10.0
+"""Time after which a sample asks no further group, seconds. The lag of all groups has a gap then."""
 _TIMEOUT_SECONDS: Final = 5.0
 
 ALIVE: Final = "alive"
@@ -45,7 +48,9 @@ class Sampler:
         self._monotonic = monotonic
         self._ends: dict[TopicPartition, int] = {}
         self._ends_at = 0.0
+        self._lock = threading.Lock()
         self.ring = Ring()
+        """Written and read by different threads, with the lock."""
 
     async def run(self, in_thread: Callable[[Callable[[], float]], Awaitable[float]]) -> None:
         """Take samples until it is cancelled."""
@@ -63,7 +68,8 @@ class Sampler:
                 self._fill(cluster, values)
         except ClientError:
             self._ends = {}  # the page says why, when it asks the cluster itself
-        self.ring.add(int(time.time() * 1000), values)
+        with self._lock:
+            self.ring.add(int(time.time() * 1000), values)
         return max(SAMPLE_SECONDS, SAMPLE_FACTOR * (self._monotonic() - began_at))
 
     def _fill(self, cluster: Cluster, values: dict[str, float]) -> None:
@@ -84,13 +90,30 @@ class Sampler:
         if self._ends:
             values |= rates(self._ends, ends, now - self._ends_at)
         self._ends, self._ends_at = ends, now
-        values |= _lags(cluster, ends)
+        values |= self._lags(cluster, ends)
 
     def view(self, name: str | None, kind: str) -> dict[str, Any]:
         """The samples of the whole cluster, or of the topic or group with this name."""
         names = [ALIVE, OFFLINE, UNDER_REPLICATED, RECORDS, LAG] if name is None else [f"{RECORDS if kind == 'topic' else LAG} {name}"]
-        series = {each.split(" ", 1)[0]: self.ring.values(each) for each in names}
-        return {"interval_seconds": SAMPLE_SECONDS, "times_ms": self.ring.times_ms, "series": series}
+        with self._lock:
+            series = {each.split(" ", 1)[0]: self.ring.values(each) for each in names}
+            return {"interval_seconds": SAMPLE_SECONDS, "times_ms": self.ring.times_ms, "series": series}
+
+    def _lags(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> dict[str, float]:
+        """The lag of each group, and of all of them, in the partitions whose ends are known."""
+        until = self._monotonic() + LAG_SECONDS
+        found: dict[str, float] = {}
+        groups, _ = reachable_groups(cluster)
+        for each in groups[:MAX_GROUPS]:
+            if self._monotonic() >= until:
+                return found  # a coordinator hangs: the sum is not known
+            try:
+                positions = requests_of(each.type).read(cluster, each.group)
+            except ClientError:
+                continue  # it was deleted, or may not be described
+            behind = [position.behind(ends.get(where)) for where, position in positions.items()]
+            found[f"{LAG} {each.group}"] = sum(lag for lag in behind if lag is not None)
+        return {LAG: sum(found.values()), **found}
 
 
 def rates(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], seconds: float) -> dict[str, float]:
@@ -101,17 +124,3 @@ def rates(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, i
             written[where.topic] += max(end - before[where], 0)  # a topic that was made anew begins at 0
     found = {f"{RECORDS} {topic}": count / seconds for topic, count in written.items()}
     return {RECORDS: sum(found.values()), **found}
-
-
-def _lags(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> dict[str, float]:
-    """The lag of each group, and of all of them, in the partitions whose ends are known."""
-    found: dict[str, float] = {}
-    groups, _ = reachable_groups(cluster)
-    for each in groups[:MAX_GROUPS]:
-        try:
-            positions = requests_of(each.type).read(cluster, each.group)
-        except ClientError:
-            continue  # it was deleted, or may not be described
-        behind = [position.behind(ends.get(where)) for where, position in positions.items()]
-        found[f"{LAG} {each.group}"] = sum(lag for lag in behind if lag is not None)
-    return {LAG: sum(found.values()), **found}

@@ -1,11 +1,16 @@
 """The samples that the console keeps of a cluster: their bounds, their gaps, and the rates between two of them."""
 
+from collections.abc import Iterable
+from itertools import count
+
 import pytest
 
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import Unreachable
-from ottla.console.history import ring
+from ottla.client.group_admin import ListedGroup
+from ottla.client.group_offsets.committed import Committed
+from ottla.console.history import ring, sampler
 from ottla.console.history.ring import MAX_SAMPLES, Ring
 from ottla.console.history.sampler import ALIVE, LAG, RECORDS, SAMPLE_SECONDS, Sampler, rates
 from ottla.protocol.topic_partition import TopicPartition
@@ -58,6 +63,22 @@ def test_a_cluster_that_does_not_answer_has_a_gap() -> None:
     assert sampler.take() >= SAMPLE_SECONDS
     found = sampler.view(None, "")
     assert (len(found["times_ms"]), found["series"][ALIVE], found["series"][LAG]) == (1, [None], [None])
+
+
+def test_groups_whose_coordinator_hangs_end_a_sample_without_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        @staticmethod
+        def read(_: Cluster, group: str, __: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+            return {A: Committed(3, "")}
+
+    groups = [ListedGroup(name, "consumer", "Stable", "Classic", 0) for name in ("g", "h", "i")]
+    monkeypatch.setattr(sampler, "reachable_groups", lambda _: (groups, {}))
+    monkeypatch.setattr(sampler, "requests_of", lambda _: Slow)
+    seconds = count(0, 6)  # for each look at the clock
+    cut = Sampler(lambda: _Dead("127.0.0.1:1"), lambda: float(next(seconds)))
+    assert cut._lags(_Dead("127.0.0.1:1"), {A: 10}) == {f"{LAG} g": 7}
+    whole = Sampler(lambda: _Dead("127.0.0.1:1"), lambda: 0.0)
+    assert whole._lags(_Dead("127.0.0.1:1"), {A: 10}) == {LAG: 21, f"{LAG} g": 7, f"{LAG} h": 7, f"{LAG} i": 7}
 
 
 def test_the_api_has_the_samples_of_a_cluster_a_topic_or_a_group() -> None:

@@ -11,17 +11,18 @@ from typing import Any, ClassVar
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, Refused
 from ottla.console import records
 from ottla.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, SHOWN_HEADERS, Decoder, shown_bytes
 from ottla.console.message_pack import NotMessagePack, decode_message_pack
 from ottla.console.parameters import BadParameter
 from ottla.console.record_filter import record_filter
-from ottla.console.records import Found, Query
+from ottla.console.records import Found, Query, whole
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Header, Record
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.schemas.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
+from tests.support.played_leaders import ALIVE, ClusterOfTest
 
 USER = {
     "type": "record", "name": "User", "namespace": "a.b",
@@ -255,3 +256,20 @@ def test_a_search_keeps_no_more_headers_than_it_shows(monkeypatch: pytest.Monkey
     assert len(list(search.steps())) == 1 + 1
     assert [len(each.record.headers) for each in search._found] == [SHOWN_HEADERS]
     assert [(len(each["headers"]), each["header_count"]) for each in search.answer()["records"]] == [(SHOWN_HEADERS, 300_000)]
+
+
+def test_a_whole_record_is_read_without_the_filter_of_the_page_and_nothing_behind_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[object] = []
+
+    class Watched(records.Scan):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            ends.append((self.first, self.ends))
+
+    monkeypatch.setattr(records, "Scan", Watched)
+    query = Query("t", partitions=(0,), offset=0, selected=record_filter(contains="nowhere"))
+    assert whole(ClusterOfTest(ALIVE), query, "value") is not None
+    with pytest.raises(Refused, match="offset 7 of t-0"):
+        whole(ClusterOfTest(ALIVE), query._replace(offset=7), "value")
+    where = TopicPartition("t", 0)
+    assert ends == [({where: 0}, {where: 1}), ({where: 2}, {where: 2})]
