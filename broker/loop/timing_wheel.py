@@ -18,6 +18,9 @@ from typing import Final, Protocol
 
 logger = logging.getLogger(__name__)
 
+LONGEST_MS: Final = 2**52
+"""The longest delay. Some keys take any 64-bit number of milliseconds, and its deadline would be none."""
+
 
 class Cancellable(Protocol):
     """Result of `call_later`."""
@@ -129,13 +132,13 @@ class TimingWheel:
         return task
 
     def deadline_after(self, delay_ms: float) -> int:
-        """The deadline of a task that is added or postponed now."""
+        """The deadline of a task that is added or postponed now. A delay beyond LONGEST_MS is that long."""
         now_ms = int(self.clock() * 1000)
         heap = self._heap
         if not heap or heap[0][0] > now_ms:
             self._now_ms = now_ms
         # Not in the current tick, which would be due already.
-        return max(now_ms + ceil(delay_ms), self._now_ms + self._levels[0].tick_ms)
+        return max(now_ms + ceil(min(delay_ms, LONGEST_MS)), self._now_ms + self._levels[0].tick_ms)
 
     def on_task_gone(self) -> None:
         """Called by a task that fired or was cancelled."""

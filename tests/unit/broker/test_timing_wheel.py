@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.loop.timing_wheel import TimerTask, TimingWheel
+from ottla.broker.loop.timing_wheel import LONGEST_MS, TimerTask, TimingWheel
 from tests.support.timers import FakeTime
 
 
@@ -37,6 +37,17 @@ def test_a_delay_of_nothing_fires_in_the_next_tick_and_never_inside_the_call() -
     assert fired == []
     time.advance(3)
     assert sorted(fired) == [1, 2]
+
+
+def test_a_delay_of_any_length_holds_up_no_other_task() -> None:
+    time, wheel = a_wheel()
+    fired: list[int] = []
+    for delay_ms in (2**63 - 1, 5 * 10**18, LONGEST_MS):
+        wheel.add(delay_ms, lambda: fired.append(0))
+    wheel.add(10**9, lambda: fired.append(1))
+    time.advance(10**9 + 3)
+    assert fired == [1]
+    assert wheel.count == 3
 
 
 def test_a_cancelled_task_never_fires_and_lets_go_of_its_callback_at_once() -> None:
