@@ -29,7 +29,7 @@ async def in_thread(executor: Executor, work: Callable[..., None], *arguments: o
 class LoopBackground:
     """Must be created on the loop that it serves. After `close` no callback is called."""
 
-    __slots__ = ("_call_later", "_closed", "_executor", "_in_progress", "_loop", "_timers", "_waiting")
+    __slots__ = ("_call_later", "_executor", "_in_progress", "_loop", "_timers", "_waiting", "is_closed")
 
     def __init__(self, executor: Executor, call_later: Callable[[float, Callable[[], None]], Cancellable] | None = None) -> None:
         """`call_later` sets timers; by default those of the loop."""
@@ -40,11 +40,12 @@ class LoopBackground:
         self._waiting: dict[str, deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]]] = {}
         """Name of work in progress -> work that follows it."""
         self._in_progress: dict[str, Future[None]] = {}
-        self._closed = False
+        self.is_closed = False
+        """Whether no callback is called any more."""
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop after `delay_ms`, and then every `period_ms`; only once if that is 0."""
-        if self._closed:
+        if self.is_closed:
             return
         timer: Cancellable | None = None
 
@@ -69,7 +70,7 @@ class LoopBackground:
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
         """Run `work`, which blocks, in a thread, after earlier work of that name. Then call `then` on the loop with its error or None."""
-        if self._closed:
+        if self.is_closed:
             return
         waiting = self._waiting.get(name)
         if waiting is not None:
@@ -81,7 +82,7 @@ class LoopBackground:
     def _run(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
         def done(finished: asyncio.Future[None]) -> None:
             error = None if finished.cancelled() else finished.exception()
-            if self._closed:
+            if self.is_closed:
                 if error is not None:
                     _log_failure(name, error)
                 return
@@ -97,7 +98,7 @@ class LoopBackground:
 
     def close(self) -> None:
         """Cancel all timers, and pass all waiting work to the threads."""
-        self._closed = True
+        self.is_closed = True
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

@@ -245,7 +245,7 @@ class LogCleaner:
             if is_compacted(each):
                 self._look_at(each, now_ms)
             await pause()
-            if self._is_stopped:
+            if self._is_stopped or self._background.is_closed:
                 return
         self._is_looking = False
         self._take_filthiest()

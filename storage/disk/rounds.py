@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ottla.pauses import begin, pause
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.storage.disk.background import Background
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +28,11 @@ Visit = Callable[[_T], Awaitable[None] | None]
 """Works on one item. Long work returns an awaitable, which pauses. An item may be closed when its visit begins, and after each pause."""
 
 
-async def visit_all(name: str, items: Iterable[_T], visit: Visit[_T]) -> None:
-    """Visits each item, with a pause after it. An error is logged, and the other items follow."""
+async def visit_all(name: str, items: Iterable[_T], visit: Visit[_T], is_over: Callable[[], bool] = lambda: False) -> None:
+    """Visits each item, with a pause after it, until `is_over`. An error is logged, and the other items follow."""
     for each in list(items):
+        if is_over():
+            return
         try:
             rest = visit(each)
             if rest is not None:
@@ -40,12 +43,13 @@ async def visit_all(name: str, items: Iterable[_T], visit: Visit[_T]) -> None:
 
 
 class Rounds(Generic[_T]):
-    """Runs one round at a time, on the event loop."""
+    """Runs one round at a time, on the event loop, until the background is closed."""
 
-    __slots__ = ("_is_running", "_name", "_then", "_visit")
+    __slots__ = ("_background", "_is_running", "_name", "_then", "_visit")
 
-    def __init__(self, name: str, visit: Visit[_T], then: Callable[[], None] = lambda: None) -> None:
-        """`then` is called at the end of a round."""
+    def __init__(self, background: Background, name: str, visit: Visit[_T], then: Callable[[], None] = lambda: None) -> None:
+        """`then` is called at the end of a round. A visit that pauses ends by itself when the background is closed."""
+        self._background = background
         self._name = name
         self._visit = visit
         self._then = then
@@ -59,7 +63,8 @@ class Rounds(Generic[_T]):
     async def _run(self, items: Iterable[_T]) -> None:
         self._is_running = True
         try:
-            await visit_all(self._name, items, self._visit)
+            await visit_all(self._name, items, self._visit, lambda: self._background.is_closed)
         finally:
             self._is_running = False
-        self._then()
+        if not self._background.is_closed:
+            self._then()

@@ -120,7 +120,7 @@ class LogManager:
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention = RetentionChecks(background, clock, self._applies_retention, self.report_failure)
-        self._expirations = ProducerExpirations(clock)
+        self._expirations = ProducerExpirations(background, clock)
         self.progress = Progress()
         self.rolls = RollCompletion(background, self._spare_files, self.report_failure)
         self.context = self._new_context()

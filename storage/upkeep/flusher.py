@@ -51,7 +51,7 @@ class Flusher:
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
         self._held: set[PartitionLog] = set()
-        self._rounds: Rounds[PartitionLog] = Rounds("log-flusher", self._flush_if_old)
+        self._rounds: Rounds[PartitionLog] = Rounds(background, "log-flusher", self._flush_if_old)
         self._round_ms = 0
         self._flushed_at_ms: dict[PartitionLog, int] = {}
         """Only for logs with a `flush.ms`."""

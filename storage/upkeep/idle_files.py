@@ -55,7 +55,7 @@ class IdleFiles:
         self._closes_all = False
         self._calm_periods = _SAID_AGAIN_AFTER
         self._logs = logs
-        self._rounds: Rounds[PartitionLog] = Rounds("idle-files", self._close_idle_files, self._end_round)
+        self._rounds: Rounds[PartitionLog] = Rounds(background, "idle-files", self._close_idle_files, self._end_round)
         self._thread = 0
         self._hand: deque[PartitionLog] = deque()
         """The logs whose files are closed next in a shortage, the first opened first, round robin."""

@@ -37,7 +37,7 @@ class RetentionChecks:
         self._clock = clock
         self._is_ours = is_ours
         self._on_failure = on_failure
-        self._rounds: Rounds[PartitionLog] = Rounds(_NAME, self._check_unless_it_waits)
+        self._rounds: Rounds[PartitionLog] = Rounds(background, _NAME, self._check_unless_it_waits)
         self._reads: dict[PartitionLog, int] = {}
         """Logs whose time indexes a thread reads, and the number of reads so far."""
 
@@ -53,7 +53,7 @@ class RetentionChecks:
         may_wait = self._reads.get(each, 0) >= _MOST_READS
         try:
             # A log that is being truncated is checked in the next round.
-            while self._is_ours(each) and each.truncations.current is None:
+            while not self._background.is_closed and self._is_ours(each) and each.truncations.current is None:
                 now_ms = self._clock.now_ms()
                 if delete_old_segments(each, now_ms, at_most=DELETED_TOGETHER, may_wait=may_wait) < DELETED_TOGETHER:
                     break

@@ -25,6 +25,7 @@ class ManualBackground:
         self.clock = clock
         self.timers: list[tuple[int, int, str, int, Callable[[], None]]] = []
         self.work: list[tuple[str, Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.is_closed = False
         self.done_at_once: set[str] = set()
         """First words of the names of work that runs when it is submitted."""
         self._count = 0

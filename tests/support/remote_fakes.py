@@ -201,6 +201,8 @@ class MemoryMetadata:
 class SlowBackground:
     """A Background whose work is done at once."""
 
+    is_closed = False
+
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
         """See Background."""
         asyncio.get_running_loop().call_later(delay_ms / 1000, callback)

@@ -230,3 +230,19 @@ def test_producers_of_many_logs_are_looked_at_in_slices(monkeypatch: pytest.Monk
         manager.remove_expired_producers()  # the round goes on, and is no other
         disks.settle()
     assert [[entry.producer_id for entry in log.active_producers()] for log in (logs[0], logs[2])] == [[5], [9]]
+
+
+def test_no_producer_is_removed_once_the_background_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_expirations, "_TOGETHER", 4)
+    disks = Disks()
+    manager = disks.start(producer_id_expiration_ms=1000)
+    log = manager.get_or_create(T0, is_new=True)
+    for producer_id in range(6):
+        append(log, a_batch(producer_id=producer_id))
+    disks.clock.move(1 << 45)
+    with turns_by_hand() as loop:
+        manager.remove_expired_producers()
+        disks.background.is_closed = True  # a thread writes the snapshots of producers from here on
+        while loop.turn():
+            pass
+    assert len(log.active_producers()) == 2

@@ -156,6 +156,23 @@ def test_a_log_loses_many_segments_in_slices() -> None:
     assert (len(log.segments), log.log_start_offset) == (1, 70)
 
 
+def test_no_segment_is_deleted_once_the_background_is_closed() -> None:
+    disks = Disks()
+    disks.topics["topic"] = dict(topic(segment_bytes=len(a_batch()), retention_ms=1))
+    manager = disks.start()
+    log = manager.get_or_create(TopicPartition("topic", 0), is_new=True)
+    for _ in range(70):
+        append(log, a_batch(timestamps=[1000]))
+    log.update_high_watermark(log.log_end_offset)
+    disks.settle()
+    with turns_by_hand() as loop:
+        manager.check_retention()
+        disks.background.is_closed = True  # a thread closes the logs from here on
+        while loop.turn():
+            pass
+    assert log.segments.first.base_offset == DELETED_TOGETHER
+
+
 def test_a_thread_reads_how_old_segments_are() -> None:
     disks = Disks(ColdFileSystem())
     assert isinstance(disks.filesystem, ColdFileSystem)

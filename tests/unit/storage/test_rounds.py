@@ -8,6 +8,8 @@ import pytest
 from ottla.pauses import begin, pause
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.rounds import Rounds, visit_all
+from tests.support.background import ManualBackground
+from tests.support.clocks import ManualClock
 from tests.support.pauses import HandLoop, turns_by_hand
 
 
@@ -26,7 +28,8 @@ class Stage:
 
     def __init__(self) -> None:
         self.seen: list[int | str] = []
-        self.rounds: Rounds[Item] = Rounds("upkeep", self._visit, lambda: self.seen.append("end"))
+        self.background = ManualBackground(ManualClock())
+        self.rounds: Rounds[Item] = Rounds(self.background, "upkeep", self._visit, lambda: self.seen.append("end"))
 
     async def _visit(self, item: Item) -> None:
         self.seen.append(item.topic_partition.partition)
@@ -57,6 +60,14 @@ def test_a_round_that_is_in_progress_goes_on_and_no_other_begins() -> None:
         stage.rounds.begin(items(0, 0))
         stage.rounds.begin(items(0, 0))
         assert stage.turns(loop) == [[0], [1], ["end"]]
+
+
+def test_a_round_that_has_paused_ends_when_the_background_is_closed() -> None:
+    stage = Stage()
+    with turns_by_hand() as loop:
+        stage.rounds.begin(items(0, 0))
+        stage.background.is_closed = True
+        assert stage.turns(loop) == [[0]]
 
 
 @pytest.mark.parametrize("pauses", [0, 1])
