@@ -13,7 +13,7 @@ from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.restore import restore
 from ottla.cli.remote.scrub import scrub
 from ottla.cli.remote.store_access import config_option, the_store
-from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies
+from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies, still_read
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -62,6 +62,8 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
     except ConfigError as error:
         fail([str(error)])
         return
+    read = still_read(cluster, (entry for entry, _ in faults))
+    faults = [(entry, fault) for entry, fault in faults if entry.id in read]
     if as_json:
         print_json([{**as_object(entry, is_read=True), "fault": fault} for entry, fault in faults])
     else:

@@ -17,7 +17,7 @@ import click
 from ottla.cli.options import Amount, cluster_command, fail, json_option
 from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.store_access import config_option, the_store
-from ottla.cli.remote.stored_copies import COLUMNS, StoredName, as_object, as_row, chosen, known_copies, stored_name
+from ottla.cli.remote.stored_copies import COLUMNS, StoredName, as_object, as_row, chosen, known_copies, still_read, stored_name
 
 if TYPE_CHECKING:
     from ottla.broker.remote.remote_storage import RemoteStorage
@@ -92,13 +92,14 @@ def scrub(
     copy is missing or damaged, or an object belongs to no copy.
     """
     from ottla.config.errors import ConfigError
+    from ottla.storage.remote.ports import RemoteStoreError
 
     try:
         progress = Progress(progress_file, cluster.refresh(()).cluster_id or "")
         faults, orphans, count = asyncio.run(
             _scrub(cluster, topics, config_file, Throttle(None if rate is None else rate * _MIB), progress)
         )
-    except (ConfigError, ValueError, OSError) as error:
+    except (ConfigError, RemoteStoreError, ValueError, OSError) as error:
         fail([str(error)])
         return
     if as_json:
@@ -118,7 +119,10 @@ def scrub(
 async def _scrub(
     cluster: Cluster, topics: tuple[str, ...], config_file: Path, throttle: Throttle, progress: Progress
 ) -> tuple[list[tuple[SegmentEntry, list[str]]], list[str], int]:
-    """Damaged copies with their faults, objects of no copy, and the number of copies. Raises ConfigError."""
+    """Damaged copies with their faults, objects of no copy, and the number of copies.
+
+    Raises ConfigError, and RemoteStoreError if the store does not list its objects.
+    """
     from ottla.protocol.uuid import to_text
     from ottla.storage.remote.ports import RemoteStoreError
 
@@ -140,6 +144,8 @@ async def _scrub(
                 faults.append((entry, found))
             else:
                 progress.add(uuid)
+        read = still_read(cluster, (entry for entry, _ in faults))
+        faults = [(entry, found) for entry, found in faults if entry.id in read]
         if orphans:  # those that a broker removed meanwhile had an owner
             after = {name async for name in storage.store.list("")}
             orphans = [name for name in orphans if name in after]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
-    from ottla.storage.remote.entries import SegmentEntry
+    from ottla.storage.remote.entries import SegmentEntry, SegmentId
 
 _POLL_SECONDS: Final = 1.0
 COLUMNS: Final = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "max timestamp", "broker", "segment")
@@ -65,6 +65,12 @@ def known_copies(cluster: Cluster) -> list[tuple[SegmentEntry, bool]]:
     read = {key for cache in caches for epoch in cache.epochs.values() for key in epoch.keys}
     found = [(entry, int.from_bytes(entry.id.uuid, "big") in read) for cache in caches for entry in cache.all_entries()]
     return sorted(found, key=lambda each: (*each[0].id.partition[1:], each[0].start_offset))
+
+
+def still_read(cluster: Cluster, entries: Iterable[SegmentEntry]) -> set[SegmentId]:
+    """Which of these copies consumers still read. Brokers remove copies while a command examines them."""
+    wanted = {entry.id for entry in entries}
+    return {entry.id for entry, is_read in known_copies(cluster) if is_read and entry.id in wanted} if wanted else set()
 
 
 def chosen(entry: SegmentEntry, topics: Iterable[str]) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ottla.cli.doctor.remote_checks import (
     ENABLE,
@@ -18,9 +20,11 @@ from ottla.cli.doctor.remote_checks import (
     check_remote_store,
 )
 from ottla.cli.main import main
+from ottla.cli.remote import scrub
 from ottla.client.cluster import Cluster
 from ottla.config.broker import BrokerConfig
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.local_layout import ROOT
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
@@ -138,6 +142,34 @@ def test_an_object_of_no_copy_keeps_no_later_scrub_from_reading_all_copies(scrub
     for _ in range(2):  # an empty file is none of another cluster
         progress.touch()
         assert len(scrubbed.scrub("--progress", str(progress))[1]["damaged"]) == 1
+
+
+def test_a_copy_that_the_broker_removes_meanwhile_is_not_damaged(scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    until(scrubbed.are_all_copied)
+    first, second = scrubbed.parts(".log")[:2]
+    examine = scrub._faults_of
+
+    async def examine_later(*arguments: Any) -> list[str]:
+        if first.exists():
+            admin = AdminClient({"bootstrap.servers": scrubbed.bootstrap})
+            ((_, deleted),) = admin.delete_records([TopicPartition("t", 0, int(second.name[:20]))]).items()
+            deleted.result(30)
+            until(lambda: not first.exists())
+        return await examine(*arguments)
+
+    monkeypatch.setattr(scrub, "_faults_of", examine_later)
+    status, found = scrubbed.scrub()
+    assert (status, found["damaged"], found["orphans"]) == (0, [], []), found
+
+
+def test_a_store_that_does_not_list_its_objects_is_told_in_one_line(scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[str]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(DirectoryStore, "_names_in", refuse)
+    done = CliRunner().invoke(main, ["remote", "scrub", "-b", scrubbed.bootstrap, "--config", str(scrubbed.properties)])
+    (line,) = done.stderr.strip().splitlines()
+    assert (done.exit_code, "Input/output error" in line) == (1, True)
 
 
 def test_the_progress_of_another_cluster_is_refused_in_one_line(scrubbed: Scrubbed, tmp_path: Path) -> None:
