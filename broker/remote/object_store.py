@@ -109,7 +109,7 @@ class ObjectStore:
         size = min(len(found.sizes) * manifest.chunks.original_chunk_size, entry.size - found.original_start)
         try:
             data = await self._objects.get_range(key, found.start, found.end)
-            plain = await self._in_thread(partial(_original, data, found.sizes, manifest, size, cipher))
+            plain = await self._in_thread(partial(_original, data, found.sizes, manifest, size, cipher), main_key(entry))
         except RemoteStoreError:
             self._manifests.pop(entry.id.uuid, None)  # the sizes of chunks in it may be wrong
             raise
@@ -120,7 +120,7 @@ class ObjectStore:
         data, (manifest, cipher) = await asyncio.gather(self._read(entry, INDEXES, MAX_INDEXES_BYTES), self._manifest(entry))
         try:
             part = split_indexes(data, manifest.indexes).get(kind, b"")
-            return part if cipher is None or not part else await self._in_thread(partial(cipher.decrypt, part))
+            return part if cipher is None or not part else await self._in_thread(partial(cipher.decrypt, part), kind.name)
         except (MalformedManifest, RemoteStoreError) as error:
             self._manifests.pop(entry.id.uuid, None)
             raise RemoteStoreError(f"{main_key(entry)}: {error}") from None
@@ -194,11 +194,12 @@ class ObjectStore:
             sizes.append(len(chunk))
             yield chunk
 
-    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
+    async def _in_thread(self, work: Callable[[], _Result], name: str = "a segment to copy") -> _Result:
+        """Does work that blocks. An OSError becomes a RemoteStoreError, which has the `name` if the error names no file."""
         try:
             return await self._threads(work)
         except OSError as error:
-            raise RemoteStoreError(f"{error.filename or 'a segment to copy'}: {error.strerror or error}") from error
+            raise RemoteStoreError(f"{error.filename or name}: {error.strerror or error}") from error
 
     def _examine(self, path: str) -> tuple[int, bool]:
         """Returns the size of a segment, and whether its first batch is compressed."""

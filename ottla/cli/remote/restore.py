@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.cli.remote.stored_logs import StoredLog
     from ottla.client.cluster import Cluster
-    from ottla.client.producer import Producer
+    from ottla.client.producer import Delivery, Producer
     from ottla.storage.remote.entries import SegmentEntry
     from ottla.storage.remote.record_walk import Batches
 
@@ -93,7 +93,7 @@ async def _restore(
         if is_dry:
             return [_row(log, 0, []) for log in logs]
         _prepare(cluster, target, 1 + max(log.partition.partition for log in logs))
-        with Producer(cluster, target) as producer:
+        with Producer(cluster, target, on_delivery=_end_after_failure) as producer:
             return [await _write(storage, log, producer) for log in logs]
 
 
@@ -118,8 +118,14 @@ def _prepare(cluster: Cluster, target: str, partitions: int) -> None:
         raise ValueError(f"{filled[0]} is not empty: name a new topic by --to, or delete {target} first")
 
 
+def _end_after_failure(delivery: Delivery) -> None:
+    """Raises the ClientError of records that the brokers refused: what follows them would have a gap before it."""
+    if delivery.error is not None:
+        raise delivery.error
+
+
 async def _write(storage: RemoteStorage, log: StoredLog, producer: Producer) -> dict[str, Any]:
-    """Writes one partition, in the order of its offsets."""
+    """Writes one partition, in the order of its offsets. Raises ClientError."""
     from ottla.storage.remote.ports import RemoteStoreError
     from ottla.storage.remote.record_walk import read_batches
 

@@ -61,11 +61,13 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
         try:
             entry = await _entry(storage, partition, name)
             epochs = decode_leader_epochs(await storage.store.index(entry, IndexKind.LEADER_EPOCH), name.uuid)
+            if not entry.leader_epochs:
+                entry = replace(entry, leader_epochs=dict(epochs_between(epochs, entry.start_offset, _MOST_OFFSET)))
+            if not entry.leader_epochs:
+                raise RemoteStoreError("its leader epochs are not known")
         except (RemoteStoreError, CorruptCheckpoint) as error:
             left_out.append(f"the copy at offset {name.start_offset} is not complete: {error}")
             continue
-        if not entry.leader_epochs:
-            entry = replace(entry, leader_epochs=dict(epochs_between(epochs, entry.start_offset, _MOST_OFFSET)))
         if most_epoch is None or max(entry.leader_epochs) <= most_epoch:
             entries.append(entry)
             epochs_of[entry.id.uuid] = epochs

@@ -105,6 +105,40 @@ def test_copies_of_the_newest_history_make_up_the_log_and_older_ones_on_request(
     run(story)
 
 
+def test_a_copy_without_leader_epochs_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    log = a_transactional_log(tmp_path)
+    (first, *others) = run(lambda: copy_closed_segments(log, a_directory_store(tmp_path / "shared")))
+    keys = {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
+    properties = tmp_path / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+    epochs = next(each for each in (tmp_path / "shared").rglob("*leader*") if each.name.startswith(f"{first.start_offset:020d}"))
+    epochs.write_text("0\n0\n")
+
+    async def story() -> None:
+        async with the_store(properties) as storage:
+            (found,) = await stored_logs(storage, "orders", None, None)
+            assert [each.start_offset for each in found.copies] == [each.start_offset for each in others]
+            (text,) = found.left_out
+            assert "leader epochs are not known" in text
+
+    run(story)
+
+
+def test_records_that_the_brokers_refuse_end_the_restore_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
+    log = a_transactional_log(tmp_path)
+    run(lambda: copy_closed_segments(log, a_directory_store(tmp_path / "shared")))
+    with a_broker_in_process(tmp_path / "logs", **keys) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("small", 1, 1, config={"max.message.bytes": "70"})])["small"].result(30)
+        done = restore(broker, tmp_path, keys, "orders", "--to", "small")
+        assert done.exit_code == 1
+        (line,) = done.stderr.strip().splitlines()
+        assert "small-0" in line
+
+
 def test_aborted_records_and_damaged_copies_are_left_out_and_the_rest_is_written(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
