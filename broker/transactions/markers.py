@@ -275,11 +275,12 @@ class TransactionMarkers:
         begin(self._route_parts(marked, partitions))
 
     async def _route_parts(self, marked: Marked, partitions: Partitions) -> None:
-        for part in in_parts(partitions, PARTITIONS_PER_REQUEST):
+        for number, part in enumerate(in_parts(partitions, PARTITIONS_PER_REQUEST)):
+            if number:  # most transactions have one part, and need no turn of the loop to end
+                await pause()
+                if not self._is_pending(marked):
+                    break
             self._route_part(marked, part)
-            await pause()
-            if not self._is_pending(marked):
-                break
 
     def _route_part(self, marked: Marked, partitions: Partitions) -> None:
         by_leader: dict[int | None, dict[str, list[int]]] = {}
