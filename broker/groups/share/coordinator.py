@@ -116,4 +116,4 @@ class ShareGroups:
     def on_deleted(self, group: object) -> None:
         """A group was deleted: the state of its partitions goes, too."""
         if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
-            self._state.delete(group.group_id, {**group.initializing, **group.initialized})
+            self._state.delete(group.group_id, group.partitions_with_state())

@@ -13,10 +13,12 @@ from ottla.broker.groups.consumer.assignors import Subscriber, simple
 from ottla.broker.groups.consumer.records import StatePartitions
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import GroupLoader
-from ottla.broker.groups.share.group import ShareGroup, joined
+from ottla.broker.groups.share.coordinator import ShareGroups
+from ottla.broker.groups.share.group import Initialized, ShareGroup, joined
 from ottla.broker.groups.share.records import pairs_of, read
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
+from tests.support.group_bench import GroupBench, NoShareState, run
 
 GOLDEN: list[tuple[str, str]] = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "group-records-4.4.json").read_text())
 TOPICS = [bytes([number]) * 16 for number in range(1, 4)]
@@ -100,3 +102,25 @@ def test_partitions_that_are_initialized_stay_so() -> None:
     group = ShareGroup("g")
     group.apply(StatePartitions({TOPICS[0]: ("t", frozenset({2}))}, {TOPICS[0]: ("t", frozenset({0, 1}))}))
     assert joined(group.initialized, group.initializing) == {TOPICS[0]: ("t", frozenset({0, 1, 2}))}
+
+
+class Deletions(NoShareState):
+    """Keeps the partitions whose state is deleted."""
+
+    def __init__(self) -> None:
+        self.deleted: list[Initialized] = []
+
+    def delete(self, group_id: str, partitions: Initialized) -> None:
+        self.deleted.append(partitions)
+
+
+def test_the_state_of_a_deleted_group_goes_also_where_its_topic_was_growing() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        state = Deletions()
+        groups = ShareGroups(bench.groups.groups, bench.groups.share.machine, lambda: 1, state)
+        group = ShareGroup("g")
+        group.apply(StatePartitions({TOPICS[0]: ("t", frozenset({2}))}, {TOPICS[0]: ("t", frozenset({0, 1}))}))
+        groups.on_deleted(group)
+        assert state.deleted == [{TOPICS[0]: ("t", frozenset({0, 1, 2}))}]
+
+    run(scenario)
