@@ -15,6 +15,7 @@ MAX_ROWS = 10**12 - 1
 _LEAST_STREAMS = 4
 _SEGMENTS = 100
 _FEWEST_SEGMENTS = 20
+_MOST_SEGMENT_BYTES = 1 << 30
 _BATCH_BYTES = 16_384
 _AROUND_RECORD = 100
 
@@ -130,8 +131,9 @@ class Plan:
 
     @property
     def segment_bytes(self) -> int:
-        """Size of the segments of a new topic with tiered storage: the active one, which stays on its broker, is a hundredth."""
-        return max(self.rows * (self.record_bytes + self.longest_key) // self.partitions // _SEGMENTS, self._least_segment_bytes)
+        """Size of the segments of a new topic with tiered storage: the active one, which stays on its broker, is a hundredth or less."""
+        wanted = self.rows * (self.record_bytes + self.longest_key) // self.partitions // _SEGMENTS
+        return max(min(wanted, _MOST_SEGMENT_BYTES), self._least_segment_bytes)
 
     @property
     def _least_segment_bytes(self) -> int:

@@ -28,6 +28,8 @@ async def _take_offline(manager: "ReplicaManager", log_dir: str, reason: str) ->
     manager.log_manager.moves.on_log_dir_failure(log_dir)
 
     await visit_all("log-dir-failure", failed, manager.notify_removed)
+    if manager.log_manager.background.is_closed:  # the broker stops, and a thread closes the logs
+        return
     if any(partition.log.log_dir == log_dir for partition in manager):
         await _take_offline(manager, log_dir, reason)  # LeaderAndIsr named them meanwhile
         return

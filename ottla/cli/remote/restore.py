@@ -196,4 +196,5 @@ def _row(log: StoredLog, records: int, missing: list[str]) -> dict[str, Any]:
         "end": copies[-1].end_offset + 1 if copies and copies[-1].size and copies[-1].end_offset < 1 << 61 else None,
         "records": records,
         "missing": missing,
+        "left_out": log.left_out,
     }

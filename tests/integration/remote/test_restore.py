@@ -137,6 +137,10 @@ def test_records_that_the_brokers_refuse_end_the_restore_in_one_line(tmp_path: P
         assert done.exit_code == 1
         (line,) = done.stderr.strip().splitlines()
         assert "small-0" in line
+        next((tmp_path / "shared").rglob("00000000000000000000-*leader*")).unlink()
+        shown = restore(broker, tmp_path, keys, "orders", "--dry-run")
+        ((text,),) = [row["left_out"] for row in json.loads(shown.stdout)]
+        assert "offset 0 is not complete" in text
 
 
 def test_aborted_records_and_damaged_copies_are_left_out_and_the_rest_is_written(tmp_path: Path) -> None:
@@ -165,6 +169,7 @@ def test_aborted_records_and_damaged_copies_are_left_out_and_the_rest_is_written
         (row,) = json.loads(part.stdout)
         (missing,) = row["missing"]
         assert f"in the copy at {entries[2].start_offset}" in missing
+        assert row["left_out"] == []
         assert 0 < row["records"] < len(committed)
         nothing = restore(broker, tmp_path, keys, "unheard-of")
         assert (nothing.exit_code, nothing.stderr.strip().splitlines()) == (1, ["ottla: the store has no complete copy of unheard-of"])

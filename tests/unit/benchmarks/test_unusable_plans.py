@@ -29,6 +29,13 @@ def test_the_producer_takes_what_the_run_needs_unless_the_user_says_otherwise() 
         check_producer_limits(replace(PLAN, producer={"buffer.memory": "2000089"}))
 
 
+def test_segments_of_a_tiered_topic_are_a_hundredth_of_a_partition_within_the_limits_of_a_topic() -> None:
+    tiered = replace(PLAN, record_bytes=998, rows=1_000_000, partitions=1, tiered=True)
+    assert tiered.topic_configs["segment.bytes"] == "10000000"
+    assert replace(tiered, rows=10**9).topic_configs["segment.bytes"] == str(1 << 30)
+    assert replace(tiered, rows=100).topic_configs["segment.bytes"] == "32768"
+
+
 def test_the_topic_must_take_the_largest_record_unless_it_may_become_smaller() -> None:
     assert batch_bytes(PLAN) == 2_000_076
     check_topic_limit(PLAN, 2_000_076)

@@ -52,6 +52,15 @@ def test_its_partitions_are_gone_at_once_who_waits_for_them_learns_it_in_turns_a
     assert all(log.is_closed for log in logs)
 
 
+def test_a_broker_that_stops_meanwhile_leaves_the_logs_to_the_thread_that_closes_them() -> None:
+    replicas, told = a_broker()
+    replicas.manager.on_log_dir_failure("/failing")
+    replicas.disks.background.is_closed = True
+    replicas.disks.settle()
+    assert len([log for log in replicas.logs.all_logs() if log.log_dir == "/failing"]) == PARTITIONS
+    assert not told
+
+
 def test_the_controller_hears_at_once_that_any_of_them_is_offline() -> None:
     replicas, _ = a_broker()
     failing = [partition.topic_partition.partition for partition in replicas.manager if partition.log.log_dir == "/failing"]
