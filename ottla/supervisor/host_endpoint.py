@@ -24,7 +24,7 @@ _LOOP_SECONDS: Final = 5.0
 _MOST_THREADS: Final = 64
 _TEXT: Final = "text/plain; charset=utf-8"
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
-_OPTION: Final = "--metrics"
+METRICS_OPTION: Final = "--metrics"
 _LABEL: Final = re.compile(r'(\w+)(="(?:[^"\\]|\\.)*")')
 
 
@@ -44,7 +44,7 @@ class HostEndpoint:
     def __init__(self, listener: str, facts: Callable[[], Awaitable[list[BrokerFacts]]]) -> None:
         """`facts` is awaited on the running loop. Raises ConfigError for an address that is none."""
         self._listener = listener
-        self._host, self._port = address(_OPTION, listener)
+        self._host, self._port = address(METRICS_OPTION, listener)
         self._facts = facts
         self._server: HttpServer | None = None
         self.address = ""
@@ -54,8 +54,9 @@ class HostEndpoint:
         try:
             sock = await bind(self._host, self._port)
         except OSError as error:
+            reason = error.strerror or error
             raise ConfigError(
-                f"{_OPTION} {self._listener} cannot be bound: {error.strerror or error}; stop what uses the address or set another one"
+                f"{METRICS_OPTION} {self._listener} cannot be bound: {reason}; stop what uses the address or set another one"
             ) from error
         self._loop = asyncio.get_running_loop()
         self._server = HttpServer(sock, self._serve)

@@ -20,6 +20,7 @@ from ottla.config.listeners import EndPoint
 from ottla.config.validation import log_dirs
 from ottla.controller.errors import BrokerIdInUse, StoreError
 from ottla.controller.registration import check_id_is_free
+from ottla.supervisor.host_endpoint import METRICS_OPTION
 from ottla.supervisor.layout import Layout
 from ottla.supervisor.template import shown
 
@@ -30,6 +31,8 @@ Configs = Mapping[int, BrokerConfig]
 
 def check_layout(layout: Layout) -> None:
     """Check all brokers of the layout, each alone and then against each other. Raises ConfigError with file, key, value and reason."""
+    if layout.metrics is not None:
+        address(METRICS_OPTION, layout.metrics)
     configs = {broker_id: _config(layout, broker_id) for broker_id in layout.broker_ids}
     if any(config[BROKER_ID] != broker_id for broker_id, config in configs.items()):
         raise ConfigError(

@@ -54,6 +54,11 @@ def test_a_setting_of_the_command_line_is_not_said_to_be_in_the_file(tmp_path: P
     assert refusal("num.partitions=2", tmp_path, "num.partitions=none").startswith("Invalid value none for configuration num.partitions")
 
 
+def test_an_address_of_the_metrics_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Invalid value foo for configuration --metrics: Must be host:port"):
+        check_layout(Layout(tmp_path, (9092,), metrics="foo"))
+
+
 def test_two_addresses_with_one_port_are_allowed_where_they_differ(tmp_path: Path) -> None:
     file = tmp_path / "c.properties"
     file.write_text(
