@@ -84,15 +84,16 @@ def _line(key: str, value: Value) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    new = file.with_name(f"{file.name}.new")
     try:
-        os.makedirs(file.parent, _FOLDER_MODE, exist_ok=True)
+        kept = file.resolve()  # beside it, as a link may lead to another disk
+        new = kept.with_name(f"{kept.name}.new")
+        os.makedirs(kept.parent, _FOLDER_MODE, exist_ok=True)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
         with open(descriptor, "w", encoding="utf-8") as opened:
             os.fchmod(descriptor, _MODE)
             opened.write(text)
             opened.flush()
             os.fsync(descriptor)
-        os.replace(new, file.resolve())
+        os.replace(new, kept)
     except OSError as error:
         raise ClientError(f"{file} cannot be written: {error.strerror}") from None

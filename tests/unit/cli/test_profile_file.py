@@ -1,6 +1,7 @@
 """`ottla profiles`: what is written, what stays in the file, who may read it, and what is refused."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -120,3 +121,24 @@ def test_a_login_that_is_no_file_with_one_is_refused(file: Path, tmp_path: Path)
 def test_a_file_that_cannot_be_written_is_one_line(file: Path) -> None:
     file.parent.write_text("no folder")
     assert f"ottla: {file} cannot be written: " in profiles("create", "a", status=1).output
+
+
+def test_a_link_stays_one_and_the_new_file_is_made_on_the_disk_where_it_leads(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept" / "clusters.toml"
+    kept.parent.mkdir()
+    file.parent.mkdir()
+    kept.write_text("# mine\n")
+    file.symlink_to(kept)
+    replace, folders = os.replace, []
+
+    def watched(new: Path, old: Path) -> None:
+        folders.append((new.parent, old.parent))
+        replace(new, old)
+
+    monkeypatch.setattr(os, "replace", watched)
+    profiles("create", "a")
+    assert file.is_symlink()
+    assert kept.read_text().startswith("# mine\n")
+    assert folders == [(kept.parent, kept.parent)]
