@@ -65,7 +65,7 @@ def test_a_record_that_does_not_fit_is_named_and_the_ones_before_are_written(ott
     assert "ottla: the value does not fit schema 2: value.id is no int64" in refused.err
     assert ottla("consume", "-e", "refused", *options).lines == ['{"id":1}']
     unknown = ottla("produce", "refused", *options, "--value-schema", "9", input="{}\n", status=1)
-    assert "the schema registry answers 404 to schema 9" in unknown.err
+    assert "ottla: the value is not written: the schema registry answers 404 to schema 9" in unknown.err
     assert "require --schema-registry" in ottla("produce", "refused", "--value-schema", "1", input="{}\n", status=2).err
 
 

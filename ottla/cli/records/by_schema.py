@@ -55,7 +55,7 @@ class Encoding:
         self._value_schema = value_schema
 
     def record(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The record as it is to be written. Raises ClientError if it does not fit."""
+        """The record as it is to be written. Raises ClientError if it does not fit, or its schema cannot be had."""
         key, value = self._encoded(record.key, self._key_schema, "key"), self._encoded(record.value, self._value_schema, "value")
         return record._replace(key=key, value=value)
 
@@ -64,5 +64,7 @@ class Encoding:
             return data
         try:
             return self._registry.encoded(schema_id, data.decode())
-        except (NoSchema, ValueError, RecursionError) as error:
+        except NoSchema as error:
+            raise ClientError(f"the {what} is not written: {error}") from None
+        except (ValueError, RecursionError) as error:
             raise ClientError(f"the {what} does not fit schema {schema_id}: {error or 'it is nested too deeply'}") from None
