@@ -5,7 +5,7 @@ from ottla.broker.network.request_channel cimport RequestChannel
 from ottla.protocol.cursors cimport fields
 from ottla.protocol.cursors.fields cimport View
 
-cdef int64_t FIRST_BYTES, FULL_WINDOW_BYTES, LARGEST_BYTES, LARGEST_KEPT, NS_PER_BYTE, SENDING_NS
+cdef int64_t FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, LARGEST_BYTES, LARGEST_KEPT, NS_PER_BYTE, SENDING_NS
 
 cdef class FrameReader:
     cdef Processor _processor

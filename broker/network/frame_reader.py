@@ -16,7 +16,7 @@ import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.network.buffer_supplier import LARGEST_KEPT
-from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, NS_PER_BYTE, SENDING_NS
+from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, SENDING_NS
 from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 from ottla.protocol.cursors import fields
 
@@ -87,7 +87,7 @@ class FrameReader:
         if rest is None:
             return processor.window if is_narrow else processor.view
         if self._filled:
-            return memoryview(rest)[self._filled : self._filled + FULL_WINDOW_BYTES if channel.is_spent else None]
+            return memoryview(rest)[self._filled : self._filled + LARGE_WINDOW_BYTES if channel.is_spent else None]
         # The bytes stay in _rest until more were received, because a read may return none.
         kept = len(rest) - self._from
         view = processor.view

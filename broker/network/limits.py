@@ -31,6 +31,10 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 FULL_WINDOW_BYTES: Final = 4096
 """Bytes read from a connection at once while the request channel is full."""
 
+LARGE_WINDOW_BYTES: Final = 64 * 1024
+"""Bytes of a large request that are read at once when the time of the turn is used up. It takes 10 µs, as for 4 KiB. In a busy broker a
+large request must not take longer than NS_PER_BYTE allows its client."""
+
 TURN_NS: Final = 8_000_000
 """Time for requests in a turn of the loop. With many ready connections a turn would take as long as all their requests."""
 TURN_BYTES: Final = 256 * 1024

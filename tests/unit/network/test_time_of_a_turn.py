@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, TURN_NS
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, NS_PER_BYTE, RECEIVE_BUFFER_BYTES, TURN_NS
 from ottla.broker.network.request_channel import Answer, Pending
 from tests.support.network import BETWEEN_BROKERS, Bench, framed
 
@@ -75,6 +75,21 @@ def test_requests_of_any_size_arrive_whole_however_few_fit_into_a_turn(size: int
     bench.turns.run()
     assert [frame for frame in bench.handled if frame != b"b"] == [b"x" * size, b"y" * size]
     assert client.answers == [b"x", b"y"]
+
+
+def test_a_large_request_arrives_faster_than_its_client_may_be_slow_however_busy_the_broker_is() -> None:
+    bench = a_slow_bench(1)
+    busy, also_busy, client = (bench.connect() for _ in range(3))
+    sent = framed(b"x" * 8 * RECEIVE_BUFFER_BYTES)
+    began_ns, taken = bench.now_ns, 0
+    while taken < len(sent):
+        for each in (busy, also_busy):
+            each.send(framed(b"b"))
+        taken += client.send(sent[taken:])
+        bench.turns.turn()
+        assert bench.now_ns - began_ns < len(sent) * NS_PER_BYTE
+    bench.turns.run()
+    assert client.answers == [b"x"]
 
 
 def test_a_connection_that_is_lost_while_it_waits_for_its_turn_is_not_handled() -> None:
