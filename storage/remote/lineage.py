@@ -119,7 +119,7 @@ def are_copied(first: int, last: int, log_end_offset: int, epochs: Epochs, find:
     """Tells if finished copies in the lineage have all offsets from `first` to `last`."""
     at = first
     while at <= last:
-        epoch = _epoch_of(epochs, at)
+        epoch = epoch_of(epochs, at)
         entry = None if epoch is None else find(epoch, at)
         if entry is None or not _is_readable(entry, log_end_offset, epochs):
             return False
@@ -140,6 +140,7 @@ def _is_readable(entry: SegmentEntry, log_end_offset: int, epochs: Epochs) -> bo
     return entry.state == SegmentState.COPY_SEGMENT_FINISHED and is_in_lineage(entry, log_end_offset, epochs)
 
 
-def _epoch_of(epochs: Epochs, offset: int) -> int | None:
+def epoch_of(epochs: Epochs, offset: int) -> int | None:
+    """Returns the epoch that has the offset; None below the first one."""
     at = bisect_right(epochs, offset, key=lambda each: each[1])
     return epochs[at - 1][0] if at else None

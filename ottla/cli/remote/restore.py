@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 _TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 _COLUMNS: Final = ("partition", "copies", "first", "end", "records", "missing")
 Aborted = dict[int, list[tuple[int, int]]]
-"""Producer -> the first and the last offset of each of its aborted transactions."""
+"""Producer -> the first and the last offset of each of its aborted transactions, in order."""
 
 
 @click.command()
@@ -138,7 +140,8 @@ async def _write(storage: RemoteStorage, log: StoredLog, producer: Producer) -> 
             missing.append(f"offsets {next_offset} to {entry.start_offset - 1} are in no copy")
         reached = max(end, entry.start_offset)
         try:
-            async for batches in read_batches(entry, storage.store, storage.in_thread):
+            async for found in read_batches(entry, storage.store, storage.in_thread):
+                batches = [each for each in found if log.has(each[1])]
                 for record in _records(batches, reached, aborted):
                     producer.send(record._replace(partition=log.partition.partition))
                     records += 1
@@ -162,11 +165,17 @@ def _records(batches: Batches, first: int, aborted: Aborted) -> Iterator[Any]:
     for _, header, data in batches:
         if header.is_control or header.last_offset < first:
             continue
-        if header.is_transactional and any(begin <= header.base_offset <= end for begin, end in aborted.get(header.producer_id, ())):
+        if header.is_transactional and _is_aborted(header.base_offset, aborted.get(header.producer_id, ())):
             continue
         for record in iter_records(data):
             if record.offset >= first:
                 yield OutgoingRecord(record.value, record.key, record.headers, None, record.timestamp)
+
+
+def _is_aborted(offset: int, transactions: Sequence[tuple[int, int]]) -> bool:
+    """Whether one of the aborted transactions of a producer has the offset. They are in order, and do not overlap."""
+    at = bisect_right(transactions, offset, key=itemgetter(0))
+    return at > 0 and offset <= transactions[at - 1][1]
 
 
 async def _aborted(storage: RemoteStorage, log: StoredLog, missing: list[str]) -> Aborted:
@@ -184,6 +193,8 @@ async def _aborted(storage: RemoteStorage, log: StoredLog, missing: list[str]) -
             index[: len(index) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
         ):
             found.setdefault(producer, []).append((first, last))
+    for transactions in found.values():
+        transactions.sort()
     return found
 
 

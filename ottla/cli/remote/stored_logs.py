@@ -15,11 +15,12 @@ from ottla.protocol.uuid import from_text
 from ottla.storage.disk.leader_epochs import decode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
-from ottla.storage.remote.lineage import epochs_between, is_in_lineage, with_records
+from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 
 if TYPE_CHECKING:
     from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.protocol.records.batch import BatchHeader
 
 _RECORDS: Final = "log"
 _MOST_OFFSET: Final = (1 << 62) - 1
@@ -32,6 +33,12 @@ class StoredLog(NamedTuple):
     partition: TopicIdPartition
     copies: list[SegmentEntry]
     left_out: list[str]
+    lineage: Epochs
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether the batch is of this history. A copy whose entry does not tell its end may go on with another one."""
+        epoch = epoch_of(self.lineage, header.base_offset)
+        return epoch is None or epoch == header.partition_leader_epoch
 
 
 async def stored_logs(storage: RemoteStorage, topic: str, topic_id: str | None, most_epoch: int | None) -> list[StoredLog]:
@@ -73,7 +80,7 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
             epochs_of[entry.id.uuid] = epochs
     entries.sort(key=lambda each: (each.start_offset, each.end_offset))
     if not entries:
-        return StoredLog(partition, [], left_out)
+        return StoredLog(partition, [], left_out, [])
     newest = max(entries, key=lambda each: (max(each.leader_epochs), each.start_offset, each.end_offset))
     lineage = with_records(epochs_of[newest.id.uuid])
     chain: list[SegmentEntry] = []
@@ -84,7 +91,7 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
             chain.append(entry)
         else:
             left_out.append(f"the copy at offset {entry.start_offset} of epochs {sorted(entry.leader_epochs)} is of another history")
-    return StoredLog(partition, chain, left_out)
+    return StoredLog(partition, chain, left_out, lineage)
 
 
 async def _entry(storage: RemoteStorage, partition: TopicIdPartition, name: StoredName) -> SegmentEntry:

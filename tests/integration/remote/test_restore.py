@@ -14,14 +14,18 @@ from ottla.cli.main import main
 from ottla.cli.remote.store_access import the_store
 from ottla.cli.remote.stored_logs import stored_logs
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from ottla.protocol.records.reader import Record
 from ottla.protocol.uuid import to_text
 from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentId
 from ottla.storage.remote.ports import IndexKind
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts, settings
+from tests.support.batches import a_batch
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.logs import a_context, a_log, append
 from tests.support.remote_reading import copy_closed_segments, files_of, run
-from tests.support.remote_stores import a_directory_store
+from tests.support.remote_stores import PARTITION, a_directory_store, an_entry
 from tests.support.several_brokers import until
 from tests.unit.storage.remote.test_segment_reader import a_transactional_log
 
@@ -103,6 +107,47 @@ def test_copies_of_the_newest_history_make_up_the_log_and_older_ones_on_request(
             assert not lost.left_out
 
     run(story)
+
+
+def test_records_of_another_history_behind_the_end_of_an_epoch_are_not_written(tmp_path: Path) -> None:
+    """An unclean election cut records 10 to 19 of epoch 0, which had been copied, and epoch 1 has others."""
+    (tmp_path / "shared").mkdir()
+    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
+    store = a_directory_store(tmp_path / "shared")
+
+    def a_history(name: str, epochs: list[int], segment_records: int) -> PartitionLog:
+        batches = [a_batch([Record(0, 1000 + at, b"key", b"%s-%03d" % (name.encode(), at))]) for at in range(len(epochs))]
+        size = segment_records * len(batches[0])
+        log = a_log(a_context(RealFileSystem()), log_dir=str(tmp_path / name), segment_bytes=size)
+        for batch, epoch in zip(batches, epochs, strict=True):
+            append(log, batch, epoch=epoch)
+        log.update_high_watermark(log.log_end_offset)
+        return log
+
+    old = a_history("old", [0] * 21, 20)
+    new = a_history("new", [0] * 10 + [1] * 21, 10)
+
+    async def copy() -> None:
+        await copy_closed_segments(old, store)
+        new.rolls.finish()
+        for base_offset in (10, 20):
+            segment = new.segments.floor(base_offset)
+            assert segment is not None
+            assert segment.base_offset == base_offset
+            segment.write_out_indexes()
+            files = files_of(segment, base_offset + 10, RealFileSystem())
+            name = SegmentId(PARTITION._replace(partition=0), base_offset.to_bytes(16, "big"))
+            entry = replace(an_entry(base_offset, base_offset + 9, segment.size), id=name, leader_epochs={1: base_offset})
+            await store.copy(entry, replace(files, leader_epochs=b"0\n2\n0 0\n1 10\n"))
+
+    run(copy)
+    with a_broker_in_process(tmp_path / "logs", **keys) as broker:
+        done = restore(broker, tmp_path, keys, "orders")
+        assert done.exit_code == 0, done.output
+        (row,) = json.loads(done.stdout)
+        assert (row["records"], row["missing"], row["end"]) == (30, [], 30)
+        written = [value for _, value, _ in records_of(broker, "orders", 0, 30)]
+        assert written == [b"%s-%03d" % (b"old" if at < 10 else b"new", at) for at in range(30)]
 
 
 def test_a_copy_without_leader_epochs_is_left_out(tmp_path: Path) -> None:
