@@ -92,6 +92,8 @@ class Found(NamedTuple):
     timestamp_type: TimestampType
     header_count: int = 0
     """Number of its headers, also of those that are no longer there."""
+    order_ms: int = 0
+    """The largest timestamp of its partition up to this record, among those that were selected."""
 
 
 class Scan:
@@ -221,11 +223,13 @@ class Search:
         self._views: list[View] = []
         self._selected: Counter[TopicPartition] = Counter()
         """The number of selected records of each partition, also of those that the answer has no place for."""
+        self._latest: dict[TopicPartition, int] = {}
+        """The largest timestamp of the selected records of each partition."""
 
     def steps(self) -> Generator[None, None, None]:
         """Read until the search is complete, or a limit is reached; then decode the records of the answer. Raises ClientError."""
         for step in self._scan.to_the_end():
-            found = [_shown(each) for each in step]
+            found = [self._placed(_shown(each)) for each in step]
             self._selected.update(each.where for each in found)
             if self._query.has_beginning:
                 self._found.extend(found)
@@ -244,10 +248,15 @@ class Search:
                 yield
                 began_at = self._monotonic()
 
-    def _order(self, found: Found) -> tuple[int, TopicPartition, int]:
+    def _placed(self, found: Found) -> Found:
+        """The record with its place among those of other partitions."""
+        self._latest[found.where] = latest = max(self._latest.get(found.where, found.record.timestamp), found.record.timestamp)
+        return found._replace(order_ms=latest)
+
+    @staticmethod
+    def _order(found: Found) -> tuple[int, TopicPartition, int]:
         """By time over several partitions; in one partition by offset, because timestamps need not grow."""
-        time_ms = found.record.timestamp if len(self._scan.starts) > 1 else 0
-        return time_ms, found.where, found.record.offset
+        return found.order_ms, found.where, found.record.offset
 
     def _limit(self) -> str | None:
         if self._query.has_beginning and len(self._found) >= self._query.limit:

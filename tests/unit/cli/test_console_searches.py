@@ -1,10 +1,14 @@
 """A search of the console ends at its limits, and with its client."""
 
 import asyncio
+from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 from starlette.types import Message
 
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.client.fetcher import Fetcher
 from ottla.console import records
 from ottla.console.application import application
@@ -13,7 +17,10 @@ from ottla.console.clusters import Clusters, Served
 from ottla.console.decoding import Decoder
 from ottla.console.guard import Rules
 from ottla.console.login.sessions import Sessions
-from ottla.console.records import Query, Search
+from ottla.console.records import Found, Query, Search
+from ottla.protocol.records.batch import TimestampType
+from ottla.protocol.records.reader import Record
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
 
 
@@ -27,6 +34,44 @@ def test_a_search_ends_at_each_of_its_limits_and_says_where_it_goes_on(limit: st
     answer = search.answer()
     assert (answer["stopped_by"], answer["scanned"]["records"], len(answer["records"])) == (name, RECORDS, RECORDS)
     assert [each["next"] for each in answer["partitions"]] == [RECORDS, 0, 0]
+
+
+TIMES = {TopicPartition("t", 0): [100, 5], TopicPartition("t", 1): [50, 60], TopicPartition("t", 2): [7, 70, 8, 80]}
+
+
+class ScanOfTimes:
+    """Reads TIMES, as Scan reads the last records of a topic."""
+
+    missing: ClassVar[dict[TopicPartition, ClientError]] = {}
+    records = bytes = 0
+
+    def __init__(self, _: Cluster, query: Query, *__: object) -> None:
+        self.starts = dict.fromkeys(TIMES, 0)
+        self.ends = {where: (query.ends or {}).get(where.partition, len(times)) for where, times in TIMES.items()}
+        self.first = {where: max(0, end - query.limit) for where, end in self.ends.items()}
+        self.positions = self.ends
+
+    def to_the_end(self) -> Iterator[list[Found]]:
+        """See Scan."""
+        for where, end in self.ends.items():
+            read = range(self.first[where], end)
+            yield [Found(where, Record(at, TIMES[where][at], None, None), TimestampType.CREATE_TIME) for at in read]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 20])
+def test_page_by_page_each_record_is_shown_once_also_where_timestamps_do_not_grow(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "Scan", ScanOfTimes)
+    shown: list[tuple[int, int]] = []
+    query = Query("t", limit=limit)
+    for _ in range(8):
+        search = Search(ClusterOfTest(ALIVE), query, Decoder(), lambda: 0.0)
+        list(search.steps())
+        answer = search.answer()
+        shown += [(each["partition"], each["offset"]) for each in answer["records"]]
+        if all(each["older"] is None for each in answer["partitions"]):
+            break
+        query = query._replace(ends={each["partition"]: each["older"] or each["start"] for each in answer["partitions"]})
+    assert sorted(shown) == [(where.partition, at) for where, times in TIMES.items() for at in range(len(times))]
 
 
 def test_a_search_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
