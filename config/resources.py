@@ -13,6 +13,7 @@ from ottla.config.keys import groups_next as keys
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.config.schema.key import Key
 from ottla.config.schema.types import Bool, Int, List, String, ValueType
+from ottla.config.share_offset_reset import LATEST, check_offset_reset
 
 MIN_INTERVAL_MS: Final = 100
 MAX_INTERVAL_MS: Final = 3_600_000
@@ -61,7 +62,7 @@ GROUP_KEYS: Final[Mapping[str, ResourceKey]] = {
         shares.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
         bounds=(shares.GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS, shares.GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS),
     ),
-    "share.auto.offset.reset": ResourceKey(String(), default="latest"),
+    "share.auto.offset.reset": ResourceKey(String(check=check_offset_reset), default=LATEST),
     "share.delivery.count.limit": ResourceKey(
         Int(2),
         keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT,

@@ -9,7 +9,6 @@ epoch with that of the coordinator first. Its state machine (`partition`) decide
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -24,6 +23,7 @@ from ottla.broker.shares.state.coordinator import StateResult, StateWrite
 from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
 from ottla.broker.shares.state_access import StateAccess
 from ottla.broker.shares.state_questions import ReadState, WriteState
+from ottla.config.share_offset_reset import BY_DURATION, EARLIEST, duration_ms
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError
@@ -33,12 +33,6 @@ from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import StorageError
 from ottla.storage.log.lookups import offset_for_timestamp
 from ottla.storage.log.partition_log import PartitionLog
-
-EARLIEST: Final = "earliest"
-BY_DURATION: Final = "by_duration:"
-
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE)
-_MS_OF: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 def initial_offset(log: PartitionLog, reset: str, now_ms: int) -> int:
@@ -50,16 +44,6 @@ def initial_offset(log: PartitionLog, reset: str, now_ms: int) -> int:
         if found is not None and found.offset < log.high_watermark:
             return found.offset
     return log.high_watermark
-
-
-def duration_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration like P3DT20H30M. Raises ValueError."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
-        raise ValueError(f"{text!r} is no duration")
-    *whole, fraction = found.groups()
-    total = sum(int(number) * ms for number, ms in zip(whole, _MS_OF, strict=True) if number)
-    return total + (int(fraction.ljust(3, "0")[:3]) if fraction else 0)
 
 
 logger = logging.getLogger(__name__)

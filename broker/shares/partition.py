@@ -228,7 +228,7 @@ class SharePartition:
             if batch.last >= flight.end:
                 return ErrorCode.INVALID_REQUEST
             if AcknowledgeType.RENEW in batch.types and not self.rules.may_renew:
-                return ErrorCode.INVALID_REQUEST
+                return ErrorCode.INVALID_RECORD_STATE
             for run in flight.overlapping(batch.first, batch.last):
                 if not run.standing.is_locked or run.standing.member_id != member_id:
                     return ErrorCode.INVALID_RECORD_STATE

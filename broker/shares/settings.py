@@ -20,6 +20,7 @@ from ottla.config.keys.shares import (
     GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
     GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
 )
+from ottla.config.share_offset_reset import LATEST
 
 GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
 """The configuration of a group, as text by key."""
@@ -32,7 +33,6 @@ ISOLATION_LEVEL: Final = "share.isolation.level"
 AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
 
 READ_COMMITTED: Final = "read_committed"
-LATEST: Final = "latest"
 
 
 def no_group_config(group_id: str) -> Mapping[str, str]:

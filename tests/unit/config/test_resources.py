@@ -25,6 +25,24 @@ BROKER = BrokerConfig({"group.consumer.min.session.timeout.ms": "10000", "group.
             {"share.isolation.level": "dirty"},
             "Invalid value dirty for configuration share.isolation.level: String must be one of: read_committed, read_uncommitted",
         ),
+        (
+            {"share.auto.offset.reset": "by_duration:1h"},
+            "Invalid value by_duration:1h for configuration share.auto.offset.reset: "
+            "Invalid value `by_duration:1h` for configuration share.auto.offset.reset. "
+            "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        (
+            {"share.auto.offset.reset": "by_duration:-PT1H"},
+            "Invalid value by_duration:-PT1H for configuration share.auto.offset.reset: "
+            "Invalid value `by_duration:-PT1H` for configuration share.auto.offset.reset. "
+            "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        ),
+        (
+            {"share.auto.offset.reset": "none"},
+            "Invalid value none for configuration share.auto.offset.reset: "
+            "Invalid value `none` for configuration share.auto.offset.reset. "
+            "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        ),
     ],
 )
 def test_a_group_cannot_have_what_its_broker_does_not_allow(overrides: dict[str, str], reason: str) -> None:

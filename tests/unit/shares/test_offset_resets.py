@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.shares.led_partitions import duration_ms
+from ottla.config.share_offset_reset import duration_ms
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_a_renewed_lock_begins_anew() -> None:
 def test_a_group_that_may_not_renew_is_refused() -> None:
     player = SharePlayer(extents((0, 9)), rules=ShareRules(may_renew=False))
     player.acquire("a")
-    assert player.acknowledge("a", acknowledgement(0, 4, RENEW)) == ErrorCode.INVALID_REQUEST
+    assert player.acknowledge("a", acknowledgement(0, 4, RENEW)) == ErrorCode.INVALID_RECORD_STATE
 
 
 @pytest.mark.parametrize("ends", ["release", "timeout"])
