@@ -43,7 +43,9 @@ class Expiry:
         if not log.is_copied:
             return
         copies = CopiesOf(services.metadata, self._partition)
-        if is_of_other_log(log, copies):
+        is_lost = await is_of_other_log(log, copies, services.in_thread)
+        log = self._leadership.check()
+        if is_lost:
             state = services.counters.partitions.get(log.topic_partition) or RemotePartitionState()
             lost = [entry for entry in services.metadata.all_entries(self._partition) if entry.state == SegmentState.COPY_SEGMENT_FINISHED]
             state.lost_log_segments, state.lost_log_bytes = len(lost), sum(entry.size for entry in lost)

@@ -170,9 +170,9 @@ class RemoteLogManager:
 
     async def _copy(self, replica: _Replica, leadership: Leadership, copier: Copier) -> bool:
         copies = CopiesOf(self._services.metadata, replica.partition)
-        log = leadership.check()
-        if is_of_other_log(log, copies):
+        if await is_of_other_log(leadership.check(), copies, self._services.in_thread):
             return False
+        log = leadership.check()
         refresh(log, copies)
         if not replica.found_start:
             find_log_start(log, copies)

@@ -69,11 +69,22 @@ def test_a_leader_that_lost_its_log_in_the_same_epoch_touches_neither_records_no
         assert new.log.tier is not None
         assert not new.log.tier.has_all(0, 2, new.log.log_end_offset, new.log.leader_epochs.entries)
         await again.stop()
+        assert new.log.tier.checked_epoch == 0
+        for epoch in (0, 1):  # after a restart the log is longer than the lost one, or in another epoch
+            new.log.tier.checked_epoch, new.log.tier.is_of_other_log = -1, False
+            restarted = RemoteLogManager(new.services)
+            become_leader(new, restarted, epoch)
+            new.produce(2)
+            await until(lambda epoch=epoch: new.log.tier.checked_epoch == epoch)
+            counted = new.counters.partitions[new.log.topic_partition]
+            await until(lambda counted=counted: counted.lost_log_segments == 3)
+            assert not new.log.tier.has_all(0, 2, new.log.log_end_offset, new.log.leader_epochs.entries)
+            await restarted.stop()
         assert len(replica.metadata.records) == published
         assert len(replica.ranges()) == 3
 
     run(scenario)
-    assert caplog.text.count("is not the log that was copied") == 1
+    assert caplog.text.count("it is not the log that was copied") == 3, "once in each epoch of each process"
 
 
 def test_a_follower_learns_what_is_copied_and_copies_nothing() -> None:
