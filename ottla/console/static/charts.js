@@ -6,6 +6,7 @@ import { empty, failed, grouped, html } from "./parts.js";
 
 const HEIGHT = 170;
 const LEAST_SAMPLES = 3;
+const AGAIN_MILLISECONDS = 10_000;
 
 // The samples of the cluster, or of one topic or group: `{found, error}`.
 export function useHistory(page, of = {}) {
@@ -20,7 +21,9 @@ export function useHistory(page, of = {}) {
         setAnswer({ found });
         timer = setTimeout(look, found.interval_seconds * 1000);
       } catch (error) {
-        if (!isOver && error.name !== "AbortError") setAnswer({ error });
+        if (isOver || error.name === "AbortError") return;
+        setAnswer({ error });
+        timer = setTimeout(look, AGAIN_MILLISECONDS);
       }
     };
     look();
