@@ -122,7 +122,7 @@ def consume(
     settings = FetchSettings(isolation=READ_COMMITTED if read_committed else READ_UNCOMMITTED)
     stop_at = "end" if to_end else until
     with _opened(output) as out:
-        sink = _Sink(out, render if registry is None else _by_schema(registry, render), count)
+        sink = _Sink(out, render if registry is None else _by_schema(registry, render, quiet=quiet), count)
         try:
             if group:
                 member = _member(cluster, group, topics, instance_id)
@@ -137,11 +137,11 @@ def consume(
         say(counted(sink.written, "record"))
 
 
-def _by_schema(registry: SchemaRegistry, render: Render) -> Render:
+def _by_schema(registry: SchemaRegistry, render: Render, *, quiet: bool) -> Render:
     """The function that formats the records of a batch after they are decoded."""
     from ottla.cli.records.by_schema import Decoding
 
-    decoding = Decoding(registry)
+    decoding = Decoding(registry, (lambda _: None) if quiet else say)
     return lambda batch: render(decoding.batch(batch))
 
 

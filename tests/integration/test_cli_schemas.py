@@ -76,6 +76,8 @@ def test_a_record_whose_schema_cannot_be_had_is_printed_as_it_is(ottla: CommandL
     assert ended.out.endswith('{"b":1}\n')
     assert ended.out.startswith("\0\0\0\0\x03{")
     assert ended.err.count("printed as it is: the schema registry refuses the login with 401; give one by --schema-registry-login") == 1
+    quiet = ottla("consume", "-e", "-q", "printed", "--schema-registry", registry.url)
+    assert (quiet.out, quiet.err) == (ended.out, "")
 
 
 def test_a_profile_has_the_registry_and_its_login_goes_nowhere_else(

@@ -5,9 +5,9 @@ A record whose schema cannot be had is printed as it is, with a remark for each 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.output import say
 from ottla.client.errors import ClientError
 from ottla.schemas.schema_registry import NoSchema, SchemaRegistry, has_schema
 
@@ -22,8 +22,10 @@ _MOST_REASONS: Final = 100
 class Decoding:
     """Replaces keys and values that were written by a schema by their JSON text."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, remark: Callable[[str], object]) -> None:
+        """`remark` gets a line for each reason why records are printed as they are."""
         self._registry = registry
+        self._remark = remark
         self._said: set[str] = set()
 
     def batch(self, batch: FetchedBatch) -> FetchedBatch:
@@ -40,9 +42,9 @@ class Decoding:
             reason = str(error) or "a value is nested too deeply"
             if reason not in self._said and len(self._said) < _MOST_REASONS:
                 self._said.add(reason)
-                say(f"ottla: printed as it is: {reason}")
+                self._remark(f"ottla: printed as it is: {reason}")
                 if len(self._said) == _MOST_REASONS:
-                    say("ottla: other reasons for which records are printed as they are follow without a remark")
+                    self._remark("ottla: other reasons for which records are printed as they are follow without a remark")
             return data
 
 
