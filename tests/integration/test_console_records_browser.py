@@ -124,7 +124,7 @@ def test_a_large_value_is_downloaded_whole(console: Console, page: Page) -> None
     page.wait_for_text("Records of json-0")
     page.wait_for("document.querySelectorAll('.record').length === 2")
     page.run("document.querySelector('.record summary').click()")
-    page.wait_for_text("The first 16,384 characters are shown; the download has all.")
+    page.wait_for_text("The first 16.0 KiB are shown; the download has all.")
     address = page.run("[...document.querySelectorAll('.opened a[download]')].at(-1).getAttribute('href')")
     with console.open("GET", str(address).removeprefix("/api/v1/")) as answer:
         assert answer.headers["content-type"] == "application/octet-stream"

@@ -10,6 +10,7 @@ const FORMS = ["auto", "text", "json", "hex", "msgpack", "avro", "protobuf"];
 const MOST_SHOWN = 500;
 const MOST_NAMED = 10;
 const PREVIEW_CHARACTERS = 240;
+const SHOWN_BYTES = 16384;
 const TIMES = ["timestamp", "before"];
 
 export async function records(page, name, partition) {
@@ -228,6 +229,6 @@ function Opened({ record, name }) {
 function Bytes({ title, data, address }) {
   if (data.form === "null") return html`<h3>${title}</h3><p><i>null</i></p>`;
   return html`<h3>${title} ${badge(data.form)} <small>${size(data.bytes)}${data.error ? `, ${visible(data.error)}` : ""}</small> <a href=${address} download>Download</a></h3>
-    ${data.is_cut ? html`<p class="note">The first ${grouped(data.text.length)} characters are shown; the download has all.</p>` : null}
+    ${data.is_cut ?? data.bytes > SHOWN_BYTES ? html`<p class="note">The first ${size(SHOWN_BYTES)} are shown; the download has all.</p>` : null}
     <pre dir="auto" tabindex="0">${visible(data.form === "hex" ? data.text : indented(data.text))}</pre>`;
 }
