@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.skipif(not
 LONG = "a-name-that-is-as-long-as-a-name-may-be-" * 6
 NAMES = ("orders", LONG)
 PAGES = {
-    "": "disk free",
-    "#/brokers": "disk free",
+    "": "online",
+    "#/brokers": "online",
     "#/brokers/0": "advertised.listeners",
     "#/topics": "The leader size counts each record once",
     "#/topics/orders": "readers",
@@ -35,7 +35,7 @@ PAGES = {
     "#/quotas": "producer_byte_rate",
     "#/findings": "Examined at",
 }
-"""A text of each page that is there when the page is complete."""
+"""A text of each page that is there, at any width, when the page is complete."""
 WIDTHS = (390, 900, 1440)
 
 
@@ -120,6 +120,10 @@ CUT_OFF = f"""[...document.querySelectorAll('body, main, .rows, .row > *, .actio
     .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline').map((one) => {NAMED})"""
 OUTSIDE = f"""[...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
     .filter((one) => !one.closest('.charts, .record summary, .hidden')).map((one) => {NAMED})"""
+UNNAMED = """[...document.querySelectorAll('.cards [role=cell]')]
+    .filter((one) => one.dataset.name && !one.matches(':first-child:not(.id)'))
+    .filter((one) => !getComputedStyle(one, '::before').content.includes(one.dataset.name)).map((one) => one.dataset.name)"""
+"""The values on cards, which have no head, without the name of their column. The first is the title of its card."""
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -130,3 +134,13 @@ def test_nothing_is_cut_off_at_any_width(console: Console, page: Page, path: str
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run(CUT_OFF) == []
     assert page.run(OUTSIDE) == []
+    assert page.run(UNNAMED) == []
+
+
+@pytest.mark.parametrize("path", ["", "#/brokers"])
+def test_cards_name_the_values_of_a_log_directory(console: Console, page: Page, path: str) -> None:
+    page.size(390, 844)
+    open_page(page, console, path)
+    cells = """[...document.querySelectorAll('.cards[aria-label="Log directories"] [role=cell]')]"""
+    shown = page.run(f"{cells}.map((one) => getComputedStyle(one, '::before').content)")
+    assert [name for name in ("broker", "replicas", "disk free", "state") if not any(name in each for each in shown)] == []

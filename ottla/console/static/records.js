@@ -221,14 +221,14 @@ function Opened({ record, name }) {
   return html`<div class="opened">
     <p class="note">partition ${record.partition}, offset ${record.offset}, ${time(record.timestamp)}</p>
     <${Bytes} title="key" data=${record.key} address=${whole("key")} /><${Bytes} title="value" data=${record.value} address=${whole("value")} />
-    ${record.headers.length ? html`<h3>headers</h3><dl class="headers">${record.headers.map((header) => html`<div><dt>${visible(header.name)}</dt><dd><bdi>${header.form === "null" ? html`<i>null</i>` : visible(header.text)}</bdi></dd></div>`)}</dl>` : null}
+    ${record.headers.length ? html`<h2>headers</h2><dl class="headers">${record.headers.map((header) => html`<div><dt>${visible(header.name)}</dt><dd><bdi>${header.form === "null" ? html`<i>null</i>` : visible(header.text)}</bdi></dd></div>`)}</dl>` : null}
     ${unseen > 0 ? html`<p class="note">${unseen} more headers are in the export.</p>` : null}
   </div>`;
 }
 
 function Bytes({ title, data, address }) {
-  if (data.form === "null") return html`<h3>${title}</h3><p><i>null</i></p>`;
-  return html`<h3>${title} ${badge(data.form)} <small>${size(data.bytes)}${data.error ? `, ${visible(data.error)}` : ""}</small> <a href=${address} download>Download</a></h3>
+  if (data.form === "null") return html`<h2>${title}</h2><p><i>null</i></p>`;
+  return html`<h2>${title} ${badge(data.form)} <small>${size(data.bytes)}${data.error ? `, ${visible(data.error)}` : ""}</small> <a href=${address} download>Download</a></h2>
     ${data.is_cut ?? data.bytes > SHOWN_BYTES ? html`<p class="note">The first ${size(SHOWN_BYTES)} are shown; the download has all.</p>` : null}
     <pre dir="auto" tabindex="0">${visible(data.form === "hex" ? data.text : indented(data.text))}</pre>`;
 }
