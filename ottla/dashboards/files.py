@@ -17,7 +17,7 @@ RULES: Final = "deploy/prometheus/ottla-rules.yml"
 _OF_THE_CLIENT_LIBRARY: Final = frozenset(
     {"process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes"}
 )
-_METRIC: Final = re.compile(r"\b(?:kafka|ottla|process|python)_\w+")
+_METRIC: Final = re.compile(r"\b(?:kafka|org_apache_kafka|ottla|process|python)_\w+")
 _PANELS_IN_A_ROW: Final = 3
 _GRID_WIDTH: Final = 24
 _PANEL_HEIGHT: Final = 8
