@@ -4,7 +4,7 @@ Like a topic, a group has a value of its own, or that of the broker. Its value h
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError, ResourceConfigError
@@ -29,6 +29,10 @@ MATCHED: Final = (
     "client_source_port",
 )
 """The properties of a client that `match` can compare with patterns."""
+
+
+GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
+"""The configuration of a group, as text by key."""
 
 
 class ResourceKey(NamedTuple):
@@ -102,6 +106,16 @@ _TIMES: Final = (
     ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"),
     ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
 )
+
+
+def no_group_config(group_id: str) -> Mapping[str, str]:
+    """The configuration of a group where no group has one of its own."""
+    return {}
+
+
+def within(text: str | None, default: int, least: int, most: int) -> int:
+    """The value of a group, within the bounds of the broker, which may have changed since; the broker's own where there is none."""
+    return default if text is None else min(max(int(text), least), most)
 
 
 def validate_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:

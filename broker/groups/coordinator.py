@@ -29,7 +29,7 @@ from ottla.broker.coordination.runner import EffectRunner
 from ottla.broker.coordination.topic_log import TopicLog, encode_pairs
 from ottla.broker.groups.classic_group import CLASSIC, ClassicGroup, GroupSettings
 from ottla.broker.groups.commits import Verifier
-from ottla.broker.groups.consumer.configuration import GroupConfigs, consumer_settings, no_group_config
+from ottla.broker.groups.consumer.configuration import consumer_settings
 from ottla.broker.groups.consumer.coordinator import ConsumerGroups
 from ottla.broker.groups.consumer.group import CONSUMER, ConsumerGroup
 from ottla.broker.groups.coordinated import CoordinatedGroups
@@ -66,6 +66,7 @@ from ottla.config.keys.groups import (
 )
 from ottla.config.keys.own import OTTLA_GROUP_MAX_METADATA_BYTES
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from ottla.config.resources import GroupConfigs, no_group_config
 from ottla.large_table import LargeTable
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from ottla.broker.shares.partition import ShareRules
 from ottla.config.broker import BrokerConfig
@@ -20,10 +19,8 @@ from ottla.config.keys.shares import (
     GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
     GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
 )
+from ottla.config.resources import GroupConfigs, no_group_config, within
 from ottla.config.share_offset_reset import LATEST
-
-GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
-"""The configuration of a group, as text by key."""
 
 RECORD_LOCK_DURATION: Final = "share.record.lock.duration.ms"
 DELIVERY_COUNT_LIMIT: Final = "share.delivery.count.limit"
@@ -33,11 +30,6 @@ ISOLATION_LEVEL: Final = "share.isolation.level"
 AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
 
 READ_COMMITTED: Final = "read_committed"
-
-
-def no_group_config(group_id: str) -> Mapping[str, str]:
-    """The configuration of a group where no group has one of its own."""
-    return {}
 
 
 class ShareSettings:
@@ -54,19 +46,19 @@ class ShareSettings:
         config = self._config
         of = self._of_group(group_id)
         return ShareRules(
-            _within(
+            within(
                 of.get(RECORD_LOCK_DURATION),
                 config[GROUP_SHARE_RECORD_LOCK_DURATION_MS],
                 config[GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS],
                 config[GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS],
             ),
-            _within(
+            within(
                 of.get(DELIVERY_COUNT_LIMIT),
                 config[GROUP_SHARE_DELIVERY_COUNT_LIMIT],
                 config[GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT],
                 config[GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT],
             ),
-            _within(
+            within(
                 of.get(PARTITION_MAX_RECORD_LOCKS),
                 config[GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS],
                 config[GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS],
@@ -82,8 +74,3 @@ class ShareSettings:
     def offset_reset(self, group_id: str) -> str:
         """Where a share partition of the group begins: `latest`, `earliest`, or `by_duration:` and an ISO 8601 duration."""
         return self._of_group(group_id).get(AUTO_OFFSET_RESET, LATEST)
-
-
-def _within(text: str | None, default: int, least: int, most: int) -> int:
-    """The value of a group, within bounds that may have changed since; the broker's own where there is none."""
-    return default if text is None else min(max(int(text), least), most)

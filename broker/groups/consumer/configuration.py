@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from ottla.broker.groups.consumer.assignors import ASSIGNORS
 from ottla.broker.groups.consumer.settings import ConsumerSettings, GroupTimes
@@ -28,9 +28,7 @@ from ottla.config.keys.groups_next import (
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
 )
 from ottla.config.keys.own import OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND
-
-GroupConfigs: TypeAlias = Callable[[str], Mapping[str, str]]
-"""The configuration of a group, as text by key."""
+from ottla.config.resources import GroupConfigs, within
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -39,11 +37,6 @@ ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 _CLASS_OF: Final = "org.apache.kafka.coordinator.group.assignor."
 ASSIGNORS_OF_CLASSES: Final = {f"{_CLASS_OF}UniformAssignor": "uniform", f"{_CLASS_OF}RangeAssignor": "range"}
 """The names of Kafka's classes, which may stand in group.consumer.assignors."""
-
-
-def no_group_config(group_id: str) -> Mapping[str, str]:
-    """The configuration of a group where no group has one of its own."""
-    return {}
 
 
 def consumer_settings(config: BrokerConfig, of_group: GroupConfigs) -> ConsumerSettings:
@@ -94,8 +87,3 @@ def _times(config: BrokerConfig, of: Mapping[str, str]) -> GroupTimes:
         ),
         HEARTBEAT_INTERVAL not in of and config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS] == GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS.default,
     )
-
-
-def within(text: str | None, default: int, least: int, most: int) -> int:
-    """The value of a group, within the bounds of the broker, which may have changed since; the broker's own where there is none."""
-    return default if text is None else min(max(int(text), least), most)

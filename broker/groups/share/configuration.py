@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.groups.consumer.assignors import SIMPLE
-from ottla.broker.groups.consumer.configuration import GroupConfigs, within
 from ottla.broker.groups.consumer.settings import ConsumerSettings, GroupTimes
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.groups_next import (
@@ -23,6 +22,7 @@ from ottla.config.keys.shares import (
     GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
 )
+from ottla.config.resources import GroupConfigs, within
 
 SESSION_TIMEOUT: Final = "share.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "share.heartbeat.interval.ms"
