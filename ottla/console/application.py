@@ -31,6 +31,7 @@ from ottla.console.clusters import CLUSTER, Clusters, Served
 from ottla.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
 from ottla.console.login.sessions import SESSION_SECONDS, Session, TooManyAttempts, WrongPassword, cookie_name
 from ottla.console.parameters import MAX_BODY_BYTES, BadParameter, Body
+from ottla.console.remote import topic_remote
 from ottla.console.streams import Streams
 from ottla.console.topic_changes import Path
 
@@ -69,6 +70,7 @@ READS: Final[dict[str, Read]] = {
     "topics": lambda cluster, _: views.topics(cluster),
     "topics/{name}": lambda cluster, request: views.topic(cluster, request.path_params["name"]),
     "topics/{name}/groups": lambda cluster, request: views.topic_groups(cluster, request.path_params["name"]),
+    "topics/{name}/remote": lambda cluster, request: topic_remote(cluster, request.path_params["name"]),
     "topics/{name}/producers": lambda cluster, request: control.producers(cluster, request.path_params["name"], request.query_params),
     "groups": lambda cluster, _: views.groups(cluster),
     "groups/{name:any}": lambda cluster, request: views.group(cluster, _path(request)["name"]),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
-    from ottla.storage.remote.entries import SegmentEntry, SegmentId
+    from ottla.storage.remote.entries import SegmentEntry, SegmentId, TopicIdPartition
 
 _POLL_SECONDS: Final = 1.0
 COLUMNS: Final = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "max timestamp", "broker", "segment")
@@ -39,23 +41,37 @@ def stored_name(name: str) -> StoredName | None:
     return StoredName(found["topic"], found["id"], int(found["partition"]), int(found["start"]), found["uuid"], found["part"])
 
 
-def known_copies(cluster: Cluster) -> list[tuple[SegmentEntry, bool]]:
-    """All entries of `__remote_log_metadata`, and whether consumers read them, by topic, partition and offset."""
+def known_copies(
+    cluster: Cluster, chosen_partitions: Collection[TopicIdPartition] | None = None, *, seconds: float = math.inf
+) -> list[tuple[SegmentEntry, bool]]:
+    """The entries of `__remote_log_metadata`, and whether consumers read them, by topic, partition and offset.
+
+    They are those of the chosen partitions, or of all. Raises ClientError, also if it takes longer than these seconds.
+    """
+    from ottla.client.errors import ConnectionLost
     from ottla.client.fetcher import Fetcher
     from ottla.client.offsets import end_offsets, start_offsets
     from ottla.protocol.topic_partition import TopicPartition
     from ottla.storage.remote.metadata.log import METADATA_TOPIC, MetadataLog
+    from ottla.storage.remote.metadata.partitions import metadata_partition
     from ottla.storage.remote.metadata.records import partition_of
 
-    names = [TopicPartition(METADATA_TOPIC, index) for index in cluster.partitions(METADATA_TOPIC)]
-    logs = {name: MetadataLog(name.partition) for name in names}
-    starts, ends = start_offsets(cluster, names), end_offsets(cluster, names)
-    with Fetcher(cluster, {name: starts[name] for name in names if starts[name] < ends[name]}) as fetcher:
+    until = time.monotonic() + seconds
+    indexes = cluster.partitions(METADATA_TOPIC)
+    logs = {TopicPartition(METADATA_TOPIC, index): MetadataLog(index) for index in indexes}
+    if chosen_partitions is not None:
+        for each in chosen_partitions:
+            logs[TopicPartition(METADATA_TOPIC, metadata_partition(each, len(indexes)))].know(each)
+        logs = {name: log for name, log in logs.items() if log.followed}
+    starts, ends = start_offsets(cluster, logs), end_offsets(cluster, logs)
+    with Fetcher(cluster, {name: starts[name] for name in logs if starts[name] < ends[name]}) as fetcher:
         while fetcher.positions:
+            if time.monotonic() >= until:
+                raise ConnectionLost(f"{METADATA_TOPIC} could not be read within {seconds:g} seconds")
             for batch in fetcher.poll(_POLL_SECONDS):
                 log = logs[batch.partition]
                 for record in batch.records:
-                    partition = partition_of(record.value)
+                    partition = partition_of(record.value) if chosen_partitions is None else None
                     if partition is not None:
                         log.know(partition)
                     log.take_record(record.value, record.offset)

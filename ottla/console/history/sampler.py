@@ -7,6 +7,7 @@ leader, and two requests for each group. Between two samples is ten times the ti
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import Counter
@@ -33,6 +34,8 @@ LAG_SECONDS: Final = 10.0
 """Time after which a sample asks no further group, seconds. The lag of all groups has a gap then."""
 _TIMEOUT_SECONDS: Final = 5.0
 
+logger = logging.getLogger(__name__)
+
 ALIVE: Final = "alive"
 OFFLINE: Final = "offline"
 UNDER_REPLICATED: Final = "under_replicated"
@@ -49,6 +52,8 @@ class Sampler:
         self._ends: dict[TopicPartition, int] = {}
         self._ends_at = 0.0
         self._lock = threading.Lock()
+        self._is_failing = False
+        """Whether the last sample has failed by a bug, which the log has then."""
         self.ring = Ring()
         """Written and read by different threads, with the lock."""
 
@@ -66,8 +71,15 @@ class Sampler:
             with self._connect() as cluster:
                 cluster.timeout_seconds = min(cluster.timeout_seconds, _TIMEOUT_SECONDS)
                 self._fill(cluster, values)
+            self._is_failing = False
         except ClientError:
             self._ends = {}  # the page says why, when it asks the cluster itself
+        except Exception:  # a bug, or a broker of another kind: the next sample may succeed, and charts go on after a gap
+            if not self._is_failing:
+                logger.exception("the cluster could not be sampled, so the charts of the console have a gap; please report this")
+            self._is_failing = True
+            self._ends = {}
+            values = {}
         with self._lock:
             self.ring.add(int(time.time() * 1000), values)
         return max(SAMPLE_SECONDS, SAMPLE_FACTOR * (self._monotonic() - began_at))

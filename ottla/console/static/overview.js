@@ -5,7 +5,7 @@ import { ask } from "./api.js";
 import { Charts } from "./charts.js";
 import { Directories, brokerState, remarks, withMissing } from "./cluster.js";
 import { Icon, arrived, badge, counted, failed, grouped, heading, html, link, note, useAnswer, visible } from "./parts.js";
-import { Table, late, id, number, text, wide } from "./table.js";
+import { Table, id, number, text, wide } from "./table.js";
 
 const MOST_NAMED = 5;
 
@@ -78,7 +78,7 @@ function Brokers({ found, missing, told }) {
     id("broker", (one) => one.id, (one) => link(one.id, "brokers", one.id)), { ...text("state", (one) => Number(one.isAlive), (one) => brokerState(one, found.controller)), characters: 16 },
     wide("address", (one) => one.address), text("rack", (one) => one.rack),
     number("leads", (one) => one.leads, (one) => grouped(one.leads)), number("replicas", (one) => one.replicas, (one) => grouped(one.replicas)),
-    late(text("protocol", (one) => one.protocol_version, (one) => arrived(one.protocol_version, (version) => (one.isOther ? badge(version, "warn") : version)))),
+    text("protocol", (one) => one.protocol_version, (one) => arrived(one.protocol_version, (version) => (one.isOther ? badge(version, "warn") : version))),
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${rows} />`;
 }

@@ -67,11 +67,12 @@ export function action(label, onclick, isDanger = false, isDisabled = false) {
   return session.read_only ? null : html`<button type="button" class=${isDanger ? "danger" : "secondary"} onclick=${onclick} disabled=${isDisabled}>${label}</button>`;
 }
 
-// A part of the answer that comes after the page: `{found, error}`, both undefined until then. Each `turn` asks again.
+// A part of the answer that comes after the page: `{found, error}`, both undefined until then, and without a path. Each `turn` asks again.
 export function useAnswer(path, page, turn = 0) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
     let isOver = false;
+    if (path === null) return undefined;
     ask(path, page.signal).then((found) => { if (!isOver) setAnswer({ found }); }).catch((error) => { if (!isOver && error.name !== "AbortError") setAnswer({ error }); });
     return () => { isOver = true; };
   }, [path, page, turn]);

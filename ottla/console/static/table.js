@@ -18,7 +18,6 @@ export const number = (name, value, show) => ({ name, value, show, kind: "number
 export const text = (name, value, show) => ({ name, value, show, kind: "text" });
 export const wide = (name, value, show) => ({ name, value, show, kind: "wide" });
 export const buttons = (show, characters = 14) => ({ name: "", show, kind: "buttons", characters });
-export const late = (column) => ({ ...column, isLate: true });
 
 const lengthOf = (content) => (typeof content === "string" || typeof content === "number" ? String(content).length : 0);
 

@@ -8,7 +8,7 @@ import {
   action, actions, arrived, badge, counted, empty, facts, failed, fault, grouped, heading, html, link, list, missing, note, size, stateBadge, time, trail, useAnswer, visible,
 } from "./parts.js";
 import { records } from "./records.js";
-import { FilteredTable, Table, buttons, id, late, number, text, wide } from "./table.js";
+import { FilteredTable, Table, buttons, id, number, text, wide } from "./table.js";
 
 const MOST_REASONS = 5;
 
@@ -25,7 +25,7 @@ function Topics({ page, topics }) {
   const isKnown = told.found !== undefined || told.error !== undefined;
   const byTopic = new Map((told.found?.topics ?? []).map((one) => [one.name, one]));
   const rows = isKnown ? topics.map((one) => ({ ...one, bytes: byTopic.get(one.name)?.bytes ?? null, replica_bytes: byTopic.get(one.name)?.replica_bytes ?? null })) : topics;
-  const sizes = (name, key) => late({ ...number(name, (one) => one[key], (one) => arrived(one[key], size)), characters: name.length + 2 });
+  const sizes = (name, key) => ({ ...number(name, (one) => one[key], (one) => arrived(one[key], size)), characters: name.length + 2 });
   const columns = [
     wide("topic", (one) => one.name, (one) => html`${link(one.name, "topics", one.name)}${one.internal ? html` ${badge("internal")}` : null}`),
     number("partitions", (one) => one.partitions, (one) => grouped(one.partitions)), number("replicas", (one) => one.replicas), sizes("leader size", "bytes"), sizes("replica size", "replica_bytes"),
@@ -61,18 +61,25 @@ function create(page) {
 }
 
 async function topic(page, name) {
+  const found = await ask(`topics/${path(name)}`, page.signal);
+  return html`<${Topic} page=${page} name=${name} found=${found} />`;
+}
+
+function Topic({ page, name, found }) {
   const address = `topics/${path(name)}`;
-  const found = await ask(address, page.signal);
-  const sum = (key) => (found.partitions.some((one) => one[key] === null) ? null : found.partitions.reduce((total, one) => total + one[key], 0));
-  const records = found.partitions.some((one) => one.end === null) ? "unknown" : grouped(sum("end") - sum("start"));
+  const isTiered = found.configs.some((one) => one.name === "remote.storage.enable" && one.value === "true");
+  const remote = useAnswer(isTiered ? `${address}/remote` : null, page);
+  const sum = (rows, key) => (rows.some((one) => one[key] === null) ? null : rows.reduce((total, one) => total + one[key], 0));
+  const records = found.partitions.some((one) => one.end === null) ? "unknown" : grouped(sum(found.partitions, "end") - sum(found.partitions, "start"));
   return html`
     ${trail(link("Topics", "topics"))}
     ${heading(`Topic ${name}`, found.internal ? badge("internal") : null, found.offline ? badge(`${counted(found.offline, "partition")} without leader`, "bad") : null, found.under_replicated ? badge(`${found.under_replicated} not in sync`, "warn") : null)}
-    ${facts(["partitions", grouped(found.partitions.length)], ["replicas", found.replicas], ["offsets", records], ["leader size", size(sum("bytes")) ?? "unknown"], ["id", found.id])}
+    ${facts(["partitions", grouped(found.partitions.length)], ["replicas", found.replicas], ["offsets", records], [isTiered ? "local size" : "leader size", size(sum(found.partitions, "bytes")) ?? "unknown"],
+      isTiered ? ["remote size", arrived(remote.error ? null : remote.found && sum(remote.found.partitions, "bytes"), size)] : null, ["id", found.id])}
     <p class="ways"><a role="button" href=${`#/topics/${encodeURIComponent(name)}/records`}>Records</a>${link("ACLs", "acls", "TOPIC", name)}</p>
     <${TopicActions} page=${page} name=${name} address=${address} found=${found} />
     <${Charts} page=${page} of=${{ topic: name }} wanted=${[["records", "Records written per second"]]} />
-    <h2>Partitions</h2><${Partitions} page=${page} name=${name} partitions=${found.partitions} />
+    <h2>Partitions</h2><${Partitions} page=${page} name=${name} partitions=${found.partitions} remote=${isTiered ? remote : null} />
     <h2>Groups that read it</h2><div aria-live="polite"><${Readers} page=${page} address=${address} /></div>
     <h2>Configuration</h2>${found.configs_error ? failed(new Error(found.configs_error)) : html`<${Configs} page=${page} address=${`${address}/configs`} configs=${found.configs} />`}`;
 }
@@ -94,17 +101,24 @@ function TopicActions({ page, name, address, found }) {
     }, { button: "Delete", confirm: name, explanation: "All of its records are lost." }), true));
 }
 
-function Partitions({ page, name, partitions }) {
+// Of a topic with tiered storage the leaders' disks have the records from the local start on, and the remote store has copies of older ones.
+function Partitions({ page, name, partitions, remote }) {
   const open = (one) => (event) => { event.preventDefault(); showProducers(page, name, one.partition); };
+  const isKnown = remote?.found !== undefined || remote?.error !== undefined;
+  const told = new Map((remote?.found?.partitions ?? []).map((one) => [one.partition, one]));
+  const rows = isKnown ? partitions.map((one) => ({ ...one, local_start: told.get(one.partition)?.local_start ?? null, remote_bytes: told.get(one.partition)?.bytes ?? null })) : partitions;
   const columns = [
     id("partition", (one) => one.partition, (one) => link(one.partition, "topics", name, "records", one.partition)),
     number("leader", (one) => one.leader, (one) => one.leader ?? badge("none", "bad")), text("replicas", (one) => list(one.replicas)),
     text("in sync", (one) => list(one.isr), (one) => (one.isr.length < one.replicas.length ? badge(list(one.isr) || "none", "warn") : list(one.isr))),
-    number("start", (one) => one.start), number("end", (one) => one.end), number("records", (one) => (one.end === null ? null : one.end - one.start)),
-    number("bytes", (one) => one.bytes, (one) => size(one.bytes)),
+    number("start", (one) => one.start), remote && number("local start", (one) => one.local_start, (one) => arrived(one.local_start, String)),
+    number("end", (one) => one.end), number("records", (one) => (one.end === null ? null : one.end - one.start)),
+    number(remote ? "local bytes" : "bytes", (one) => one.bytes, (one) => size(one.bytes)),
+    remote && { ...number("remote bytes", (one) => one.remote_bytes, (one) => arrived(one.remote_bytes, size)), characters: 10 },
     buttons((one) => html`<a href="" role="button" class="plain" onclick=${open(one)}>producers</a>`, 10),
   ];
-  return html`<${Table} label="Partitions" columns=${columns} rows=${partitions} />`;
+  return html`<${Table} label="Partitions" columns=${columns.filter(Boolean)} rows=${rows} />
+    ${remote?.error ? html`<div aria-live="polite">${failed(new Error(`What the remote store has is unknown: ${remote.error.message}`))}</div>` : null}`;
 }
 
 // The groups come when their coordinators have answered; the page does not wait for them.

@@ -65,6 +65,27 @@ def test_a_cluster_that_does_not_answer_has_a_gap() -> None:
     assert (len(found["times_ms"]), found["series"][ALIVE], found["series"][LAG]) == (1, [None], [None])
 
 
+def test_a_sample_that_fails_by_a_bug_is_a_gap_and_one_line_until_one_succeeds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = Sampler(lambda: Cluster("127.0.0.1:1"))
+    outcomes: list[Exception | None] = [KeyError("no such field"), KeyError("no such field"), None, KeyError("no such field")]
+
+    def fill(_: Cluster, values: dict[str, float]) -> None:
+        values[ALIVE] = 3.0
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    monkeypatch.setattr(sampler, "_fill", fill)
+    lines = []
+    for _ in range(4):
+        assert sampler.take() >= SAMPLE_SECONDS
+        lines.append(len(caplog.records))
+    assert sampler.view(None, "")["series"][ALIVE] == [None, None, 3.0, None]
+    assert lines == [1, 1, 1, 2]
+
+
 def test_groups_whose_coordinator_hangs_end_a_sample_without_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow:
         @staticmethod
