@@ -12,7 +12,7 @@ import pytest
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from tests.support.azurite import AzureServer, an_azure_server
-from tests.support.remote_stores import KEY_RING, a_directory_store, an_entry, an_object_store, an_s3_store, segment_files
+from tests.support.remote_stores import KEY_RING, a_directory_store, a_gcs_store, an_entry, an_object_store, an_s3_store, segment_files
 from tests.support.s3_servers import S3Server, an_s3_server
 
 _Result = TypeVar("_Result")
@@ -75,6 +75,7 @@ ON_S3 = {
 CASES = [
     "directory",
     *(f"{keys} on moto" for keys in ON_S3),
+    "gcs on moto",
     *(pytest.param(f"{keys} on versitygw", marks=pytest.mark.soak) for keys in ON_S3),
     pytest.param("azure", marks=pytest.mark.soak),
 ]
@@ -101,7 +102,8 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     keys, _, kind = request.param.partition(" on ")
     server = request.getfixturevalue("servers")(kind)
     server.make_bucket("bucket")
-    yield Case(an_s3_store(server.url, **ON_S3[keys]), server.forget_buckets, tmp_path)
+    store = a_gcs_store(server.url) if keys == "gcs" else an_s3_store(server.url, **ON_S3[keys])
+    yield Case(store, server.forget_buckets, tmp_path)
     server.forget_buckets()
 
 
