@@ -41,7 +41,7 @@ from ottla.protocol.records.reader import (
 from ottla.storage.disk.yielding import no_yield
 from ottla.storage.errors import ExpandedTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords
-from ottla.storage.validation.rules import ValidationRules
+from ottla.storage.validation.rules import NO_TIMESTAMP_LIMIT, ValidationRules
 
 _SHOWN_ERRORS = 3  # errors repeated in the message of the batch
 MOST_RECORD_ERRORS = 10_000
@@ -166,6 +166,8 @@ def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationR
 
 def may_be_out_of_range(earliest: int, latest: int, rules: ValidationRules, now_ms: int) -> bool:
     """Whether a record between these times may have one that the topic refuses."""
+    if earliest < now_ms - NO_TIMESTAMP_LIMIT:
+        return True  # the age of such a record is wrapped, and says nothing about later ones
     return _out_of_range(earliest, rules, now_ms) or _out_of_range(latest, rules, now_ms)
 
 

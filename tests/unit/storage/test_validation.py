@@ -282,6 +282,15 @@ def test_timestamps_beyond_the_limits_are_refused_record_by_record(codec: str) -
         assert error_message(caught.value) == "One or more records have been rejected due to invalid timestamp"
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_timestamp_whose_age_is_no_long_does_not_hide_the_others(codec: str) -> None:
+    """In Java's arithmetic the earliest record is not too old, but the one between it and the latest is."""
+    rules = ValidationRules(ORDERS, timestamp_before_max_ms=1000)
+    with pytest.raises(InvalidTimestamp) as caught:
+        judged(a_batch(3, codec, timestamps=[NOW, NOW - 1001, -(2**63)]), rules, NOW)
+    assert [index for index, _ in caught.value.record_errors] == [1]
+
+
 # --- compacted topics
 
 
