@@ -31,15 +31,14 @@ def make_coordinators(
     partitions_of: Callable[[str], Awaitable[Collection[int]]],
     while_loading: Callable[[], AbstractContextManager[None]],
 ) -> CoordinatorServices:
-    """Makes the coordinators. From now on each change of leadership reaches them.
+    """Makes the coordinators, the verifier of transactions, and the leader of share partitions. From now on each change of leadership
+    reaches them.
 
-    Also sets the services that ask coordinators: the verifier of transactions, and the leader of share partitions. `services` has replicas,
-    features and configurations. `while_loading` makes the context of loads.
+    `services` has all other groups. `while_loading` makes the context of loads.
     """
     data, config, clock = services.data, services.config, services.clock
-    made = CoordinatorServices()
     level = services.cluster.features.level
-    transactions = made.transactions = TransactionCoordinator(
+    transactions = TransactionCoordinator(
         config,
         clock,
         wheel,
@@ -48,24 +47,24 @@ def make_coordinators(
         services.workers,
         cluster.write_markers(),
         partitions_of,
-        data.producer_ids.next_now,
+        services.cluster.producer_ids.next_now,
         partial(level, TRANSACTION_VERSION),
         while_loading=while_loading,
         markers_here=(services.broker_id, MarkerWriter(services).write),
     )
-    data.transaction_verifier = cluster.transaction_verifier(transactions)
-    shares = made.shares = ShareCoordinator(
+    verifier = cluster.transaction_verifier(transactions)
+    shares = ShareCoordinator(
         config, clock, wheel, data.replica_manager, data.produce_purgatory, services.workers, while_loading=while_loading
     )
     access = cluster.share_state(wheel, shares)
-    groups = made.groups = GroupCoordinator(
+    groups = GroupCoordinator(
         config,
         clock,
         wheel,
         data.replica_manager,
         data.produce_purgatory,
         services.workers,
-        data.transaction_verifier,
+        verifier,
         StateOfGroups(access),
         lambda: UUID(bytes=random_bytes(16), version=4),
         while_loading=while_loading,
@@ -74,6 +73,8 @@ def make_coordinators(
         share_level=partial(level, SHARE_VERSION),
     )
     share_settings = ShareSettings(config, services.administration.group_configs.of)
-    data.shares = ShareLeader(config, share_settings, access, wheel, clock, cluster.share_positions(access))
-    data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, data.shares.led)]
-    return made
+    share_leader = ShareLeader(config, share_settings, access, wheel, clock, cluster.share_positions(access))
+    data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, share_leader.led)]
+    return CoordinatorServices(
+        groups=groups, shares=shares, transactions=transactions, share_leader=share_leader, transaction_verifier=verifier
+    )

@@ -17,7 +17,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Collection
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,12 +50,12 @@ from ottla.broker.network.host_names import known_hosts
 from ottla.broker.network.limits import limits_of
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.request.expansion import Expansion
+from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.running import RunningRequests
-from ottla.broker.request.services import Services
-from ottla.broker.security.authorizer import AllowAll
+from ottla.broker.request.services import AdministrationServices, ClusterServices, DataServices, RemoteServices, Services
 from ottla.broker.security.sasl.key_sets import KeySets
 from ottla.broker.serving.access_control import AccessControl
 from ottla.broker.serving.dispatch import Dispatcher
@@ -124,8 +124,8 @@ from ottla.storage.manager.log_manager import LogManager
 if TYPE_CHECKING:
     from ottla.broker.metrics.endpoint import MetricsEndpoint
     from ottla.broker.metrics.request_metrics import RequestMetrics
-    from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
     from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.replication.reading.remote_read import RemoteReads
 
 logger = logging.getLogger(__name__)
 
@@ -173,14 +173,15 @@ class CannotStart(Exception):
 
 
 class Broker:
-    """See the module. `start` reads `config` and sets `addresses`."""
+    """See the module. `start` reads `config`, and sets `addresses` and `services`."""
+
+    services: Services
 
     def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self.config = config
         self._environment = environment or Environment()
         self.addresses: list[str] = []
         self.failed = False
-        self.services = Services()
         self.metrics: MetricsEndpoint | None = None
         self._clock = self._environment.clock
         self._random = self._environment.random
@@ -230,13 +231,6 @@ class Broker:
 
     async def _start(self) -> None:
         config = self.config
-        services = self.services
-        services.config = config
-        services.clock = self._clock
-        services.authorizer = AllowAll()
-        services.administration.acls = None
-        services.administration.delegation_tokens = None
-        services.cluster.broker_epoch = -1
         refuse_unsupported(config)
         problem = self._security.problem()
         if problem is not None and not may_have_metadata(config):
@@ -245,9 +239,8 @@ class Broker:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(200_000, 20, 100)
         await self._open_metrics()
-        self._executor = services.workers = self._environment.workers(config)
+        self._executor = self._environment.workers(config)
         self._held.callback(self._executor.shutdown)
-        services.expansion = Expansion(config, self._executor)
         self._timing_wheel = TimingWheel(self._clock.monotonic, self._environment.call_later)
         self._held.callback(self._timing_wheel.close)
         # Before anything is written: addresses and keys that cannot be had end the start.
@@ -262,14 +255,18 @@ class Broker:
                     raise
                 problem = error
         self._problem = problem
-        remote = await self._probe_remote_store() if config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE] else None
+        storage = await self._probe_remote_store() if config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE] else None
         await self._open_directories()
-        if remote is not None:
-            services.data.remote_reads = await remote.open_reads(self.log_manager.directories.live[0].path)
+        reads = await storage.open_reads(self.log_manager.directories.live[0].path) if storage is not None else None
         await self._open_store()
         await self._load_logs()
         self._make_services()
         await self._bind()
+        self._held.push_async_callback(self.controller.shutdown)
+        self._cluster.begin(self._background, self._send_clients_away)
+        await self._start_coordinators()
+        if storage is not None and reads is not None:
+            self.services.remote = self._begin_remote(storage, reads)
         await self._join_cluster()
         self.socket_server.accept()
         if self.metrics is not None:
@@ -290,10 +287,10 @@ class Broker:
         """Open the remote store, and ask it for the first time, before anything is written."""
         from ottla.broker.remote.remote_storage import RemoteStorage  # few brokers have one
 
-        remote = self.services.data.remote_storage = RemoteStorage(self.config, self._environment.file_system, self._executor, self._clock)
-        self._held.push_async_callback(remote.close)
-        await remote.probe()
-        return remote
+        storage = RemoteStorage(self.config, self._environment.file_system, self._executor, self._clock)
+        self._held.push_async_callback(storage.close)
+        await storage.probe()
+        return storage
 
     async def _open_metrics(self) -> None:
         listener = self.config[OTTLA_METRICS_LISTENER]
@@ -306,7 +303,7 @@ class Broker:
 
     async def _open_directories(self) -> None:
         self._background = LoopBackground(self._executor, self._environment.call_later)
-        self.log_manager = self.services.data.log_manager = LogManager(
+        self.log_manager = LogManager(
             self.config,
             self._topic_config_of,
             self._environment.file_system,
@@ -322,52 +319,42 @@ class Broker:
 
     async def _open_store(self) -> None:
         """Open the metadata store, find this broker's identity in it, and prepare to read configuration from it."""
-        services = self.services
-        administration = services.administration
-        self.store = administration.store = self._environment.metadata_store(
-            lambda: open_metadata_store(self.config, self._environment.store_clock, self.log_manager.directories.live)
+        config, random_bytes = self.config, self._environment.random_bytes
+        self.store = self._environment.metadata_store(
+            lambda: open_metadata_store(config, self._environment.store_clock, self.log_manager.directories.live)
         )
         self._held.push_async_callback(self.store.close)
         await in_session(self.store, self._find_identity)
-        services.cluster.features = features = FinalizedFeatures(self.store, self._fail)
-        self._held.push_async_callback(features.close)
-        await in_session(self.store, features.load)
-        passwords = encoder_of(self.config, self._environment.random_bytes)
-        administration.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
-        administration.dynamic_config = DynamicConfig(
-            self.config,
-            self.store,
-            administration.config_admin,
-            services.broker_id,
-            self._clock,
-            old_encoder_of(self.config, self._environment.random_bytes),
-        )
-        administration.group_configs = ResourceConfigs(GROUPS, administration.config_admin, administration.dynamic_config)
-        administration.client_metrics = ResourceConfigs(CLIENT_METRICS, administration.config_admin, administration.dynamic_config)
+        self._features = FinalizedFeatures(self.store, self._fail)
+        self._held.push_async_callback(self._features.close)
+        await in_session(self.store, self._features.load)
+        admin = self._config_admin = ConfigAdmin(self.store, self._broker_id, config, encoder_of(config, random_bytes))
+        self._dynamic_config = DynamicConfig(config, self.store, admin, self._broker_id, self._clock, old_encoder_of(config, random_bytes))
+        self._group_configs = ResourceConfigs(GROUPS, admin, self._dynamic_config)
+        self._client_metrics = ResourceConfigs(CLIENT_METRICS, admin, self._dynamic_config)
 
     async def _find_identity(self) -> None:
-        services = self.services
         directories = self.log_manager.directories.live
         await check_belongings(self.config, self.store, directories)
         if not self.config.standalone:
             await check_znodes(self.config, self.store)
         if self._problem is not None:
             await check_configuration_may_differ(self.store, self._known_broker_id(), self._problem)
-        services.cluster_id = await prepare_store(self.store, self._environment.random_bytes)
+        self._cluster_id = await prepare_store(self.store, self._environment.random_bytes)
         if self.config.standalone:
             await finalize_in_new_cluster(self.store, self.config)
-        services.broker_id = await self._broker_id()
-        await check_broker_id(services.broker_id, self.config, self.store, directories, self._environment.is_listening)
+        self._broker_id = await self._find_broker_id()
+        await check_broker_id(self._broker_id, self.config, self.store, directories, self._environment.is_listening)
 
     async def _load_logs(self) -> None:
-        services = self.services
-        await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
-        self._held.push_async_callback(services.administration.dynamic_config.close)
-        administration = services.administration
-        await in_session(self.store, administration.dynamic_config.load)
-        for configs in (administration.group_configs, administration.client_metrics):
+        await in_thread(self._executor, self.log_manager.identify, self._cluster_id, self._broker_id)
+        self._held.push_async_callback(self._dynamic_config.close)
+        await in_session(self.store, self._dynamic_config.load)
+        for configs in (self._group_configs, self._client_metrics):
             await in_session(self.store, configs.load)
-        self._access_control = AccessControl(services, self._random.random, self._environment.random_bytes)
+        self._access_control = AccessControl(
+            self.config, self.store, self._clock, self._executor, self._random.random, self._environment.random_bytes
+        )
         self._held.push_async_callback(self._access_control.close)
         await self._access_control.load()
         # Before logs are loaded: wrong logins, keys or certificates in the dynamic configuration should end the start at once, too.
@@ -382,26 +369,59 @@ class Broker:
         await in_thread(self._executor, self.log_manager.shutdown)
 
     def _make_services(self) -> None:
-        config = self.config
-        services = self.services
-        data, administration = services.data, services.administration
-        store = self.store
-        cluster = services.metadata = MetadataCache()
-        resting, paused = (collector_resting, collector_paused) if self._environment.is_process else (nullcontext, nullcontext)
-        features = services.cluster.features
-        telemetry = administration.telemetry = ClientTelemetry(
-            config, administration.client_metrics, self._clock, services.expansion, self._environment.random_bytes
-        )
+        config, environment, clock = self.config, self._environment, self._clock
+        resting, paused = (collector_resting, collector_paused) if environment.is_process else (nullcontext, nullcontext)
+        expansion = Expansion(config, self._executor)
+        running = RunningRequests(environment.clock_ns, while_large=resting)
+        telemetry = ClientTelemetry(config, self._client_metrics, clock, expansion, environment.random_bytes)
         self._held.callback(telemetry.close)
-        services.listed = ListedApis(
-            SERVED, features.level, is_own_cluster=config.standalone, has_subscriptions=telemetry.has_subscriptions
+        levels = self._features.level
+        listed = ListedApis(SERVED, levels, is_own_cluster=config.standalone, has_subscriptions=telemetry.has_subscriptions)
+        self._features.on_change(listed.update)
+
+        def on_subscriptions() -> None:
+            telemetry.on_change()
+            listed.on_subscriptions()
+
+        self._client_metrics.on_change = on_subscriptions
+        cluster = MetadataCache()
+        services = self.services = Services(
+            broker_id=self._broker_id,
+            cluster_id=self._cluster_id,
+            config=config,
+            clock=clock,
+            listed=listed,
+            metadata=cluster,
+            authorizer=self._access_control.authorizer,
+            quotas=self._client_quotas(),
+            running=running,
+            expansion=expansion,
+            workers=self._executor,
+            data=self._data_services(cluster),
+            administration=self._administration_services(cluster, telemetry, MetadataWaits(running.on_wait)),
         )
-        administration.client_metrics.on_change = self._on_subscriptions
-        features.on_change(services.listed.update)
-        services.running = RunningRequests(self._environment.clock_ns, while_large=resting)
-        failures = LogDirFailures(store, services.broker_id)
-        data.replica_manager = ReplicaManager(
-            services.broker_id,
+        replicas = services.data.replica_manager
+        control_requests = ControlRequests(replicas, self._dynamic_config, services.administration.metadata_waits, paused)
+        self._cluster = ClusterWiring(services, control_requests, environment.connect, self._security.of_peers)
+        self._held.push_async_callback(self._cluster.close)
+        self.controller = self._make_controller(paused)
+        services.cluster = ClusterServices(
+            controller=self.controller,
+            control_requests=control_requests,
+            features=self._features,
+            first_metadata=FirstMetadata(services),
+            producer_ids=ProducerIds(self._cluster.producer_id_block),
+        )
+        wheel, random_bytes = self._timing_wheel, environment.random_bytes
+        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, self._partitions_of, paused)
+        replicas.on_partitions_deleted = self._on_partitions_deleted
+        self._dynamic_config.attach(self.log_manager, replicas, self.controller)
+
+    def _data_services(self, cluster: MetadataCache) -> DataServices:
+        config, wheel = self.config, self._timing_wheel
+        failures = LogDirFailures(self.store, self._broker_id)
+        replica_manager = ReplicaManager(
+            self._broker_id,
             self.log_manager,
             cluster,
             self._clock,
@@ -409,57 +429,58 @@ class Broker:
             replica_selector=selector_of(config[REPLICA_SELECTOR_CLASS]),
             on_replicas_offline=failures.report,
         )
-        self.log_manager.on_log_dir_failure = data.replica_manager.on_log_dir_failure
+        self.log_manager.on_log_dir_failure = replica_manager.on_log_dir_failure
         self.log_manager.future_logs.cut()
         self._held.push_async_callback(failures.close)
-        waits = administration.metadata_waits = MetadataWaits()
-        services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._environment.connect, self._security.of_peers)
-        self._held.push_async_callback(self._cluster.close)
-        services.cluster.controller = self.controller = Controller(
-            store,
-            services.broker_id,
-            config,
+        return DataServices(
+            replica_manager=replica_manager,
+            log_manager=self.log_manager,
+            fetch_sessions=FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits),
+            produce_purgatory=Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS]),
+            fetch_purgatory=Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS]),
+            delete_records_purgatory=Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS]),
+            refused_records=RefusedRecords(),
+            fetch_max_bytes=config[FETCH_MAX_BYTES],
+        )
+
+    def _administration_services(self, cluster: MetadataCache, telemetry: ClientTelemetry, waits: MetadataWaits) -> AdministrationServices:
+        config, store, randrange = self.config, self.store, self._random.randrange
+        topic_admin = TopicAdmin(store, config, cluster, waits, self._environment.random_bytes, randrange)
+        fixed = frozenset() if config[OTTLA_INTERNAL_TOPICS_CAN_GROW] else INTERNAL_TOPICS
+        return AdministrationServices(
+            store=store,
+            config_admin=self._config_admin,
+            topic_admin=topic_admin,
+            partition_growth=PartitionGrowth(store, cluster, waits, randrange, fixed),
+            metadata_waits=waits,
+            auto_topics=AutoTopics(config, topic_admin),
+            dynamic_config=self._dynamic_config,
+            group_configs=self._group_configs,
+            client_metrics=self._client_metrics,
+            telemetry=telemetry,
+            acls=self._access_control.acls,
+            delegation_tokens=self._access_control.delegation_tokens,
+        )
+
+    def _make_controller(self, while_large: Callable[[], AbstractContextManager[None]]) -> Controller:
+        features = self._features
+        controller = Controller(
+            self.store,
+            self._broker_id,
+            self.config,
             self._clock,
             self._environment.random_bytes,
             self._cluster.channel_to,
-            config.listeners.inter_broker_listener_name,
+            self.config.listeners.inter_broker_listener_name,
             self._registration,
             self._environment.is_listening,
-            paused,
+            while_large,
             lambda: features.levels,
         )
-        self.controller.on_new_session(features.reload)
-        self.controller.on_new_session(self._cluster.on_new_session)
-        self._access_control.follow(self.controller)
-        administration.topic_admin = TopicAdmin(store, config, cluster, waits, self._environment.random_bytes, self._random.randrange)
-        fixed = frozenset() if config[OTTLA_INTERNAL_TOPICS_CAN_GROW] else INTERNAL_TOPICS
-        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, fixed)
-        administration.auto_topics = AutoTopics(config, administration.topic_admin)
-        data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
-        wheel = self._timing_wheel
-        data.refused_records = RefusedRecords()
-        self._make_purgatories()
-        enabled = config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
-        data.remote_metadata = self._cluster.remote_metadata(self._environment.file_system) if enabled else None
-        services.error_counts = {}
-        services.quotas = self._client_quotas()
-        data.fetch_max_bytes = config[FETCH_MAX_BYTES]
-        data.producer_ids = ProducerIds(self._cluster.producer_id_block)
-        random_bytes = self._environment.random_bytes
-        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, self._partitions_of, paused)
-        data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
-        administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
-
-    def _make_purgatories(self) -> None:
-        data, config, wheel = self.services.data, self.config, self._timing_wheel
-        data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
-
-    def _on_subscriptions(self) -> None:
-        self.services.administration.telemetry.on_change()
-        self.services.listed.on_subscriptions()
+        controller.on_new_session(features.reload)
+        controller.on_new_session(self._cluster.on_new_session)
+        self._access_control.follow(controller)
+        return controller
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
@@ -467,7 +488,6 @@ class Broker:
         hosts = await known_hosts(self.config)
         self.socket_server = server = self._environment.socket_server(limits_of(self.config, hosts))
         self.dispatcher = dispatcher = Dispatcher(self.services, self._measured_requests())
-        self.services.administration.metadata_waits.on_wait = self.services.running.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         administration = self.services.administration
@@ -529,50 +549,49 @@ class Broker:
             self._environment.clock_ns,
         )
 
-    async def _join_cluster(self) -> None:
-        """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
-        services = self.services
-        self._held.push_async_callback(self.controller.shutdown)
-        self._cluster.begin(self._background, self._send_clients_away)
-        coordinators = services.coordinators
+    async def _start_coordinators(self) -> None:
+        """Start them before the broker registers: from then on it may become a coordinator."""
+        coordinators = self.services.coordinators
         for owned in (coordinators.groups.groups, coordinators.transactions.transactions, coordinators.shares.states):
             stored = StoredPartitions(owned, self._partitions_of)
             self._held.push_async_callback(stored.close)
             await in_session(self.store, stored.read)
         for coordinator in (coordinators.groups, coordinators.transactions, coordinators.shares):
-            coordinator.start()  # before the broker registers: from then on it may become a coordinator
+            coordinator.start()
             self._held.push_async_callback(coordinator.stop)
-        services.data.shares.start()
-        self._held.callback(services.data.shares.stop)
-        if (remote_metadata := services.data.remote_metadata) is not None:
-            remote_metadata.start()
-            self._held.push_async_callback(remote_metadata.close)
-            self._begin_remote_tasks(remote_metadata)
-        self._held.push_async_callback(services.data.producer_ids.stop)
+        coordinators.share_leader.start()
+        self._held.callback(coordinators.share_leader.stop)
+        self._held.push_async_callback(self.services.cluster.producer_ids.stop)
+
+    def _begin_remote(self, storage: RemoteStorage, reads: RemoteReads) -> RemoteServices:
+        from ottla.broker.remote.tasks import begin_tasks
+
+        services = self.services
+        metadata = self._cluster.remote_metadata(self._environment.file_system)
+        metadata.start()
+        self._held.push_async_callback(metadata.close)
+        tasks = begin_tasks(services, storage, metadata, self._background, self._random)
+        self._held.push_async_callback(tasks.stop)
+        return RemoteServices(storage=storage, reads=reads, metadata=metadata, tasks=tasks)
+
+    async def _join_cluster(self) -> None:
+        """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
+        cluster = self.services.cluster
         self._report_raisable_features()
-        services.cluster.broker_epoch = await self.controller.startup()
+        cluster.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
-        await services.cluster.features.reload()  # the first controller of a cluster has created the node
+        await self._features.reload()  # the first controller of a cluster has created the node
         self.log_manager.start()
         interval_ms = self.config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._background.schedule(
-            "high-watermark-checkpoint", interval_ms, interval_ms, services.data.replica_manager.checkpoint_high_watermarks
+            "high-watermark-checkpoint", interval_ms, interval_ms, self.services.data.replica_manager.checkpoint_high_watermarks
         )
         check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
         self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
 
-    def _begin_remote_tasks(self, metadata: TopicMetadata) -> None:
-        from ottla.broker.remote.tasks import begin_tasks
-
-        services = self.services
-        storage = services.data.remote_storage
-        assert storage is not None  # both are there with tiered storage
-        services.data.remote_tasks = tasks = begin_tasks(services, storage, metadata, self._background, self._random)
-        self._held.push_async_callback(tasks.stop)
-
     def _report_raisable_features(self) -> None:
         """Log which features an operator could raise. On ZooKeeper that is a decision against Apache Kafka 3.9, which needs no reminder."""
-        behind = raisable(self.services.cluster.features.levels)
+        behind = raisable(self._features.levels)
         if self.config.standalone and behind:
             levels = ", ".join(f"{name}={level}" for name, level in sorted(behind.items()))
             logger.info("this release supports %s, which the cluster has not finalized: run `ottla features upgrade`", levels)
@@ -587,7 +606,7 @@ class Broker:
         configured = self.config[BROKER_ID]
         return configured if configured >= 0 else self.log_manager.stored_broker_id
 
-    async def _broker_id(self) -> int:
+    async def _find_broker_id(self) -> int:
         """The known id, or a new one from the store (reserved.broker.max.id + n)."""
         known = self._known_broker_id()
         if known is not None:
@@ -595,13 +614,13 @@ class Broker:
         return self.config[RESERVED_BROKER_MAX_ID] + await next_broker_sequence(self.store)
 
     def _topic_config_of(self, topic: str) -> TopicConfig:
-        return self.services.administration.dynamic_config.topic_config_of(topic)
+        return self._dynamic_config.topic_config_of(topic)
 
     async def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
-        self.services.administration.dynamic_config.forget({each.topic for each in partitions})
+        self._dynamic_config.forget({each.topic for each in partitions})
         coordinators = self.services.coordinators
-        if (tasks := self.services.data.remote_tasks) is not None:
-            tasks.on_partitions_deleted(partitions)
+        if (remote := self.services.remote) is not None:
+            remote.tasks.on_partitions_deleted(partitions)
         await coordinators.groups.on_partitions_deleted(partitions)
         await coordinators.shares.on_partitions_deleted()
 

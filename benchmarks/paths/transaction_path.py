@@ -56,7 +56,7 @@ async def _transaction(broker: Broker, partitions: int) -> list[Step]:
     """The requests of a producer that has its id."""
     coordinator = broker.services.coordinators.transactions
     await _until(lambda: len(coordinator.transactions.partitions) == STATE_PARTITIONS, 0.01)
-    producer_ids = broker.services.data.producer_ids
+    producer_ids = broker.services.cluster.producer_ids
     given: asyncio.Future[ProducerResult] = asyncio.get_running_loop().create_future()
     producer_ids.when_next(lambda: coordinator.init_producer_id(_ID, 60_000, None, given.set_result))
     producer = await given

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from ottla.broker.cluster.broker_channels import BrokerChannels, control_versions
 from ottla.broker.cluster.broker_requests import BrokerRequests
+from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
 from ottla.broker.cluster.missed_deletions import MissedDeletions
 from ottla.broker.cluster.stray_replicas import StrayReplicas
@@ -22,7 +23,6 @@ from ottla.broker.loop.background import LoopBackground
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.remote.metadata.assembly import topic_metadata
 from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
-from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.request.services import Services
 from ottla.broker.shares.positions import Positions
@@ -80,14 +80,12 @@ def _connect_at(connector: Connector, max_response_bytes: int, security_at: Secu
 
 
 class ClusterWiring:
-    """See the module. Needs `services` with all but the controller and the components made here."""
+    """See the module. `services` get their group `cluster` afterwards, whose parts use this."""
 
-    def __init__(self, services: Services, connector: Connector, security_at: SecurityAt) -> None:
-        """`security_at` returns the security of connections to a listener of other brokers."""
+    def __init__(self, services: Services, control_requests: ControlRequests, connector: Connector, security_at: SecurityAt) -> None:
+        """`control_requests` are those of this broker. `security_at` returns the security of connections to a listener of other brokers."""
         config = services.config
         self._services = services
-        services.cluster.fetcher_pool = None
-        services.cluster.first_metadata = FirstMetadata(services)
         listeners = config.listeners
         self._listener = listeners.inter_broker_listener_name
         self._control_plane = listeners.control_plane_listener_name or self._listener
@@ -101,7 +99,7 @@ class ClusterWiring:
         self._channels = BrokerChannels(
             services.broker_id,
             lambda: services.cluster.controller.broker_epoch,
-            services.cluster.control_requests,
+            control_requests,
             self._connect_control,
             self._control_plane,
             control_versions(config[INTER_BROKER_PROTOCOL_VERSION]),
@@ -113,7 +111,7 @@ class ClusterWiring:
         """The components that were started, with their closing functions."""
         self._held.push_async_callback(self._to_controller.close)
         self._missed_deletions = MissedDeletions(services)
-        services.cluster.control_requests.on_other_controller = self._missed_deletions.on_other_controller
+        control_requests.on_other_controller = self._missed_deletions.on_other_controller
         self._held.push_async_callback(self._missed_deletions.close)
 
     def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:

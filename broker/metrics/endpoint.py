@@ -129,7 +129,7 @@ class MetricsEndpoint:
         self._watch.on_window += [histogram.turn for histogram in self._transaction_times.values()]
         services.coordinators.transactions.machines.stats.on_left = self._on_transaction_left
         services.data.log_manager.context.on_flushed = self._on_flushed
-        services.data.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
+        services.coordinators.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
         events = services.administration.store.session_events
         if events is not None:
             events.stopwatch = time.monotonic

@@ -158,7 +158,7 @@ def _of_share_partition(name: str, mbean: str, kind: Kind, doc: str, value: Call
 
 
 def _acknowledgements(view: View) -> Reading:
-    acknowledged = view.services.data.shares.acknowledged
+    acknowledged = view.services.coordinators.share_leader.acknowledged
     for kind in _TYPES:
         yield labels_text(("ackType",), (kind.name.capitalize(),)), acknowledged[kind]
 

@@ -179,7 +179,7 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
         "kafka.server:name=VerificationFailureRate,type=AddPartitionsToTxnManager",
         "Partitions that were not verified to be in the open transaction of a producer.",
-        lambda view: view.services.data.transaction_verifier.failures,
+        lambda view: view.services.coordinators.transaction_verifier.failures,
     ),
     Family(
         "kafka_server_addpartitionstotxnmanager_verificationtimems",

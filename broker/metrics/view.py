@@ -177,7 +177,7 @@ class View:
             self.partitions.append((labels_text(PARTITION_LABELS, partition.topic_partition), partition))
             self.replicas.add(partition)
             partition.count_idle_fetches()
-        for led in list(self.services.data.shares.led):
+        for led in list(self.services.coordinators.share_leader.led):
             await pause()
             if led.machine is not None:
                 place = led.partition.topic_partition

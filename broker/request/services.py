@@ -1,10 +1,12 @@
-"""Holds the parts of a broker that its handlers delegate to. `Broker` in `broker/server.py` assigns them before the first request.
+"""Holds the parts of a broker that its handlers delegate to. `Broker` in `broker/server.py` makes them before the first request.
 
 Handlers reach `Services` as `context.broker`. `Services` has the parts that all handlers need, and a group of services for each subject.
+Each group is complete when it is made. A part that needs a later group gets the `Services`, and looks the group up at each use.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,26 +53,9 @@ if TYPE_CHECKING:
     from ottla.storage.manager.log_manager import LogManager
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class DataServices:
     """Serves records: the replicas of this broker, and the requests that wait for replicas."""
-
-    __slots__ = (
-        "delete_records_purgatory",
-        "fetch_max_bytes",
-        "fetch_purgatory",
-        "fetch_sessions",
-        "log_manager",
-        "produce_purgatory",
-        "producer_ids",
-        "refused_records",
-        "remote_metadata",
-        "remote_reads",
-        "remote_storage",
-        "remote_tasks",
-        "replica_manager",
-        "shares",
-        "transaction_verifier",
-    )
 
     replica_manager: ReplicaManager
     log_manager: LogManager
@@ -78,49 +63,14 @@ class DataServices:
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory
-    producer_ids: ProducerIds
     refused_records: RefusedRecords
-    transaction_verifier: TransactionVerifier
-    shares: ShareLeader
-    remote_metadata: TopicMetadata | None
-    """None without tiered storage."""
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
 
-    def __init__(self) -> None:
-        self.remote_reads: RemoteReads | None = None
-        self.remote_storage: RemoteStorage | None = None
-        self.remote_tasks: RemoteLogManager | None = None
-        """None without tiered storage, as those above."""
 
-
-class CoordinatorServices:
-    """Coordinates clients: consumer groups, transactions of producers, and the state of share groups."""
-
-    __slots__ = ("groups", "shares", "transactions")
-
-    groups: GroupCoordinator
-    shares: ShareCoordinator
-    transactions: TransactionCoordinator
-
-
+@dataclass(slots=True, kw_only=True, eq=False)
 class AdministrationServices:
     """Administers topics and configurations: the metadata store, and the writes to it on behalf of clients."""
-
-    __slots__ = (
-        "acls",
-        "auto_topics",
-        "client_metrics",
-        "config_admin",
-        "delegation_tokens",
-        "dynamic_config",
-        "group_configs",
-        "metadata_waits",
-        "partition_growth",
-        "store",
-        "telemetry",
-        "topic_admin",
-    )
 
     store: MetadataStore
     config_admin: ConfigAdmin
@@ -138,41 +88,46 @@ class AdministrationServices:
     """None without a secret for delegation tokens."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ClusterServices:
     """Connects this broker to its cluster: its registration, the controller, the requests between brokers."""
 
-    __slots__ = ("broker_epoch", "control_requests", "controller", "features", "fetcher_pool", "first_metadata")
-
-    broker_epoch: int
     controller: Controller
     control_requests: ControlRequests
     features: FinalizedFeatures
     first_metadata: FirstMetadata
-    fetcher_pool: FetcherPool | None
+    producer_ids: ProducerIds
+    broker_epoch: int = -1
+    """-1 before the broker has registered."""
+    fetcher_pool: FetcherPool | None = None
     """None where there can be no other broker to follow."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class CoordinatorServices:
+    """Coordinates clients (consumer groups, transactions of producers, the state of share groups), and asks such coordinators."""
+
+    groups: GroupCoordinator
+    shares: ShareCoordinator
+    transactions: TransactionCoordinator
+    share_leader: ShareLeader
+    transaction_verifier: TransactionVerifier
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RemoteServices:
+    """Stores closed segments in a remote store, and reads them there (tiered storage)."""
+
+    storage: RemoteStorage
+    reads: RemoteReads
+    metadata: TopicMetadata
+    tasks: RemoteLogManager
+    """Copies and removes segments."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Services:
     """The parts of one running broker; all of them live on the broker's event loop."""
-
-    __slots__ = (
-        "administration",
-        "authorizer",
-        "broker_id",
-        "clock",
-        "cluster",
-        "cluster_id",
-        "config",
-        "coordinators",
-        "data",
-        "error_counts",
-        "expansion",
-        "listed",
-        "metadata",
-        "quotas",
-        "running",
-        "workers",
-    )
 
     broker_id: int
     cluster_id: str
@@ -182,17 +137,17 @@ class Services:
     metadata: MetadataCache
     authorizer: Authorizer
     quotas: ClientQuotas
-    error_counts: dict[int, int]
-    """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     running: RunningRequests
     """Runs the handlers that are coroutines."""
     expansion: Expansion
     """Runs work on compressed records within a limit of memory."""
     workers: Executor
     """Threads for work that blocks or computes long: recompression, cold reads."""
-
-    def __init__(self) -> None:
-        self.data = DataServices()
-        self.coordinators = CoordinatorServices()
-        self.administration = AdministrationServices()
-        self.cluster = ClusterServices()
+    error_counts: dict[int, int] = field(default_factory=dict)
+    """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
+    data: DataServices
+    administration: AdministrationServices
+    cluster: ClusterServices = field(init=False)
+    coordinators: CoordinatorServices = field(init=False)
+    remote: RemoteServices | None = None
+    """None without tiered storage."""

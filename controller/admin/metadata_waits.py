@@ -13,11 +13,11 @@ T = TypeVar("T")
 class MetadataWaits:
     """Waits on conditions of the metadata cache. `notify` is called after every UpdateMetadata that was applied."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_wait: Callable[[], None] = lambda: None) -> None:
+        """`on_wait` is called in the task that is about to wait. A client may ask for a wait of weeks, so the task must release what blocks
+        others."""
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        self.on_wait: Callable[[], None] = lambda: None
-        """Called in the task that is about to wait. A client may ask for a wait of weeks, so the task must release what
-        blocks others."""
+        self.on_wait = on_wait
 
     def notify(self) -> None:
         """The cache has changed: complete the waits whose condition holds now."""

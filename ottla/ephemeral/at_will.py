@@ -45,7 +45,7 @@ class AtWill:
 
     def end_locks(self, group: str) -> None:
         """End the locks of a share group, as their time would: its records are available again, or archived."""
-        if not self._broker.services.data.shares.led.end_locks(group):
+        if not self._broker.services.coordinators.share_leader.led.end_locks(group):
             raise ValueError(f"this broker has no locked records of a share group {group}")
 
     def _logs(self, topic: str) -> Sequence[PartitionLog]:

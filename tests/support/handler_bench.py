@@ -19,7 +19,6 @@ from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.running import RunningRequests
-from ottla.broker.request.services import Services
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.controller.admin.metadata_waits import MetadataWaits
@@ -37,6 +36,7 @@ from tests.support.connections import ClientConnection
 from tests.support.golden_replay import decode, request_frame
 from tests.support.pauses import at_once, no_pause_waits
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata
+from tests.support.services import services_with
 from tests.support.timers import FakeTime
 
 _opened: ContextVar[list[HandlerBench]] = ContextVar("opened")
@@ -50,32 +50,35 @@ class HandlerBench:
         self.replicas = Replicas(filesystem, **topic_config)
         self.time = FakeTime()
         self.connection = ClientConnection()
-        services = self.services = Services()
-        services.broker_id = 0
-        services.cluster_id = "a cluster"
-        self.features = services.cluster.features = FinalizedFeatures(MemoryStore(MemoryEnsemble(self.replicas.clock)), lambda: None)
-        services.listed = ListedApis(SERVED, self.features.level)
-        services.config = self.replicas.disks.broker
-        services.clock = self.replicas.clock
-        services.metadata = self.replicas.cluster
-        services.data.replica_manager = self.replicas.manager
-        services.data.log_manager = self.replicas.logs
-        services.authorizer = AllowAll()
-        services.administration.metadata_waits = MetadataWaits()
+        self.features = FinalizedFeatures(MemoryStore(MemoryEnsemble(self.replicas.clock)), lambda: None)
+        numbers = iter(range(1, 1000))
+        wheel = TimingWheel(self.time.clock, self.time.call_later)
+        workers, running = ThreadPoolExecutor(1), RunningRequests()
+        services = self.services = services_with(
+            broker_id=0,
+            cluster_id="a cluster",
+            features=self.features,
+            listed=ListedApis(SERVED, self.features.level),
+            config=self.replicas.disks.broker,
+            clock=self.replicas.clock,
+            metadata=self.replicas.cluster,
+            replica_manager=self.replicas.manager,
+            log_manager=self.replicas.logs,
+            authorizer=AllowAll(),
+            metadata_waits=MetadataWaits(running.on_wait),
+            fetch_sessions=FetchSessionCache(10, lambda bits: next(numbers)),
+            refused_records=RefusedRecords(),
+            produce_purgatory=Purgatory("Produce", wheel),
+            fetch_purgatory=Purgatory("Fetch", wheel),
+            delete_records_purgatory=Purgatory("DeleteRecords", wheel),
+            error_counts={},
+            fetch_max_bytes=55 * 1024 * 1024,
+            workers=workers,
+            expansion=Expansion(self.replicas.disks.broker, workers),
+            running=running,
+        )
         services.cluster.first_metadata = FirstMetadata(services)
         services.cluster.first_metadata.has_no_topics = True
-        numbers = iter(range(1, 1000))
-        services.data.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
-        wheel = TimingWheel(self.time.clock, self.time.call_later)
-        services.data.refused_records = RefusedRecords()
-        services.data.produce_purgatory = Purgatory("Produce", wheel)
-        services.data.fetch_purgatory = Purgatory("Fetch", wheel)
-        services.data.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
-        services.error_counts = {}
-        services.data.fetch_max_bytes = 55 * 1024 * 1024
-        services.workers = ThreadPoolExecutor(1)
-        services.expansion = Expansion(services.config, services.workers)
-        services.running = RunningRequests()
         no_pause_waits()
         self.dispatcher = Dispatcher(services)
         _opened.get([]).append(self)

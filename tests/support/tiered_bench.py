@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.request.services import RemoteServices
 from ottla.replication.reading.remote_read import RemoteReads
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.origins import COORDINATOR
@@ -14,6 +15,7 @@ from tests.support.handler_bench import Asking, HandlerBench
 from tests.support.remote_reading import Reading, a_reading, copy_closed_segments, quiet
 from tests.support.remote_stores import at_once
 from tests.support.replicas import TOPIC, state
+from tests.support.services import an_empty
 from tests.support.transactions import a_marker_batch, write_in_transaction
 
 
@@ -62,7 +64,8 @@ class TieredBench(HandlerBench):
             log.reader.hints.clear()
         filesystem.make_directory("/cache")
         reading = a_reading(store, "/cache", filesystem=filesystem, chunk_bytes=chunk_bytes, **caches)
-        self.services.data.remote_reads = RemoteReads(reading.reader, self._copy_of, lambda: 400)
+        self.services.remote = an_empty(RemoteServices)
+        self.services.remote.reads = RemoteReads(reading.reader, self._copy_of, lambda: 400)
         return reading
 
     async def answered(self, asking: Asking) -> Asking:

@@ -480,12 +480,12 @@ class Fetch:
 
     def _read_remote(self, asked: SessionPartition, partition: Partition, moved: OffsetMovedToTieredStorage) -> int:
         """Read a partition of a consumer from the remote store, as far as its records are on this broker. Returns an error code."""
-        reads = self.services.data.remote_reads
-        if reads is None or self.params.replica_id >= 0:
+        remote = self.services.remote
+        if remote is None or self.params.replica_id >= 0:
             note_offsets(partition, asked)
             return partition_error(moved, self.services.data)
         if self._remote is None:
-            self._remote = RemoteFetch(reads, self.connection, self._on_remote)
+            self._remote = RemoteFetch(remote.reads, self.connection, self._on_remote)
             self.max_wait_ms = self._remote.max_wait_ms
         is_last = self.delayed is not None and self.delayed.completed
         try:

@@ -159,8 +159,8 @@ async def _look_up_remote(
 ) -> None:
     """Complete the answer of a partition of which a part is in the remote store only."""
     broker, log = context.broker, partition.log
-    reads = broker.data.remote_reads
-    assert reads is not None  # otherwise only local segments are searched
+    assert broker.remote is not None  # otherwise only local segments are searched
+    reads = broker.remote.reads
     searched: FoundRecords = {}
     try:
         if asked.timestamp == MAX_TIMESTAMP:
@@ -217,7 +217,7 @@ def _list_one(
         if known is not None:
             found = _visible(known[0], end_offset)
         else:
-            found = _find(partition, timestamp, end_offset, may_wait, searched, context.broker.data.remote_reads is not None)
+            found = _find(partition, timestamp, end_offset, may_wait, searched, context.broker.remote is not None)
         if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
             partition.check_offset_is_available()
         if found is not None:

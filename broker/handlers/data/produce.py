@@ -494,7 +494,7 @@ class Produce:
             assert self.reader.transactional_id is not None
             self._transactional_id = self.reader.transactional_id.decode()
         run = self._run
-        verifier = self._services.data.transaction_verifier
+        verifier = self._services.coordinators.transaction_verifier
         return verifier.is_confirmed_here(self._transactional_id, run.producer_id, run.producer_epoch, self._topic, index)
 
     def _leave_unverified(self, index: int, partition: Partition) -> None:
@@ -517,7 +517,7 @@ class Produce:
         def on_verified(errors: dict[TopicPartition, ErrorCode]) -> None:
             self._services.running.begin(self._append_verified(errors, pending), pending, holds_slot=False)
 
-        self._services.data.transaction_verifier.verify(
+        self._services.coordinators.transaction_verifier.verify(
             self.reader.transactional_id.decode(),
             producer_id,
             producer_epoch,

@@ -82,7 +82,7 @@ async def _positions(group_id: str, named: Mapping[str, Sequence[int]], context:
             if name in metadata.topics and metadata.partition(name, index) is not None:
                 keys[TopicPartition(name, index)] = SharePartitionKey(group_id, metadata.topics[name].topic_id, index)
             await pause()
-    return await context.broker.data.shares.positions.find(keys)
+    return await context.broker.coordinators.share_leader.positions.find(keys)
 
 
 async def _topic(

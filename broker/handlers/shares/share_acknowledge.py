@@ -36,7 +36,7 @@ async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: Re
         return ShareAcknowledgeResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if request.share_session_epoch == INITIAL_EPOCH:
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    shares = context.broker.data.shares
+    shares = context.broker.coordinators.share_leader
     error, session = shares.sessions.use(SessionKey(group_id, member_id), request.share_session_epoch, context.client)
     if session is None:
         return ShareAcknowledgeResponse(error_code=error)
@@ -56,12 +56,12 @@ def _on_acknowledged(
     answer: DelayedAnswer, context: RequestContext, session: ShareSession, is_final: bool, errors: dict[Place, ErrorCode]
 ) -> None:
     if is_final:
-        context.broker.data.shares.sessions.end(session)
+        context.broker.coordinators.share_leader.sessions.end(session)
     answer.complete(_response(context, session.key.group_id, errors))
 
 
 def _response(context: RequestContext, group_id: str, errors: dict[Place, ErrorCode]) -> ShareAcknowledgeResponse:
-    lock_ms = context.broker.data.shares.settings.rules_of(group_id).lock_ms
+    lock_ms = context.broker.coordinators.share_leader.settings.rules_of(group_id).lock_ms
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms)
     replicas = context.broker.data.replica_manager
     by_topic: dict[bytes, ShareAcknowledgeTopicResponse] = {}

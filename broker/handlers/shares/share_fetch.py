@@ -29,7 +29,7 @@ async def handle_share_fetch(request: ShareFetchRequest, context: RequestContext
     acknowledged = acknowledged_in(request.topics)
     if _is_invalid(request, bool(acknowledged)):
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-    sessions = context.broker.data.shares.sessions
+    sessions = context.broker.coordinators.share_leader.sessions
     key = SessionKey(group_id, member_id)
     if request.share_session_epoch == INITIAL_EPOCH:
         error, session = sessions.begin(key, context.client)

@@ -77,7 +77,7 @@ class Acknowledging:
         if located.name is not None:
             self._names[place] = located.name
         error = located.error if are_valid(batches, may_renew=may_renew) else ErrorCode.INVALID_REQUEST
-        led = self._context.broker.data.shares.led
+        led = self._context.broker.coordinators.share_leader.led
         share_partition = None if error else led.find(SharePartitionKey(group_id, *place))
         if error or share_partition is None:
             self.errors[place] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -88,7 +88,7 @@ class Acknowledging:
     def _on_acknowledged(self, place: Place, batches: Sequence[Acknowledgement], error: ErrorCode) -> None:
         self.errors[place] = error
         if not error:
-            acknowledged = self._context.broker.data.shares.acknowledged
+            acknowledged = self._context.broker.coordinators.share_leader.acknowledged
             for batch in batches:
                 for first, last, kind in batch.parts():
                     acknowledged[kind] += last - first + 1

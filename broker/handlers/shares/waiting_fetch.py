@@ -93,7 +93,7 @@ class WaitingFetch(DelayedOperation):
         self._request = request
         self._session = session
         self._context = context
-        self._shares = context.broker.data.shares
+        self._shares = context.broker.coordinators.share_leader
         self._asked: list[_Asked] = []
         self._acknowledged: dict[Place, ErrorCode] | None = None
         """The errors of the acknowledgements, once all of them are stored."""
@@ -149,13 +149,13 @@ class WaitingFetch(DelayedOperation):
 
     def _max_wait_ms(self) -> int:
         """The time for which the fetch may wait: as with Fetch, that of the configuration if records are in the remote store only."""
-        reads = self._context.broker.data.remote_reads
-        if reads is not None:
+        remote = self._context.broker.remote
+        if remote is not None:
             for asked in self._asked:
                 if asked.led is not None and not asked.error and not asked.led.is_dead:
                     offset = self._shares.led.next_fetch_offset(asked.led)
                     if offset is not None and offset < asked.led.partition.log.local_log_start_offset:
-                        return reads.max_wait_ms()
+                        return remote.reads.max_wait_ms()
         return self._request.max_wait_ms
 
     # -- the purgatory ---------------------------------------------------------------------------------------------------------
@@ -319,12 +319,12 @@ class WaitingFetch(DelayedOperation):
         self, asked: _Asked, led: LedPartition, wanted: Wanted, left: int
     ) -> tuple[FileRegion | None, Sequence[AbortedTransaction]]:
         """The records that are here of those in the remote store. An error is answered at the end of the wait."""
-        reads = self._context.broker.data.remote_reads
-        if reads is None:
+        remote = self._context.broker.remote
+        if remote is None:
             asked.error = ErrorCode.KAFKA_STORAGE_ERROR
             return None, ()
         if self._remote is None:
-            self._remote = RemoteFetch(reads, self._context.client, self._try_again)
+            self._remote = RemoteFetch(remote.reads, self._context.client, self._try_again)
         code, region, aborted = self._remote.find(led.partition, wanted, left, led.key, self._is_last_try)
         asked.error = ErrorCode.of(code)
         return region, aborted

@@ -35,7 +35,7 @@ def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message |
     reply = partial(_complete, answer, context.api_version)
     end = partial(transactions.end, transactional_id, producer, request.committed, client_version, reply)
     if client_version and transactions.needs_producer_id(transactional_id):
-        broker.data.producer_ids.when_next(end)
+        broker.cluster.producer_ids.when_next(end)
     else:
         end()
     return answer.answer()

@@ -35,7 +35,7 @@ def handle_init_producer_id(request: InitProducerIdRequest, context: RequestCont
     init = partial(_init, request, context, lambda result: answer.complete(_response(result, context)))
     transactional_id = request.transactional_id
     if transactional_id is None or broker.coordinators.transactions.needs_producer_id(transactional_id):
-        broker.data.producer_ids.when_next(init)
+        broker.cluster.producer_ids.when_next(init)
     else:
         init()
     return answer.answer()
@@ -59,7 +59,7 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
 def _init(request: InitProducerIdRequest, context: RequestContext, reply: ProducerReply) -> None:
     broker = context.broker
     if request.transactional_id is None:
-        producer_id = broker.data.producer_ids.next_now()
+        producer_id = broker.cluster.producer_ids.next_now()
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         reply(ProducerResult(error) if producer_id is None else ProducerResult(ErrorCode.NONE, producer_id, 0))
         return

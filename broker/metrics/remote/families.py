@@ -34,51 +34,52 @@ def _of_topics(mbean: str, doc: str, totals: Callable[[View], Iterable[tuple[str
 
 def _read(mbean: str, attribute: str, doc: str) -> Family:
     def totals(view: View) -> Iterable[tuple[str, float]]:
-        storage = view.services.data.remote_storage
-        return [] if storage is None else [(topic, getattr(stats, attribute)) for topic, stats in storage.stats.items()]
+        remote = view.services.remote
+        return [] if remote is None else [(topic, getattr(stats, attribute)) for topic, stats in remote.storage.stats.items()]
 
     return _of_topics(mbean, doc, totals)
 
 
 def _task(mbean: str, attribute: str, doc: str) -> Family:
     def totals(view: View) -> Iterable[tuple[str, float]]:
-        tasks = view.services.data.remote_tasks
-        return [] if tasks is None else [(topic, getattr(stats, attribute)) for topic, stats in tasks.counters.topics.items()]
+        remote = view.services.remote
+        return [] if remote is None else [(topic, getattr(stats, attribute)) for topic, stats in remote.tasks.counters.topics.items()]
 
     return _of_topics(mbean, doc, totals)
 
 
 def _state(mbean: str, attribute: str, doc: str) -> Family:
     def totals(view: View) -> Iterable[tuple[str, float]]:
-        tasks = view.services.data.remote_tasks
-        return [] if tasks is None else [(each.topic, getattr(state, attribute)) for each, state in tasks.counters.partitions.items()]
+        remote = view.services.remote
+        states = {} if remote is None else remote.tasks.counters.partitions
+        return [(each.topic, getattr(state, attribute)) for each, state in states.items()]
 
     return _of_topics(mbean, f"{doc}, of the partitions that this broker leads.", totals, Kind.GAUGE)
 
 
 def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], float], kind: Kind = Kind.GAUGE) -> Family:
     def read(view: View) -> Reading:
-        storage = view.services.data.remote_storage
-        if storage is not None and storage.loads is not None:
-            yield "", value(storage)
+        remote = view.services.remote
+        if remote is not None:
+            yield "", value(remote.storage)
 
     return Family(name, kind, (), mbean, doc, read)
 
 
 def _lost(name: str, attribute: str, doc: str) -> Family:
     def read(view: View) -> Reading:
-        tasks = view.services.data.remote_tasks
-        if tasks is not None:
-            yield "", sum(getattr(state, attribute) for state in tasks.counters.partitions.values())
+        remote = view.services.remote
+        if remote is not None:
+            yield "", sum(getattr(state, attribute) for state in remote.tasks.counters.partitions.values())
 
     doc = f"{doc} of logs that lost all their replicas, of the partitions that this broker leads."
     return Family(f"ottla_remote_lost_log_{name}", Kind.GAUGE, (), "", doc, read)
 
 
 def _expirations(view: View) -> Reading:
-    reads = view.services.data.remote_reads
-    if reads is not None:
-        yield "", reads.expirations
+    remote = view.services.remote
+    if remote is not None:
+        yield "", remote.reads.expirations
 
 
 _POOL = "org.apache.kafka.storage.internals.log"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def _family(name: str, kind: Kind, doc: str, value: Callable[[TopicMetadata], float]) -> Family:
     def read(view: View) -> Reading:
-        metadata = view.services.data.remote_metadata
-        if metadata is not None:
-            yield "", value(metadata)
+        remote = view.services.remote
+        if remote is not None:
+            yield "", value(remote.metadata)
 
     return Family(f"ottla_remote_log_metadata_{name}", kind, (), "", doc, read)
 

@@ -41,7 +41,7 @@ def topic_metadata(services: Services, settings: MetadataSettings, connect: Conn
 
 async def _next_producer_id(services: Services) -> int:
     """Allocates a producer id of this broker's block. Raises PeerUnavailable."""
-    ids = services.data.producer_ids
+    ids = services.cluster.producer_ids
     found = ids.next_now()
     if found is None:
         known: Future[None] = asyncio.get_running_loop().create_future()

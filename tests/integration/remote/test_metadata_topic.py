@@ -35,9 +35,9 @@ FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 
 
 def metadata(broker: InProcessBroker) -> TopicMetadata:
-    found = broker.services.data.remote_metadata
-    assert found is not None
-    return found
+    remote = broker.services.remote
+    assert remote is not None
+    return remote.metadata
 
 
 def follow(broker: InProcessBroker) -> None:

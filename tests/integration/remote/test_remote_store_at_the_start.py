@@ -22,7 +22,7 @@ def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 def start(directory: Path, name: str, keys: dict[str, str]) -> None:
     config = {"remote.log.storage.system.enable": "true", "remote.log.storage.manager.class.name": name, **keys}
     with a_broker_in_process(directory, **config) as broker:
-        assert broker.services.data.remote_reads is not None
+        assert broker.services.remote is not None
 
 
 def test_a_directory_that_is_there_is_a_store(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_types_that_change_with_each_record_are_as_good_as_one(broker: InProcess
     assert member.acknowledge((0, 9, *[ACCEPT, RELEASE] * 5)) == ErrorCode.NONE
     assert member.acquire() == [(offset, offset, 2) for offset in range(1, 10, 2)]
     assert member.acknowledge(*((offset, offset, ACCEPT) for offset in range(1, 10, 2))) == ErrorCode.NONE
-    (led,) = broker.run(lambda: list(broker.services.data.shares.led))
+    (led,) = broker.run(lambda: list(broker.services.coordinators.share_leader.led))
     assert led.machine is not None
     assert not led.machine.runs
 
@@ -76,7 +76,7 @@ def test_as_many_sessions_as_allowed_are_served(broker: InProcessBroker, client:
     refused = ShareMember(client, member.topic_id, OTHER).fetch_all(max_wait_ms=0)
     assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert member.acquire() == [(0, 9, 1)]
-    assert broker.run(lambda: len(broker.services.data.shares.sessions)) == SESSIONS
+    assert broker.run(lambda: len(broker.services.coordinators.share_leader.sessions)) == SESSIONS
 
 
 def test_a_topic_that_was_deleted_and_made_anew_begins_anew(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
@@ -86,7 +86,7 @@ def test_a_topic_that_was_deleted_and_made_anew_begins_anew(broker: InProcessBro
     eventually(lambda: states(broker) == 0, 30, "the state of the deleted topic is deleted")
     assert member.fetch(max_wait_ms=0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert member.acknowledge((0, 9, ACCEPT)) == ErrorCode.UNKNOWN_TOPIC_ID
-    eventually(lambda: broker.run(lambda: len(broker.services.data.shares.led)) == 0, 30, "nothing is kept of it")
+    eventually(lambda: broker.run(lambda: len(broker.services.coordinators.share_leader.led)) == 0, 30, "nothing is kept of it")
 
     topic_id = create_topic(client, "t")
     initialize(client, "g", topic_id)

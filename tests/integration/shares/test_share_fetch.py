@@ -101,7 +101,7 @@ def in_background(function: Any) -> tuple[threading.Thread, list[Any]]:
 
 def test_a_fetch_waits_for_new_records(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
     thread, found = in_background(lambda: member.acquire(max_wait_ms=60_000))
-    eventually(lambda: broker.run(lambda: broker.services.data.shares.purgatory.delayed) == 1)
+    eventually(lambda: broker.run(lambda: broker.services.coordinators.share_leader.purgatory.delayed) == 1)
     with a_wire_client(broker.port) as producer:
         produce(producer, "t", 3)
     thread.join(30)
@@ -114,7 +114,7 @@ def test_a_fetch_waits_for_records_that_another_member_releases(broker: InProces
     with a_wire_client(broker.port) as second:
         other = ShareMember(second, member.topic_id, OTHER)
         thread, found = in_background(lambda: other.acquire(0, max_wait_ms=60_000))
-        eventually(lambda: broker.run(lambda: broker.services.data.shares.purgatory.delayed) == 1)
+        eventually(lambda: broker.run(lambda: broker.services.coordinators.share_leader.purgatory.delayed) == 1)
         assert member.acknowledge((1, 1, RELEASE)) == ErrorCode.NONE
         thread.join(30)
     assert found == [[(1, 1, 2)]]
@@ -122,7 +122,7 @@ def test_a_fetch_waits_for_records_that_another_member_releases(broker: InProces
 
 def test_a_fetch_ends_with_its_connection(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
     def delayed() -> int:
-        return int(broker.run(lambda: broker.services.data.shares.purgatory.delayed))
+        return int(broker.run(lambda: broker.services.coordinators.share_leader.purgatory.delayed))
 
     with a_wire_client(broker.port, seconds=0.5) as second, pytest.raises(TimeoutError):
         ShareMember(second, member.topic_id, OTHER).acquire(0, max_wait_ms=60_000)

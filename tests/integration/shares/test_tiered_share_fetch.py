@@ -108,9 +108,9 @@ def test_a_member_acquires_all_records_from_the_log_start_on(broker: InProcessBr
     member = a_member(client)
     acquired, sent = acquire_all(member, RECORDS)
     assert acquired == sent == list(range(RECORDS))
-    reads = broker.services.data.remote_storage
-    assert reads is not None
-    assert reads.stats_of("t").remote_fetch_bytes > 10_000
+    remote = broker.services.remote
+    assert remote is not None
+    assert remote.storage.stats_of("t").remote_fetch_bytes > 10_000
 
 
 def test_records_of_aborted_transactions_in_the_store_are_not_acquired(broker: InProcessBroker, client: WireClient) -> None:

@@ -213,7 +213,6 @@ async def test_who_describes_the_cluster_or_topics_waits_alike() -> None:
 @on_a_loop
 async def test_whoever_waits_is_in_nobodys_way() -> None:
     stage = Stage(not_new=True)
-    stage.services.administration.metadata_waits.on_wait = stage.services.running.on_wait
     asking = stage.metadata()
     await rest()
     assert asking.waits

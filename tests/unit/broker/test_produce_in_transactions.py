@@ -67,7 +67,7 @@ class Bench(HandlerBench):
         replicas = [0, 1, 2] if followed else [0]
         self.replicas.say(*(state(isr=replicas, replicas=replicas, index=index) for index in (0, 1)))
         self.know(p0=0, p1=0)
-        self.verifier = self.services.data.transaction_verifier = Verifier()  # type: ignore[assignment]  # all that Produce asks of one
+        self.verifier = self.services.coordinators.transaction_verifier = Verifier()  # type: ignore[assignment]  # all that Produce asks of one
 
     def write(self, *batches: bytearray | None, acks: int = -1, version: int = 11, transactional_id: str | None = ID) -> Asking:
         return self.produce(*batches, acks=acks, version=version, transactional_id=transactional_id)

@@ -96,9 +96,13 @@ def a_view(group: Any, most: int) -> View:
     services: Any = SimpleNamespace(
         clock=SimpleNamespace(now_ms=lambda: 0),
         config=BrokerConfig({"ottla.group.lag.max.series": str(most)}),
-        data=SimpleNamespace(replica_manager=NoReplicas(), shares=SimpleNamespace(led=())),
+        data=SimpleNamespace(replica_manager=NoReplicas()),
         cluster=SimpleNamespace(controller=SimpleNamespace(context=SimpleNamespace(assignments={}))),
-        coordinators=SimpleNamespace(groups=SimpleNamespace(groups=[group]), transactions=SimpleNamespace(transactions=[])),
+        coordinators=SimpleNamespace(
+            groups=SimpleNamespace(groups=[group]),
+            transactions=SimpleNamespace(transactions=[]),
+            share_leader=SimpleNamespace(led=()),
+        ),
     )
     return View(services, *(None,) * 11)  # type: ignore[arg-type]  # what counting groups does not need
 
