@@ -159,6 +159,15 @@ def test_a_dynamic_value_is_resolved_by_providers_that_are_set_with_it() -> None
     assert config[NUM_IO_THREADS] == 8
 
 
+def test_a_text_that_never_ends_a_variable_costs_little() -> None:
+    """With the expression of Apache Kafka it would take hours, on the event loop."""
+    text = "${" + ":" * 30_000
+    config = BrokerConfig(using("env") | {"broker.rack": text}, ENVIRONMENT)
+    assert config[BROKER_RACK] == text
+    with pytest.raises(ConfigError, match="Not a number of type INT"):
+        config.validate_dynamic(using("env") | {"num.io.threads": text}, per_broker=True)
+
+
 def test_a_resolved_dynamic_value_is_checked() -> None:
     config = BrokerConfig({}, ENVIRONMENT)
     with pytest.raises(ConfigError, match="value should not be greater than double the current value 8"):
