@@ -14,6 +14,7 @@ HOT: Final = (
     "ottla.protocol.cursors.fetch",
     "ottla.protocol.cursors.fetch_answer_reader",
     "ottla.protocol.cursors.offset_commit",
+    "ottla.protocol.cursors.consumer_heartbeat",
     "ottla.protocol.records.walk",
     "ottla.protocol.records.joined",
     "ottla.protocol.conversion.message_reader",

@@ -21,4 +21,5 @@ cdef class StatesByKey:
     cpdef int64_t partition_for(self, str key) except -1
     cdef OwnedPartition _owner(self, str key)
     cpdef object get(self, str key)
+    cpdef object served(self, str key)
     cpdef OwnedPartition owner_of(self, str key, object state)

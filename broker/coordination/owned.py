@@ -214,6 +214,11 @@ class StatesByKey:
         owned = self._owner(key)
         return None if owned is None else owned.states.get(key)
 
+    def served(self, key: str) -> Any:
+        """The state, if this broker answers for it now."""
+        owned = self._owner(key) if self.is_active else None
+        return None if owned is None or owned.is_loading else owned.states.get(key)
+
     def owner_of(self, key: str, state: Any) -> OwnedPartition | None:
         """The partition of this broker that has exactly this state under the key."""
         owned = self._owner(key)
@@ -256,6 +261,8 @@ class OwnedStates(StatesByKey, Generic[State]):
         def find(self, key: str) -> tuple[ErrorCode, State | None]: ...
 
         def get(self, key: str) -> State | None: ...
+
+        def served(self, key: str) -> State | None: ...
 
         def owner_of(self, key: str, state: State) -> OwnedPartition | None: ...
 

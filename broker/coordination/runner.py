@@ -83,7 +83,7 @@ class Runner:
             queue.extend(effects)
             return
         if len(effects) == 1 and isinstance(effects[0], Arm):  # a heartbeat or a commit, from which nothing else follows
-            self._arm(subject, effects[0])
+            self._arm(subject, effects[0].key, effects[0].delay_ms)
             return
         self._behind[subject] = queue = deque(effects)
         if self._most_concerned(effects) <= LARGE:
@@ -91,6 +91,14 @@ class Runner:
         if self._behind and not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin_rest)
+
+    def arm(self, subject: Any, key: Hashable, delay_ms: int) -> None:
+        """Carry out an `Arm` of the subject, after its earlier effects."""
+        queue = self._behind.get(subject)
+        if queue is None:
+            self._arm(subject, key, delay_ms)
+        else:
+            queue.append(Arm(key, delay_ms))
 
     def _most_concerned(self, effects: Sequence[Any]) -> int:
         most = 0
@@ -160,7 +168,7 @@ class Runner:
             waiter: Any = effect.waiter
             waiter(effect.result)
         elif isinstance(effect, Arm):
-            self._arm(subject, effect)
+            self._arm(subject, effect.key, effect.delay_ms)
         elif isinstance(effect, Disarm):
             timer = subject.timers.pop(effect.key, None)
             if timer is not None:
@@ -170,15 +178,15 @@ class Runner:
         else:
             self._machines.carry_out(subject, effect)
 
-    def _arm(self, subject: Any, effect: Arm) -> None:
+    def _arm(self, subject: Any, key: Hashable, delay_ms: int) -> None:
         timers = subject.timers
-        old = timers.get(effect.key)
+        old = timers.get(key)
         if old is not None:
-            if old.postpone(effect.delay_ms) and not subject.is_dead:
+            if old.postpone(delay_ms) and not subject.is_dead:
                 return
             old.cancel()
         if not subject.is_dead:
-            timers[effect.key] = self._timing_wheel.add(effect.delay_ms, partial(self._on_timer, subject, effect.key))
+            timers[key] = self._timing_wheel.add(delay_ms, partial(self._on_timer, subject, key))
 
     def _on_timer(self, subject: Any, key: Hashable) -> None:
         queue = self._behind.get(subject)

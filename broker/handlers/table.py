@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Handler = Callable[[Any, "RequestContext"], Any]
 """Called with request and context: a function or a coroutine. The result is the response message or an Answer of the network."""
 
-FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer"]
-"""Called with frame, offset of the body, version, correlation id, connection and services. Returns an Answer. Raises ProtocolError for a
-frame that is no valid request of the API."""
+FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer | None"]
+"""Called with frame, offset of the body, version, correlation id, connection and services. Returns an Answer; None to have the request
+decoded for the handler of messages. Raises ProtocolError for a frame that is no valid request of the API."""
 
 APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
     "": frozenset(
@@ -162,7 +162,10 @@ def module_of(key: ApiKey) -> str:
 
 
 def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None]:
-    """The handler of messages and the handler of frames of an implemented API; exactly one of the two is None."""
+    """The handler of messages and the handler of frames of an implemented API. One of the two may be None.
+
+    Of an API with both, the handler of frames answers what is usual, and returns None for the rest.
+    """
     name = key.name.lower()
     module = import_module(module_of(key))
     return getattr(module, f"handle_{name}", None), getattr(module, f"handle_{name}_frame", None)

@@ -84,12 +84,15 @@ class Dispatcher(RequestHandler):
         if route.frame_handler is None:
             return self.messages.handle(frame, offset, correlation_id, route, connection)
         try:
-            return route.frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
+            answer = route.frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
         except ProtocolError as malformed:
             return refuse(name_of(frame), connection, malformed)
         except Exception as error:
             # The handler may have done part of its work already.
             return self.messages.on_unexpected(route, correlation_id, connection, error)
+        if answer is None:
+            return self.messages.handle(frame, offset, correlation_id, route, connection)
+        return answer
 
     def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
         """Whether the frame is a request between brokers or from the controller, and its sender may act as one of them."""

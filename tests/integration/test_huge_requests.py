@@ -27,7 +27,7 @@ MOST_CALLS = 1500
 SECONDS = 60.0
 
 APIS = sorted(SERVED - INTER_BROKER_APIS)
-OF_MESSAGES = sorted(key for key in SERVED if handlers_of(key)[1] is None)
+OF_MESSAGES = sorted(key for key in SERVED if handlers_of(key)[0] is not None)
 """All whose handlers get a message; the others read the frame part by part, whatever is in it."""
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from ottla.broker.coordination.effects import Arm, Disarm, Reply
 from ottla.broker.groups.consumer.effects import Beat, BeatResult, CheckRegex, ConsumerEffect, Decision, ResolveRegexes, Write
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.heartbeats import Refused, check, decide, on_heartbeat
+from ottla.broker.groups.consumer.heartbeats import Refused, check, has_no_news, on_heartbeat
 from ottla.broker.groups.consumer.records import Record, key_of, pairs_of, read
 from ottla.broker.groups.consumer.removal import on_timer
 from ottla.broker.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
 from ottla.broker.groups.consumer.subscriptions import on_resolved
 from ottla.broker.groups.consumer.targets import compute
-from ottla.broker.groups.consumer.timers import MemberTimer
+from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.consumer.topics import Topics
 from ottla.broker.groups.offset_records import version_of
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
@@ -82,13 +82,23 @@ class ConsumerDriver:
             check(beat, self.group.group_id, self.settings.assignors, requires_member_id=requires_id)
         except Refused as refused:
             return refused.result
-        decision = on_heartbeat(self.group, beat, self.context())
-        if not isinstance(decision, Generator):
+        is_without_news = self._is_without_news(beat)
+        effects = self._decided(on_heartbeat(self.group, beat, self.context()))
+        if is_without_news:
             self.without_news += 1
-            assert self._decided(decide(self.group, beat, self.context())) == decision, "the short way leads elsewhere"
-        self.run(decision)
+            answer = BeatResult(member_id=member_id, epoch=epoch, heartbeat_interval_ms=self.times.heartbeat_interval_ms)
+            renewed = Arm(MemberTimer(TimerKind.SESSION, member_id), self.times.session_timeout_ms)
+            assert effects == [renewed, Reply(beat.waiter, answer)], "the short way leads elsewhere"
+        self.run(effects)
         (answer,) = answers
         return answer
+
+    def _is_without_news(self, beat: Beat) -> bool:
+        member = self.group.members.get(beat.member_id)
+        names_more = (beat.rack_id, beat.topics, beat.regex, beat.assignor, beat.held) != (None,) * 5 or beat.rebalance_timeout_ms != -1
+        if member is None or names_more:
+            return False
+        return has_no_news(self.group, member, beat.epoch, beat.instance_id, beat.client_id, beat.client_host, self.topics)
 
     def join(self, member_id: str, *topics: str, **fields: Any) -> BeatResult:
         """The first heartbeat of a member."""

@@ -24,11 +24,12 @@ from ottla.broker.groups.consumer.classic_members import (
 from ottla.broker.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
 from ottla.broker.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
 from ottla.broker.groups.consumer.group import AssignedGroup, ConsumerGroup
-from ottla.broker.groups.consumer.heartbeats import Refused, check, on_heartbeat
+from ottla.broker.groups.consumer.heartbeats import Refused, check, has_no_news, on_heartbeat
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
 from ottla.broker.groups.consumer.members import JOINING
-from ottla.broker.groups.consumer.settings import ConsumerSettings, Context
+from ottla.broker.groups.consumer.settings import ConsumerSettings, Context, interval_ms
 from ottla.broker.groups.consumer.subscriptions import preferred
+from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.broker.groups.coordinated import CoordinatedGroups
 from ottla.broker.groups.effects import JoinResult, SyncResult
 from ottla.broker.groups.group import Group, GroupState
@@ -108,8 +109,26 @@ class ConsumerGroups:
             return
         if not beat.member_id:
             beat = beat._replace(member_id=str(self._new_uuid()))
-
         self.machine.submit(group, Event(partial(on_heartbeat, group, beat), partial(_refuse, reply)))
+
+    def without_news(
+        self, group_id: str, member_id: str, epoch: int, instance_id: str | None, client_id: str, client_host: str
+    ) -> ConsumerGroup | None:
+        """The group of a heartbeat for which `renew` is all that is to do: it names nothing else, and there is no news. None otherwise."""
+        group = self._groups.served(group_id)
+        if not isinstance(group, ConsumerGroup) or not self.machine.is_idle(group) or not self.is_served:
+            return None
+        member = group.members.get(member_id)
+        if member is None or not has_no_news(group, member, epoch, instance_id, client_id, client_host, self._cluster.topics):
+            return None
+        return group
+
+    def renew(self, group: ConsumerGroup, member_id: str) -> int:
+        """Begin the session timeout of a member anew. Returns the interval of its heartbeats, ms."""
+        settings = self.machine.settings
+        times = settings.times_of(group.group_id)
+        self._runner.arm(group, MemberTimer(TimerKind.SESSION, member_id), times.session_timeout_ms)
+        return interval_ms(times, settings, self.machine.members)
 
     def _group_of(self, group_id: str, beat: Beat) -> ConsumerGroup:
         """The group of a heartbeat; the first member makes it. Raises Refused."""

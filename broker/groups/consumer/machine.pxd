@@ -14,6 +14,7 @@ cdef class ConsumerMachine:
     cdef public object settings
 
     cpdef void submit(self, object group, object event) except *
+    cpdef bint is_idle(self, object group) except -1
     cdef void _go_on(self, object group, object queue) except *
     cdef bint _advance(self, object group, object event, object decision, object result) except -1
     cpdef object context_of(self, object group)

@@ -110,6 +110,10 @@ class ConsumerMachine:
         self._queues[group] = queue = deque((event,))
         self._go_on(group, queue)
 
+    def is_idle(self, group: AssignedGroup) -> bool:
+        """Whether no event of the group is in progress, and no answer waits for the log."""
+        return group not in self._queues and group not in self._waiting
+
     def _go_on(self, group: AssignedGroup, queue: deque[Event]) -> None:
         """Decide about the events that wait, up to one that needs a thread. After a slice the others wait for the next turn of the loop."""
         is_first = True

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 
-class TimerKind(Enum):
+class TimerKind(StrEnum):  # the hash of a str is computed in C
     """The event that prevents the removal of the member, if it happens before the timer is due."""
 
     SESSION = "session"
