@@ -114,6 +114,7 @@ def judge() -> Iterator[Step]:
 def soak() -> Iterator[Step]:
     yield Step("tests.soak", words("SOAK_ARGS"))
     yield Step("tests.simulation", ("--minutes", *words("SIMULATED", "10")))
+    yield Step("tests.simulation", ("--shares", "--minutes", *words("SIMULATED_SHARES", "5")))
     yield Step("tests.chaos.fault_matrix")
     yield Step("tests.soak.attacks")
     yield of_pytest("-m", "soak", "tests", OTTLA_SOAK="1")

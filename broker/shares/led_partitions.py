@@ -29,7 +29,7 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.waiters import Waiters
-from ottla.storage.disk.clock import Clock
+from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.errors import StorageError
 from ottla.storage.log.lookups import offset_for_timestamp
 from ottla.storage.log.partition_log import PartitionLog
@@ -224,13 +224,13 @@ class LedPartitions:
         self, led: LedPartition, member_id: str, offset: int, extents: Any, max_records: int, batch_size: int, mode: AcquireMode
     ) -> list[Acquired]:
         """See SharePartition."""
-        acquired, effects = _machine(led).acquire(member_id, offset, extents, max_records, batch_size, mode, self._clock.now_ms())
+        acquired, effects = _machine(led).acquire(member_id, offset, extents, max_records, batch_size, mode, elapsed_ms(self._clock))
         self._runner.run(led, effects)
         return acquired
 
     def acknowledge(self, led: LedPartition, member_id: str, batches: Sequence[Acknowledgement], then: Then) -> None:
         """See SharePartition. `then` is called when the acknowledgement is stored."""
-        self._runner.run(led, _machine(led).acknowledge(member_id, batches, then, self._clock.now_ms()))
+        self._runner.run(led, _machine(led).acknowledge(member_id, batches, then, elapsed_ms(self._clock)))
 
     def release(self, led: LedPartition, member_id: str, then: Then) -> None:
         """See SharePartition."""
@@ -242,7 +242,7 @@ class LedPartitions:
         for led in list(self._by_group.get(group_id, ())):
             if led.machine is not None:
                 before = led.machine.ended_locks
-                self._runner.run(led, led.machine.end_locks(self._clock.now_ms()))
+                self._runner.run(led, led.machine.end_locks(elapsed_ms(self._clock)))
                 ended += led.machine.ended_locks - before
                 self._wake(led)
         return ended
@@ -255,7 +255,7 @@ class LedPartitions:
 
     def on_timer(self, subject: LedPartition, key: object) -> list[Effect]:
         """Locks may end."""
-        effects = _machine(subject).on_timer(self._clock.now_ms())
+        effects = _machine(subject).on_timer(elapsed_ms(self._clock))
         self._wake(subject)
         return effects
 
@@ -268,7 +268,7 @@ class LedPartitions:
         error = result.error
         if error:
             logger.warning("share partition %s cannot be stored (%s): %s", led.key, error.name, result.message)
-        self._runner.run(led, _machine(led).on_stored(_for_members(error), self._clock.now_ms()))
+        self._runner.run(led, _machine(led).on_stored(_for_members(error), elapsed_ms(self._clock)))
         if error in FENCED:
             self._drop(led, _for_members(error))
         else:

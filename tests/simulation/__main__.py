@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from random import SystemRandom
 
 from tests.simulation.cluster import silence
+from tests.simulation.shares.story import SharesTold, ShareStory
 from tests.simulation.story import Story, Told
 
 
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stories", type=int, default=1, help="how many to tell at least, each with the next seed")
     parser.add_argument("--log", action="store_true", help="what the brokers log, too")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of misfortune in each")
+    parser.add_argument("--shares", action="store_true", help="stories of share groups")
     asked = parser.parse_args(arguments)
     if asked.log:
         logging.basicConfig(level=logging.DEBUG, format="            %(name)s: %(message)s", stream=sys.stdout)
@@ -30,14 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = SystemRandom().getrandbits(31) if asked.seed is None else asked.seed
     end = time.monotonic() + asked.minutes * 60
     several = bool(asked.minutes) or asked.stories > 1
-    told, stories = Told(), 0
+    told: Told | SharesTold = SharesTold() if asked.shares else Told()
+    stories = 0
     while True:
-        story = Story(seed, asked.seconds, say=(lambda line: None) if several else print)
+        story = (ShareStory if asked.shares else Story)(seed, asked.seconds, say=(lambda line: None) if several else print)
         try:
             told.add(story.tell())
         except BaseException as error:
             print(f"the story of seed {seed} ends badly: {type(error).__name__}: {error}")
-            print(f"tell it again: python -m tests.simulation --seed {seed} --seconds {asked.seconds:g}")
+            option = "--shares " if asked.shares else ""
+            print(f"tell it again: python -m tests.simulation {option}--seed {seed} --seconds {asked.seconds:g}")
             if not several:
                 raise
             print(summary(told, stories, time.process_time()))
@@ -52,17 +56,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def summary(told: Told, stories: int, seconds: float) -> str:
+def summary(told: Told | SharesTold, stories: int, seconds: float) -> str:
     """What was told in so many seconds of the processor."""
     failovers = told.failovers.total()
     return (
         f"{stories} stories, {told.virtual_seconds:,.0f} virtual seconds in {seconds:,.0f} of the processor: "
         f"{told.faults.total():,} misfortunes ({kinds(told.faults)}), "
         f"{failovers:,} failovers ({kinds(told.failovers)}), {failovers * 60 / seconds:,.0f} a minute, "
-        f"{told.elections:,} elections, {told.controllers:,} controllers, {told.orders:,} orders, {told.rebalances:,} rebalances, "
+        f"{told.elections:,} elections, {of_shares(told) if isinstance(told, SharesTold) else of_records(told)}"
+    )
+
+
+def of_records(told: Told) -> str:
+    """The counts of stories of producers, consumers and groups."""
+    return (
+        f"{told.controllers:,} controllers, {told.orders:,} orders, {told.rebalances:,} rebalances, "
         f"{told.given:,} partitions given by the new protocol, "
         f"{told.commits:,} transactions committed, {told.aborts:,} aborted, "
         f"{told.acknowledged:,} records acknowledged, {told.seen:,} seen, {told.checks:,} checks"
+    )
+
+
+def of_shares(told: SharesTold) -> str:
+    """The counts of stories of share groups."""
+    return (
+        f"{told.births:,} topics made anew, {told.terms:,} terms of leaders, "
+        f"{told.records:,} records delivered {told.acquired:,} times, {told.completed:,} acknowledgements stored"
     )
 
 

@@ -103,12 +103,12 @@ class Client:
         self.random = Random(seed)
         self._peers: dict[int, Peer] = {}
 
-    async def ask(self, broker_id: int, key: ApiKey, version: int, request: Message) -> Message:
+    async def ask(self, broker_id: int, key: ApiKey, version: int, request: Message, timeout_ms: int = TIMEOUT_MS) -> Message:
         """Raises PeerUnavailable."""
         peer = self._peers.get(broker_id)
         if peer is None:
             peer = self._peers[broker_id] = self.cluster.client(broker_id)
-        return await peer.request(key, version, request, timeout_ms=TIMEOUT_MS)
+        return await peer.request(key, version, request, timeout_ms=timeout_ms)
 
 
 class CoordinatorClient(Client):

@@ -28,7 +28,7 @@ from ottla.controller.store.tree import ROOT
 from ottla.controller.znodes.layout import FEATURE, FeatureNode, encode_feature
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client_security import ClientSecurity
-from ottla.protocol.features import GROUP_VERSION, TRANSACTION_VERSION
+from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.protocol.schema.api_versions import versions_in_3_9
@@ -158,8 +158,10 @@ class Node:
 class SimulatedCluster:
     """See the module."""
 
-    def __init__(self, seed: int, brokers: int = 3, config: dict[str, str] | None = None, transaction_version: int = 0) -> None:
-        """`transaction_version` is the finalized level of the feature; consumer groups of the new protocol are there always."""
+    def __init__(
+        self, seed: int, brokers: int = 3, config: dict[str, str] | None = None, transaction_version: int = 0, share_version: int = 0
+    ) -> None:
+        """The versions are the finalized levels of the features; consumer groups of the new protocol are there always."""
         self.random = Random(seed)
         self.loop = SimulatedLoop(Random(self.random.getrandbits(64)))
         self.network = SimulatedNetwork(self.loop, Random(self.random.getrandbits(64)))
@@ -167,16 +169,17 @@ class SimulatedCluster:
         self.ensemble = WatchedEnsemble(self.clock)
         self.keeper = SessionKeeper(self.ensemble, self.network, SESSION_TIMEOUT_S)
         self.transaction_version = transaction_version
-        levels = {GROUP_VERSION: 1} | ({TRANSACTION_VERSION: transaction_version} if transaction_version else {})
-        self.ensemble.put(FEATURE, ROOT._replace(data=encode_feature(FeatureNode(levels)), cversion=0))
+        levels = {GROUP_VERSION: 1, TRANSACTION_VERSION: transaction_version, SHARE_VERSION: share_version}
+        finalized = FeatureNode({name: level for name, level in levels.items() if level})
+        self.ensemble.put(FEATURE, ROOT._replace(data=encode_feature(finalized), cversion=0))
         self._config = {**CONFIG, **(config or {})}
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(brokers)}
 
     def newest_version(self, host: str, key: ApiKey) -> int:
         """The newest version of an API that the broker of a host lists."""
         node = next(node for node in self.nodes.values() if node.host == host)
-        listed = None if node.broker is None else getattr(node.broker.services, "listed", None)
-        return (versions_in_3_9(key) if listed is None else listed.versions[key]).last
+        services = getattr(node.broker, "services", None)
+        return (versions_in_3_9(key) if services is None else services.listed.versions[key]).last
 
     @property
     def hosts(self) -> list[str]:

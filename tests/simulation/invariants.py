@@ -64,7 +64,7 @@ class Invariants:
             return
         replicas = self._replicas.get(life)
         if replicas is None:
-            if not hasattr(node.broker.services.data, "replica_manager"):
+            if not hasattr(node.broker, "services"):
                 return
             replicas = self._on_logs_loaded(node, life)
         partitions = node.broker.services.data.replica_manager.partitions
@@ -145,7 +145,8 @@ class Invariants:
         if end_offset < seen.end_offset:
             self._check_members(topic_partition)
         if high_watermark > seen.compared:
-            seen.compared = committed.compare(log, seen.compared, min(high_watermark, committed.end_offset), where)
+            start_offset = max(seen.compared, log.log_start_offset)
+            seen.compared = committed.compare(log, start_offset, min(high_watermark, committed.end_offset), where)
         if log.truncations.current is None:
             committed.check_last_stable_offset(log.last_stable_offset, where)
         seen.end_offset, seen.high_watermark = end_offset, high_watermark

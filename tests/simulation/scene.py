@@ -160,7 +160,7 @@ class Scene(Stage):
     def _after_step(self, life: Life) -> None:
         self.invariants.after_step(life)
         node = self.cluster.nodes[life.broker_id]
-        if node.life is not life or node.broker is None or not hasattr(node.broker.services.data, "replica_manager"):
+        if node.life is not life or node.broker is None or not hasattr(node.broker, "services"):
             return
         replica_manager = node.broker.services.data.replica_manager
         for partition in self.watched:

@@ -40,11 +40,12 @@ class Stage:
             if task.done():
                 task.result()
 
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait, but not for ever."""
-        deadline = self.cluster.loop.time() + QUIET_S
+    async def until(self, condition: Callable[[], bool], what: str, seconds: float = 0.0) -> None:
+        """Wait, but not for ever, for what takes so long at least."""
+        seconds += QUIET_S
+        deadline = self.cluster.loop.time() + seconds
         while not condition():
-            assert self.cluster.loop.time() < deadline, f"waited {QUIET_S:.0f} virtual seconds for {what}"
+            assert self.cluster.loop.time() < deadline, f"waited {seconds:.0f} virtual seconds for {what}"
             await asyncio.sleep(0.1)
             self.raise_errors()
 
@@ -72,6 +73,10 @@ class Stage:
             for partition in self.watched
             if partition.topic == topic
         ]
+
+    def is_well(self) -> bool:
+        """Whether every partition has a leader and somebody who could take over."""
+        return all(state.leader >= 0 and len(state.isr) > 1 for state in self.elections.states.values())
 
     def is_whole(self) -> bool:
         """Whether every replica is in sync, has all records and knows that they are committed, and none is being moved."""

@@ -88,7 +88,7 @@ class Story(Stage):
         self.owners = Owners(self.cluster, self.elections)
         self._seconds = seconds
         self._say = say
-        self._misfortune = Misfortune(self.cluster, seconds, self._is_well, say)
+        self._misfortune = Misfortune(self.cluster, seconds, self.is_well, say)
         self._administrator = Administrator(self.cluster, WATCHED, GROWING, self.random.getrandbits(32))
 
     def tell(self) -> Told:
@@ -238,10 +238,6 @@ class Story(Stage):
             while not all(task.done() for task in wanted):
                 await asyncio.wait([task for task in self.tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
                 self.raise_errors()
-
-    def _is_well(self) -> bool:
-        """Whether every partition has a leader and somebody who could take over."""
-        return all(state.leader >= 0 and len(state.isr) > 1 for state in self.elections.states.values())
 
     # How it ends
 

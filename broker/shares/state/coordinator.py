@@ -135,6 +135,7 @@ class ShareCoordinator:
             clock,
             self.write_snapshot,
             self._write_tombstone,
+            self._exists,
             prune_interval_ms=config[SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS],
             cold_interval_ms=config[SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS],
         )
@@ -163,7 +164,7 @@ class ShareCoordinator:
 
     async def on_partitions_deleted(self) -> None:
         """The cluster has deleted partitions: their states are deleted, too, and those that an earlier coordinator left."""
-        await self._upkeep.forget_deleted(self._exists)
+        await self._upkeep.forget_deleted()
 
     @property
     def load_times(self) -> LoadTimes:

@@ -1,7 +1,8 @@
 """Deletes the records of `__share_group_state` that are no longer needed, by moving the log start: up to the oldest last snapshot.
 
 A share partition that is not written for a long time would keep all later records of the others. So it gets a new snapshot from time to
-time, as long as others of the same log are written. The states of deleted topics get tombstones.
+time, as long as others of the same log are written. The states of deleted topics get tombstones: when the topics are deleted, and later
+those that were with another coordinator then.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class ShareStateUpkeep:
         clock: Clock,
         write_snapshot: Callable[[StoredState], None],
         write_tombstone: Callable[[StoredState], None],
+        exists: Callable[[SharePartitionKey], bool],
         *,
         prune_interval_ms: int,
         cold_interval_ms: int,
@@ -42,9 +44,14 @@ class ShareStateUpkeep:
         self._clock = clock
         self._write_snapshot = write_snapshot
         self._write_tombstone = write_tombstone
+        self._exists = exists
         self._cold_interval_ms = cold_interval_ms
         self._checks = PeriodicChecks(
-            "share-state-upkeep", timing_wheel, (self.prune, prune_interval_ms), (self.snapshot_cold, cold_interval_ms)
+            "share-state-upkeep",
+            timing_wheel,
+            (self.forget_deleted, prune_interval_ms),
+            (self.prune, prune_interval_ms),
+            (self.snapshot_cold, cold_interval_ms),
         )
 
     def start(self) -> None:
@@ -88,8 +95,9 @@ class ShareStateUpkeep:
                 if self._owned.partitions.get(owned.index) is owned and owned.states.get(str(state.key)) is state:
                     self._write_snapshot(state)
 
-    async def forget_deleted(self, exists: Callable[[SharePartitionKey], bool]) -> None:
-        """Delete the states of partitions that do not exist."""
+    async def forget_deleted(self) -> None:
+        """Delete the states of partitions that do not exist. A broker hears of a topic before it coordinates states of it."""
+        exists = self._exists
         for owned in list(self._owned.partitions.values()):
             gone = [state async for state in self._states_of(owned) if not exists(state.key)]
             for state in gone:

@@ -236,6 +236,21 @@ def test_the_states_of_a_deleted_topic_are_deleted() -> None:
     run_shares(scenario)
 
 
+def test_a_coordinator_that_did_not_hear_of_a_deletion_deletes_the_states_later() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        bench.initialize()
+        cluster = bench.replica_manager.cluster
+        cluster.forget([cluster.topics["t"]])
+        await bench.coordinate(epoch=1, leader=1)
+        await bench.coordinate(epoch=2)
+        assert [state.key for state in bench.shares.states] == [KEY]
+        await pass_rounds(bench)
+        assert not list(bench.shares.states)
+
+    run_shares(scenario)
+
+
 def test_a_log_without_states_keeps_no_records() -> None:
     async def scenario(bench: ShareBench) -> None:
         await bench.coordinate()

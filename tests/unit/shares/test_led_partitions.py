@@ -1,0 +1,76 @@
+"""The share partitions of a leader: the locks of their records last as long as they should, whatever the wall clock does."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ottla.broker.loop.timing_wheel import TimingWheel
+from ottla.broker.shares.led_partitions import LedPartition, LedPartitions
+from ottla.broker.shares.partition import ShareRules
+from ottla.broker.shares.record_states import Acquired, AcquireMode, Extent
+from ottla.broker.shares.settings import ShareSettings
+from ottla.broker.shares.state.coordinator import StateResult
+from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.broker.shares.state_access import StateAccess
+from ottla.protocol.topic_partition import TopicPartition
+from ottla.replication.leader.partition import Partition
+from tests.support.timers import FakeTime
+
+LOCK_MS = 10_000
+HOUR_MS = 3_600_000
+
+
+class Bench:
+    """The leader of one partition with ten records. Its coordinator answers at once."""
+
+    def __init__(self) -> None:
+        self.time = FakeTime()
+        self.wall_shift_ms = 0
+        wheel = TimingWheel(self.time.clock, self.time.call_later)
+        settings = SimpleNamespace(rules_of=lambda group_id: ShareRules(lock_ms=LOCK_MS))
+        access = SimpleNamespace(ask=lambda question, reply: reply(StateResult()))
+        self.led_partitions = LedPartitions(cast("ShareSettings", settings), cast("StateAccess", access), wheel, self)
+        log = SimpleNamespace(log_start_offset=0, high_watermark=10)
+        partition = cast("Partition", SimpleNamespace(topic_partition=TopicPartition("t", 0), leader_epoch=0, log=log))
+        opened: list[LedPartition] = []
+        self.led_partitions.open(SharePartitionKey("g", bytes(16), 0), partition, lambda error, led: opened.append(led))
+        (self.led,) = opened
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return int(self.time.now * 1000) + self.wall_shift_ms
+
+    def monotonic(self) -> float:
+        """See Clock."""
+        return self.time.now
+
+    def acquire(self, member_id: str, most: int = 100) -> list[Acquired]:
+        offset = self.led_partitions.next_fetch_offset(self.led)
+        if offset is None or offset >= 10:
+            return []
+        extents = [Extent(0, 9, True)]
+        return self.led_partitions.acquire(self.led, member_id, offset, extents, most, 100, AcquireMode.RECORD_LIMIT)
+
+
+@pytest.mark.parametrize("shift_ms", [0, HOUR_MS, -HOUR_MS])
+def test_a_lock_lasts_as_long_as_it_should_although_the_wall_clock_is_set(shift_ms: int) -> None:
+    bench = Bench()
+    assert bench.acquire("a") == [Acquired(0, 9, 1)]
+    bench.wall_shift_ms = shift_ms
+    bench.time.advance(LOCK_MS - 100)
+    assert bench.acquire("b") == []
+    bench.time.advance(200)
+    assert bench.acquire("b") == [Acquired(0, 9, 2)]
+
+
+def test_a_lock_outlives_an_earlier_one_although_the_wall_clock_is_set_forward() -> None:
+    bench = Bench()
+    assert bench.acquire("a", most=5) == [Acquired(0, 4, 1)]
+    bench.time.advance(LOCK_MS / 2)
+    assert bench.acquire("b") == [Acquired(5, 9, 1)]
+    bench.wall_shift_ms = HOUR_MS
+    bench.time.advance(LOCK_MS / 2 + 100)
+    assert bench.acquire("c") == [Acquired(0, 4, 2)]
