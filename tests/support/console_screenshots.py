@@ -25,6 +25,7 @@ from tests.support.command_line import CommandLine
 from tests.support.running_console import Console, a_console
 from tests.support.share_clients import Librdkafka, begin_group
 from tests.support.share_members import produce
+from tests.support.tiered_directory import a_tiered_topic
 from tests.support.wire_client import a_wire_client
 
 WIDTHS = {390: 844, 900: 900, 1440: 900}
@@ -108,6 +109,7 @@ OF_NO_TOPICS = (
 )
 OF_MANY_TOPICS = (State("many-topics", "#/topics", "The leader size counts each record once"),)
 OF_SHARES = (State("share-group", "#/groups/shared", "Offsets"),)
+OF_A_TIERED_TOPIC = (State("tiered-topic", "#/topics/events", "remote size"),)
 OF_A_LOGIN = (State("login", "", "Password"),)
 
 
@@ -209,6 +211,9 @@ def main(directory: Path, wanted: Sequence[str]) -> None:
                 (scratch / "users").write_text(f"alice:{hashed('alice-secret')}\n")
                 with a_console(broker.bootstrap, "--passwords", str(scratch / "users")) as console:
                     take(page, console, OF_A_LOGIN, directory, wanted)
+        if needs(OF_A_TIERED_TOPIC):
+            with a_tiered_topic(scratch, "events", partitions=3) as broker, a_console(broker.bootstrap) as console:
+                take(page, console, OF_A_TIERED_TOPIC, directory, wanted)
         if needs(OF_SHARES):
             with a_broker(scratch / "shares", offsets_topic_num_partitions=1, share_coordinator_state_topic_num_partitions=1) as broker:
                 with a_wire_client(broker.port) as client:

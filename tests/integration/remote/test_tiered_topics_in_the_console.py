@@ -5,39 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess, a_broker, eventually
+from tests.support.broker_process import BrokerProcess
 from tests.support.chromium import a_page, is_installed
-from tests.support.command_line import CommandLine
 from tests.support.running_console import Console, a_console
+from tests.support.tiered_directory import RECORDS, a_tiered_topic, local_bases
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = {
-    "remote.log.storage.system.enable": "true",
-    "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
-    "remote.log.manager.task.interval.ms": "100",
-    "log.retention.check.interval.ms": "100",
-    "log.initial.task.delay.ms": "100",
-}
-TOPIC = {"remote.storage.enable": "true", "segment.bytes": "14000", "local.retention.bytes": "1", "file.delete.delay.ms": "0"}
 PARTITION = 1
 """Has the records; the other partition has none."""
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tiered")
 
 
 @pytest.fixture(scope="module")
-def broker(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with a_broker(tmp_path_factory.mktemp("broker"), **SETTINGS, **{"rsm.config.dir": str(store)}) as running:
-        line = CommandLine(running.bootstrap)
-        line("topics", "create", "events", "-p", "2", *(word for each in TOPIC.items() for word in ("-c", "=".join(each))))
-        for _ in range(10):
-            line("produce", "-p", str(PARTITION), "events", input=f"{'x' * 500}\n" * 20)
-        eventually(lambda: len(_local_bases(running)) == 1, what="closed segments that are in the store only")
+def broker(folder: Path) -> Iterator[BrokerProcess]:
+    with a_tiered_topic(folder, "events", partitions=2) as running:
         yield running
 
 
@@ -47,14 +33,10 @@ def console(broker: BrokerProcess) -> Iterator[Console]:
         yield running
 
 
-def _local_bases(broker: BrokerProcess) -> list[int]:
-    return [int(path.stem) for path in broker.data.glob(f"events-{PARTITION}/*.log")]
-
-
-def test_the_sizes_are_those_of_the_files_in_the_store(broker: BrokerProcess, console: Console, store: Path) -> None:
-    copies = [path.stat().st_size for path in store.rglob("*.log") if f"events-{PARTITION}-" in str(path)]
+def test_the_sizes_are_those_of_the_files_in_the_store(broker: BrokerProcess, console: Console, folder: Path) -> None:
+    copies = [path.stat().st_size for path in (folder / "store").rglob("*.log") if f"events-{PARTITION}-" in str(path)]
     assert len(copies) > 1
-    (local,) = _local_bases(broker)
+    (local,) = local_bases(broker, "events", PARTITION)
     assert console.get("topics/events/remote") == {
         "partitions": [
             {"partition": 0, "local_start": 0, "segments": 0, "bytes": 0},
@@ -62,7 +44,7 @@ def test_the_sizes_are_those_of_the_files_in_the_store(broker: BrokerProcess, co
         ]
     }
     whole = console.get("topics/events")["partitions"][PARTITION]
-    assert (whole["start"], whole["end"]) == (0, 200)
+    assert (whole["start"], whole["end"]) == (0, RECORDS)
     assert whole["bytes"] < sum(copies)
 
 
@@ -72,14 +54,14 @@ def test_a_topic_that_does_not_exist_is_one_line(console: Console) -> None:
 
 @pytest.mark.skipif(not is_installed, reason="chromium is not installed")
 def test_the_page_of_a_tiered_topic_has_both_sizes_and_both_starts(broker: BrokerProcess, console: Console, tmp_path: Path) -> None:
-    (local,) = _local_bases(broker)
+    (local,) = local_bases(broker, "events", PARTITION)
     with a_page(tmp_path / "profile") as page:
         page.open(f"{console.address}#/topics/events")
         page.wait_for("document.querySelector('[aria-label=Partitions] .space .row:last-child')")
         page.wait_for("!document.body.innerText.includes('…')")
         cells = "[...document.querySelectorAll('[aria-label=Partitions] .space .row:last-child > *')]"
         found = page.run(f"Object.fromEntries({cells}.map((one) => [one.dataset.name, one.textContent]))")
-        assert (found["start"], found["local start"], found["end"]) == ("0", str(local), "200")
+        assert (found["start"], found["local start"], found["end"]) == ("0", str(local), str(RECORDS))
         assert found["remote bytes"].endswith("KiB")
         pairs = "[...document.querySelectorAll('.facts div')].map((one) => [one.children[0].textContent, one.children[1].textContent])"
         facts = page.run(f"Object.fromEntries({pairs})")
