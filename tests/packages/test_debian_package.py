@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 UNIT = "/lib/systemd/system/ottla.service"
 CLUSTER_UNIT = "/lib/systemd/system/ottla-cluster.service"
 CONFIGURATION = "/etc/ottla/server.properties"
-CLUSTER_CONFIGURATION = "/etc/ottla/cluster.properties"
+CLUSTER_CONFIGURATION = "/etc/ottla/cluster/brokers.properties"
 KEYS = "/srv/keys"
 SYSTEMCTL = """#!/bin/sh
 # Notes each call, and whether the files are those before or after the upgrade, which removes a page.
@@ -198,7 +198,7 @@ def test_the_unit_serves_under_its_restrictions_and_writes_into_its_own_director
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_the_unit_of_a_host_runs_a_broker_per_core_under_its_restrictions(host: Root, place: Place) -> None:
     host.run("apt-get", "install", "--yes", "--no-install-recommends", "python3-seccomp", how=networked())
-    host.run("install", "--directory", "--owner=ottla", "--group=ottla", "--mode=0750", "/var/lib/ottla-cluster")  # as systemd does
+    host.run("install", "--directory", "--owner=ottla", "--group=ottla", "--mode=0750", "/var/lib/ottla/cluster")  # as systemd does
     host.write(confinement.PROGRAM, confinement.SOURCE)
     unit = unit_of(host, CLUSTER_UNIT)
     text = (ROOT / "deploy" / "systemd" / "ottla-cluster.service").read_text()

@@ -113,8 +113,20 @@ def test_the_unit_of_a_host_is_confined_as_that_of_a_broker_and_lets_its_brokers
     assert words[:2] == ["cluster", "up"]
     context = up.make_context("up", words[2:])
     assert context.params["per_core"]
-    assert context.params["config_file"] == Path("/etc/ottla/cluster.properties")
-    assert f"StateDirectory={context.params['directory'].name}" in differing
+    assert context.params["config_file"] == Path("/etc/ottla/cluster/brokers.properties")
+    assert context.params["directory"] == Path("/var/lib/ottla/cluster")
+    assert {"StateDirectory=ottla ottla/cluster", "WorkingDirectory=/var/lib/ottla/cluster"} <= differing
+
+
+def test_no_name_of_an_instance_leads_to_a_path_of_the_unit_of_a_host() -> None:
+    """`ottla@cluster` is an instance as every other one: no name of an instance has a slash."""
+    template, of_host = (text_of(f"deploy/systemd/{name}") for name in ("ottla@.service", CLUSTER_UNIT))
+    paths = r"/etc/ottla/\S+|/var/lib/ottla\S*|(?<=Directory=)ottla\S*|(?<= )ottla/\S+"
+    of_instances = [re.escape(path).replace("%i", "[^/]+") for path in re.findall(paths, template) if "%i" in path]
+    assert len(of_instances) >= 4
+    own = re.findall(paths, of_host)
+    assert {"/etc/ottla/cluster/brokers.properties", "/var/lib/ottla/cluster", "ottla/cluster"} <= set(own)
+    assert [path for path in own for pattern in of_instances if re.fullmatch(pattern, path)] == []
 
 
 def test_instances_of_the_template_may_write_the_metadata_file_that_its_advice_has_them_share() -> None:

@@ -69,7 +69,7 @@ def test_two_addresses_with_one_port_are_allowed_where_they_differ(tmp_path: Pat
 
 
 def test_the_sample_of_the_package_is_one_for_any_number_of_brokers(tmp_path: Path) -> None:
-    sample = Path(__file__).parents[3] / "deploy" / "cluster.properties"
+    sample = Path(__file__).parents[3] / "deploy" / "brokers.properties"
     layout = Layout(tmp_path, tuple(range(9092, 9100)), template=Template.load(sample, {}), first_id=8)
     check_layout(layout)
     assert {layout.rack(broker_id) for broker_id in layout.broker_ids} == {layout.host_name}
