@@ -13,7 +13,7 @@ from typing import TextIO
 
 Row = Sequence[object]
 Advance = Callable[..., None]
-"""Called with the amount done and, once it is known, the total."""
+"""Called with the amount done, once it is known with the total, and perhaps with another title."""
 
 _NOTHING = "-"
 _GAP = 3
@@ -119,7 +119,7 @@ def say(text: str) -> None:
     print(for_stream(text, sys.stderr), file=sys.stderr)
 
 
-def _draw_nothing(done: int, total: int | None = None) -> None:
+def _draw_nothing(done: int, total: int | None = None, title: str | None = None) -> None:
     """The progress callback without a terminal."""
 
 
@@ -130,6 +130,7 @@ def progress_bar(title: str, total: int | None, *, unit: str = "bytes", quiet: b
         yield _draw_nothing
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
@@ -138,11 +139,11 @@ def progress_bar(title: str, total: int | None, *, unit: str = "bytes", quiet: b
         task = bar.add_task(title, total=total)
         drawn_at = 0.0
 
-        def advance(done: int, total: int | None = None) -> None:
+        def advance(done: int, total: int | None = None, title: str | None = None) -> None:
             nonlocal drawn_at
             now = time.monotonic()
-            if now - drawn_at > _REDRAW_SECONDS:
+            if title is not None or now - drawn_at > _REDRAW_SECONDS:
                 drawn_at = now
-                bar.update(task, completed=done, total=total)
+                bar.update(task, completed=done, total=total, description=title and escape(printable(title)))
 
         yield advance

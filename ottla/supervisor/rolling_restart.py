@@ -22,6 +22,8 @@ _PAUSE_SECONDS = 0.1
 _FAULTS_SHOWN = 5
 
 Say = Callable[[str], None]
+Advance = Callable[[int, int, str], None]
+"""Takes the number of brokers that are done, that of all, and the work in progress, for a person who watches."""
 
 
 class Trouble(Exception):
@@ -83,7 +85,9 @@ class SupervisedCluster:
         time.sleep(seconds)
 
 
-def rolling_restart(cluster: RestartedCluster, seconds: float, say: Say, only: Sequence[int] = ()) -> None:
+def rolling_restart(
+    cluster: RestartedCluster, seconds: float, say: Say, only: Sequence[int] = (), advance: Advance = lambda *_: None
+) -> None:
     """Restart all brokers of the supervisor, or `only` these. `seconds` limits each restart, and each wait for replicas.
 
     Raises Trouble, control.NoSupervisor, TimeoutError.
@@ -93,22 +97,28 @@ def rolling_restart(cluster: RestartedCluster, seconds: float, say: Say, only: S
     if unknown:
         raise Trouble(f"there is no broker {', '.join(map(str, unknown))}; there are {min(known)} to {max(known)}")
     left = [broker_id for broker_id in known if not only or broker_id in only]
-    controller = _wait_for_replicas(cluster, seconds, left)
+    count = len(left)
+
+    def told(what: str) -> None:
+        advance(count - len(left), count, what)
+
+    controller = _wait_for_replicas(cluster, seconds, left, told)
     left.sort(key=lambda broker_id: broker_id == controller)
     while left:
         broker_id = left[0]
+        told(f"broker {broker_id} restarts")
         began = cluster.monotonic()
         reason = cluster.restart(broker_id, seconds)
         if reason:
             raise Trouble(f"{reason}\n{_not_restarted(left)}")
         ready = cluster.monotonic()
         del left[0]
-        _wait_for_replicas(cluster, seconds, left)
+        _wait_for_replicas(cluster, seconds, left, told)
         in_sync = cluster.monotonic()
         say(f"broker {broker_id}: restarted in {ready - began:.1f} s, all replicas in sync after {in_sync - ready:.1f} s")
 
 
-def _wait_for_replicas(cluster: RestartedCluster, seconds: float, left: Sequence[int]) -> int:
+def _wait_for_replicas(cluster: RestartedCluster, seconds: float, left: Sequence[int], told: Say) -> int:
     """Wait until every broker sees every replica in sync; returns the controller. Raises Trouble."""
     deadline = cluster.monotonic() + seconds
     while True:
@@ -122,6 +132,7 @@ def _wait_for_replicas(cluster: RestartedCluster, seconds: float, left: Sequence
         controller, faults = _look(cluster, brokers)
         if not faults:
             return controller
+        told(f"waiting: {faults[0]}" + (f" and {len(faults) - 1} more" if len(faults) > 1 else ""))
         if cluster.monotonic() > deadline:
             shown = "\n".join(faults[:_FAULTS_SHOWN])
             more = f"\nand {len(faults) - _FAULTS_SHOWN} more" if len(faults) > _FAULTS_SHOWN else ""

@@ -105,7 +105,7 @@ OF_A_DEAD_BROKER = (
 OF_NO_TOPICS = (
     State("no-topics", "#/topics", "has no topics"),
     State("no-groups", "#/groups", "has no groups"),
-    State("new-overview", "", "disk free"),
+    State("new-overview", "", "online"),
 )
 OF_MANY_TOPICS = (State("many-topics", "#/topics", "The leader size counts each record once"),)
 OF_SHARES = (State("share-group", "#/groups/shared", "Offsets"),)

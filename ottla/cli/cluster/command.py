@@ -13,7 +13,7 @@ from ottla.cli.cluster.orders import directory_option, security_of, tell
 from ottla.cli.cluster.sizes import grow, shrink
 from ottla.cli.cluster.up import up
 from ottla.cli.options import Amount, command_config_option, command_group, json_option, report_outcomes, reported_errors
-from ottla.cli.output import print_json, print_table, say
+from ottla.cli.output import print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
     from ottla.protocol.client_security import ClientSecurity
@@ -183,7 +183,8 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
             print(line, flush=True)
 
     try:
-        restart(SupervisedCluster(directory, security), seconds, on_line, broker_ids)
+        with progress_bar("rolling restart", None, unit="brokers", quiet=as_json) as advance:
+            restart(SupervisedCluster(directory, security), seconds, on_line, broker_ids, advance)
     except Trouble as trouble:
         for line in str(trouble).splitlines():
             say(f"ottla: {line}")

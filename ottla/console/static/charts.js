@@ -6,6 +6,8 @@ import { empty, failed, grouped, html } from "./parts.js";
 
 const HEIGHT = 170;
 const LEAST_SAMPLES = 3;
+// Distances of the times below a chart, seconds: each has another minute.
+const MINUTES = [1, 2, 5, 10, 15, 30, 60].map((each) => each * 60);
 const AGAIN_MILLISECONDS = 10_000;
 
 // The samples of the cluster, or of one topic or group: `{found, error}`.
@@ -73,9 +75,9 @@ function Plot({ label, times, values }) {
     const font = `12px ${style.fontFamily}`;
     const axis = { stroke: ink, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
-      width: Math.max(place.current.clientWidth, 100), height: HEIGHT, cursor: { show: false }, legend: { show: false }, padding: [8, 8, 0, 0],
+      width: Math.max(place.current.clientWidth, 100), height: HEIGHT, cursor: { show: false }, legend: { show: false }, padding: [8, 20, 0, 0], // half of a time fits to the right of the last one
       scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.15 : 1] } },
-      axes: [{ ...axis, size: 30, space: 70, values: (_, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, 5)) }, { ...axis, size: 52, space: 34, values: (_, splits) => splits.map(short) }],
+      axes: [{ ...axis, size: 30, space: 70, incrs: MINUTES, values: (_, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, 5)) }, { ...axis, size: 52, space: 34, values: (_, splits) => splits.map(short) }],
       series: [{}, { stroke, width: 2, fill: `${stroke}22`, points: { show: false } }],
     }, [times.map((at) => at / 1000), values], place.current);
     return () => plot.destroy();

@@ -84,6 +84,26 @@ def test_the_next_broker_waits_for_the_replicas_of_the_last_one() -> None:
     assert all("in sync after 0.0 s" not in line for line in said)
 
 
+def test_whoever_watches_sees_the_broker_and_the_replicas_that_it_waits_for() -> None:
+    cluster, seen = Imagined(), list[tuple[int, int, str]]()
+
+    def leave(broker_id: int) -> str:
+        cluster.isr = [each for each in (0, 1, 2) if each != broker_id]
+        return ""
+
+    def come_back() -> None:
+        cluster.isr = [0, 1, 2]
+
+    cluster.on_restart, cluster.on_sleep = leave, come_back
+    rolling_restart(cluster, 60, lambda _: None, (1, 2), lambda *each: seen.append(each))
+    assert seen == [
+        (0, 2, "broker 1 restarts"),
+        (1, 2, "waiting: t-0 is not in sync on broker 1"),
+        (1, 2, "broker 2 restarts"),
+        (2, 2, "waiting: t-0 is not in sync on broker 2"),
+    ]
+
+
 def test_a_replica_that_does_not_come_back_ends_the_restart() -> None:
     cluster = Imagined()
     cluster.on_restart = lambda broker_id: cluster.isr.remove(broker_id) or ""  # type: ignore[func-returns-value]  # remove gives None
