@@ -128,6 +128,7 @@ def take(page: Page, console: Console, states: Sequence[State], directory: Path,
                 state.prepare(page)
                 page.wait_for("!document.querySelector('main[aria-busy]')")
                 page.wait_for("!/Asking the|Examining|Reading…/.test(document.body.innerText)")
+                page.wait_for("![...document.querySelectorAll('.row > *, dd')].some((one) => one.textContent === '…')")
                 page.wait_for("document.getAnimations().every((one) => one.playState !== 'running')")
                 height = page.run("Math.max(innerHeight, document.documentElement.scrollHeight)")
                 page.size(width, min(height, MOST_HEIGHT))

@@ -10,6 +10,7 @@ const ROW_PIXELS = 37;
 const CARD_PIXELS = 150;
 const MEASURED_ROWS = 300;
 const MOST_CHARACTERS = 60;
+const LONG_CHARACTERS = 12;
 const PADDING_PIXELS = 18;
 const WIDEST = { id: 20, number: 22, wide: 15, text: 26, buttons: 24 };
 
@@ -159,13 +160,21 @@ function SortChoice({ columns, sorted, sort }) {
   </select></label>`;
 }
 
+// A long text has a line of its own in a card, where half a line would break it.
+function kindOf(column, content) {
+  return column.kind === "text" && (column.characters ?? lengthOf(content)) > LONG_CHARACTERS ? "text long" : column.kind;
+}
+
 function Row({ at, start, one, columns, template, isCurrent, choose, measure }) {
   const row = useRef(null);
   useLayoutEffect(() => { for (const control of row.current.querySelectorAll("a, button")) control.tabIndex = isCurrent ? 0 : -1; });
   useLayoutEffect(() => { measure(row.current); }, [template]);
   return html`<div class=${isCurrent ? "row current" : "row"} role="row" aria-rowindex=${at + 2} data-index=${at} ref=${row} onfocusin=${() => choose(at)}
     style=${{ transform: `translateY(${start}px)`, gridTemplateColumns: template }}>
-    ${columns.map((column) => html`<div class=${column.kind} role="cell" data-name=${column.name}>${shown((column.show ?? column.value)(one))}</div>`)}
+    ${columns.map((column) => {
+      const content = (column.show ?? column.value)(one);
+      return html`<div class=${kindOf(column, content)} role="cell" data-name=${column.name}>${shown(content)}</div>`;
+    })}
   </div>`;
 }
 
