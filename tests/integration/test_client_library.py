@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, in their order, and the names of the library."""
+"""The examples of the client library in docs/first-steps.md, in their order, and the names of the library."""
 
 import re
 import subprocess
@@ -12,8 +12,9 @@ import pytest
 import ottla.client
 from tests.support.broker_process import BrokerProcess, a_broker
 
-PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "first-steps.md").read_text(encoding="utf-8")
+SECTION = re.split(r"^## ", PAGE.partition("\n## The client library\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", SECTION, flags=re.MULTILINE | re.DOTALL)
 SAID = (
     "",
     r"orders-0 \d+ None\n",

@@ -118,6 +118,12 @@ def test_the_unit_of_a_host_is_confined_as_that_of_a_broker_and_lets_its_brokers
     assert {"StateDirectory=ottla ottla/cluster", "WorkingDirectory=/var/lib/ottla/cluster"} <= differing
 
 
+def test_all_packages_have_the_same_version() -> None:
+    (debian,) = re.findall(r"^ottla \(([^)]+)\)", text_of("debian/changelog").splitlines()[0])
+    versions = {tomllib.loads(text_of(file))["project"]["version"] for file in ("pyproject.toml", "pytest-ottla/pyproject.toml")}
+    assert versions == {debian}
+
+
 def test_no_name_of_an_instance_leads_to_a_path_of_the_unit_of_a_host() -> None:
     """`ottla@cluster` is an instance as every other one: no name of an instance has a slash."""
     template, of_host = (text_of(f"deploy/systemd/{name}") for name in ("ottla@.service", CLUSTER_UNIT))

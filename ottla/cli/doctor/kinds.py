@@ -1,6 +1,6 @@
 """Declares every kind of finding that `ottla doctor` may report: its id, its severity, and the reason why it matters.
 
-Ids are stable: programs that read the JSON output compare them. `docs/doctor.md` lists them all.
+Ids are stable: programs that read the JSON output compare them. `docs/command-line.md` lists them all.
 """
 
 from collections.abc import Mapping
