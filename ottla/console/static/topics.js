@@ -113,8 +113,8 @@ function Partitions({ page, name, partitions, remote }) {
     text("in sync", (one) => list(one.isr), (one) => (one.isr.length < one.replicas.length ? badge(list(one.isr) || "none", "warn") : list(one.isr))),
     number("start", (one) => one.start), remote && number("local start", (one) => one.local_start, (one) => arrived(one.local_start, String)),
     number("end", (one) => one.end), number("records", (one) => (one.end === null ? null : one.end - one.start)),
-    number(remote ? "local bytes" : "bytes", (one) => one.bytes, (one) => size(one.bytes)),
-    remote && { ...number("remote bytes", (one) => one.remote_bytes, (one) => arrived(one.remote_bytes, size)), characters: 10 },
+    number(remote ? "local size" : "bytes", (one) => one.bytes, (one) => size(one.bytes)),
+    remote && { ...number("remote size", (one) => one.remote_bytes, (one) => arrived(one.remote_bytes, size)), characters: 10 },
     buttons((one) => html`<a href="" role="button" class="plain" onclick=${open(one)}>producers</a>`, 10),
   ];
   return html`<${Table} label="Partitions" columns=${columns.filter(Boolean)} rows=${rows} />

@@ -62,11 +62,11 @@ def test_the_page_of_a_tiered_topic_has_both_sizes_and_both_starts(broker: Broke
         cells = "[...document.querySelectorAll('[aria-label=Partitions] .space .row:last-child > *')]"
         found = page.run(f"Object.fromEntries({cells}.map((one) => [one.dataset.name, one.textContent]))")
         assert (found["start"], found["local start"], found["end"]) == ("0", str(local), str(RECORDS))
-        assert found["remote bytes"].endswith("KiB")
+        assert found["remote size"].endswith("KiB")
         pairs = "[...document.querySelectorAll('.facts div')].map((one) => [one.children[0].textContent, one.children[1].textContent])"
         facts = page.run(f"Object.fromEntries({pairs})")
-        assert facts["remote size"] == found["remote bytes"]
-        assert facts["local size"] == found["local bytes"]
+        assert facts["remote size"] == found["remote size"]
+        assert facts["local size"] == found["local size"]
         page.open(f"{console.address}#/topics/__remote_log_metadata")
         page.wait_for_text("leader size")
         assert "remote size" not in page.text()
