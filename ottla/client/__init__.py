@@ -6,8 +6,8 @@
         producer.send(OutgoingRecord(b"value", key=b"key"))
 
 `Cluster` has the connections, and repeats what failed for a passing reason. Functions of administration take it as their first argument.
-Errors are `ClientError`s, whose texts are for people. docs/first-steps.md is the guide. The names below are the library; the command line uses
-the same ones, and others of the modules.
+Errors are `ClientError`s, whose texts are for people. docs/first-steps.md is the guide. The names below are the library; the command
+line uses the same ones, and others of the modules.
 """
 
 from importlib import import_module
