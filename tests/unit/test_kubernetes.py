@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,20 @@ def test_a_broker_starts_with_what_its_command_passes(tmp_path: Path) -> None:
     login = properties["listener.name.brokers.scram-sha-512.sasl.jaas.config"]
     assert login.endswith('required username="broker" password="secret";')
     assert remarks(BrokerConfig(properties)) == []
+
+
+def test_every_key_of_a_secret_is_named_and_none_is_optional() -> None:
+    """Kubernetes starts no pod whose volume names a key that the secret lacks. Without names it would mount the others."""
+    spec = pod("brokers.yaml")["spec"]
+    secrets = {each["name"]: each["secret"] for each in spec["volumes"] if "secret" in each}
+    mounts = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+    assert [each for each in secrets.values() if each.get("optional")] == []
+    files = {f"{mounts[name]}/{item['path']}" for name, secret in secrets.items() for item in secret["items"]}
+    commands = " ".join(word for each in (*spec["initContainers"], *spec["containers"]) for word in each["command"])
+    (users,) = re.findall(r"for user in (.*); do", commands)
+    used = {f"/users/{user}" for user in users.split()} | set(re.findall(r"/(?:tls|users)/[\w.]+", commands))
+    used |= {value for key, value in load_properties(FOLDER / "server.properties").items() if key.endswith("store.location")}
+    assert files == used
 
 
 def test_probes_and_ports_are_those_of_the_configuration() -> None:

@@ -62,6 +62,7 @@ function create(page) {
 
 async function topic(page, name) {
   const found = await ask(`topics/${path(name)}`, page.signal);
+  if (found.name !== name) throw new Error(`There is no topic ${name}.`); // `..` leads to the list of all: no topic has that name
   return html`<${Topic} page=${page} name=${name} found=${found} />`;
 }
 
