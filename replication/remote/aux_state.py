@@ -22,6 +22,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import TopicIdPartition
 from ottla.storage.remote.index_checks import check_index
+from ottla.storage.remote.lineage import Epochs, epochs_between
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
 _WRITE_PRODUCERS = "remote-producers"
@@ -89,13 +90,10 @@ class AuxStates:
 
         Ends early if the log is no longer to be changed, as `is_current` tells after each wait. Raises LogDirFailure, OSError.
         """
-        await done(partial(_truncate, log, state.offset, log_start_offset))
+        epochs = epochs_between(state.leader_epochs, log_start_offset, state.offset)
+        await done(partial(_truncate, log, state.offset, log_start_offset, epochs))
         if not is_current():
             return
-        for epoch, start_offset in state.leader_epochs:
-            if start_offset < state.offset:
-                log.assign_epoch(epoch, start_offset)
-        log.leader_epochs.truncate_from_start(log_start_offset)
         path = log.producer_state.snapshot_path(state.offset)
         name = path.rpartition("/")[2]
         await done(partial(self._background.submit, _WRITE_PRODUCERS, partial(log.files.small_files.replace, name, state.producers)))
@@ -110,5 +108,5 @@ def _of(log: PartitionLog) -> TopicIdPartition:
     return TopicIdPartition(log.topic_id, *log.topic_partition)
 
 
-def _truncate(log: PartitionLog, offset: int, log_start_offset: int, then: Callable[[BaseException | None], None]) -> None:
-    log.truncations.truncate_fully_in_thread(offset, then, log_start_offset)
+def _truncate(log: PartitionLog, offset: int, log_start_offset: int, epochs: Epochs, then: Callable[[BaseException | None], None]) -> None:
+    log.truncations.truncate_fully_in_thread(offset, then, log_start_offset, epochs)

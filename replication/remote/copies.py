@@ -84,13 +84,13 @@ class Copier:
         self._services = services
         self._leadership = leadership
         self._partition = partition
-        self._pending: SegmentEntry | None = None
-        """The copy that was begun, and is to be repeated after a failure."""
+        self._pending: tuple[SegmentEntry, bytes] | None = None
+        """The copy that was begun, and is to be repeated after a failure, with the checksums of its parts but the records."""
 
     def stop(self) -> None:
         """Ends the copies. A copy that was begun is abandoned a moment later, because a thread may still write a part of it."""
         if self._pending is not None:
-            asyncio.get_running_loop().call_later(GRACE_SECONDS, self._services.being_copied.discard, self._pending.id)
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, self._services.being_copied.discard, self._pending[0].id)
             self._pending = None
 
     async def copy_next(self) -> bool:
@@ -116,15 +116,16 @@ class Copier:
                 continue  # the cleaner or a truncation left it without records
             await self._copy(log, segment)
             return True
+        self.stop()  # the segment of a failed attempt was copied by another broker, or is gone
         return False
 
     async def _copy(self, log: PartitionLog, segment: SegmentToCopy) -> None:
         services, check = self._services, self._leadership.check
-        entry = self._entry(segment)
         files = await services.in_thread(CopyPreparation(log, segment).run)
         check()
         checksums = await services.in_thread(partial(index_checksums, log.context.filesystem, files))
         check()
+        entry = self._entry(segment, checksums)
         await services.quota.wait(entry.size)
         check()
         stats = services.counters.of(self._partition.topic)
@@ -177,8 +178,12 @@ class Copier:
         known = self._services.metadata.get(self._partition, entry.id.uuid)
         return known is not None and known.state == SegmentState.COPY_SEGMENT_FINISHED
 
-    def _entry(self, segment: SegmentToCopy) -> SegmentEntry:
-        """The entry of the copy: that of the failed attempt if there was one for the same records."""
+    def _entry(self, segment: SegmentToCopy, checksums: bytes) -> SegmentEntry:
+        """The entry of the copy: that of the failed attempt if there was one with the same content.
+
+        Epochs and producers that are copied with the records change when the log start moves. An object is never written with another
+        content, because a part of the failed attempt may stay, which would not fit the rest.
+        """
         now_ms = self._services.clock.now_ms()
         entry = SegmentEntry(
             SegmentId(self._partition, self._services.random_bytes(16)),
@@ -191,11 +196,13 @@ class Copier:
             segment.size,
             SegmentState.COPY_SEGMENT_STARTED,
         )
-        pending = self._pending
-        if pending is not None and replace(pending, id=entry.id, event_timestamp_ms=now_ms) == entry and not self._is_lost(pending):
-            return pending
+        if self._pending is not None:
+            pending, parts = self._pending
+            is_same = parts == checksums and replace(pending, id=entry.id, event_timestamp_ms=now_ms) == entry
+            if is_same and not self._is_lost(pending):
+                return pending
         self.stop()
-        self._pending = entry
+        self._pending = entry, checksums
         self._services.being_copied.add(entry.id)
         return entry
 

@@ -10,7 +10,7 @@ from ottla.pauses import pause
 from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
-from ottla.replication.remote.positions import CopiesOf, bounds_of, is_of_other_log, refresh
+from ottla.replication.remote.positions import CopiesOf, bounds_of, is_of_other_log, lacks_epochs, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
@@ -75,6 +75,7 @@ class Expiry:
         services = self._services
         log = self._leadership.check()
         epochs, log_start_offset = log.leader_epochs.entries, log.log_start_offset
+        is_whole = bool(epochs) and not lacks_epochs(log)
         entries = services.metadata.all_entries(self._partition)
         state.metadata_count = len(entries)
         chosen: dict[SegmentId, SegmentEntry] = {}
@@ -83,7 +84,7 @@ class Expiry:
             await pause()
             if entry.id in services.being_copied:
                 continue
-            unread = bool(epochs) and is_unreferenced(entry, epochs[0][0])
+            unread = is_whole and is_unreferenced(entry, epochs[0][0])
             if unread and is_of_lost_log(entry, log_start_offset, retention):
                 kept.append(entry)
             elif unread or is_abandoned(entry, services.settings.broker_id, retention.now_ms):

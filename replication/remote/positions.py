@@ -83,11 +83,19 @@ async def is_of_other_log(log: PartitionLog, copies: CopiesOf, in_thread: Callab
     return tier.is_of_other_log
 
 
+def lacks_epochs(log: PartitionLog) -> bool:
+    """Tells if the log does not know the epochs of its remote records, after a crash. So it does not know which copies are its own."""
+    start = log.log_start_offset
+    return start < log.local_log_start_offset and log.leader_epochs.epoch_of(start) is None
+
+
 def find_log_start(log: PartitionLog, copies: CopiesOf) -> None:
     """Moves the log start offset of a new leader to where its remote part begins. Raises MetadataNotReady, LogDirFailure.
 
     The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible.
     """
+    if lacks_epochs(log):
+        return
     first = first_remote_offset(bounds_of(log), copies.entries)
     start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
     if start > log.log_start_offset:

@@ -13,7 +13,7 @@ runs; the next load would remove them again.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ottla.protocol.topic_partition import TopicPartition
@@ -120,12 +120,17 @@ class LeaderEpochCache:
         self._start_offsets[0] = start_offset
         self._changed()
 
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Takes these entries in place of all others."""
+        found = list(entries)
+        if found != self.entries:
+            self._epochs[:] = [epoch for epoch, _ in found]
+            self._start_offsets[:] = [start_offset for _, start_offset in found]
+            self._changed()
+
     def clear(self) -> None:
         """Removes all entries."""
-        if self._epochs:
-            self._epochs.clear()
-            self._start_offsets.clear()
-            self._changed()
+        self.replace(())
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch not above `epoch`, and its end offset: Kafka's answer to OffsetForLeaderEpoch.

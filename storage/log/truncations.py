@@ -8,6 +8,7 @@ from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, StorageError
 from ottla.storage.log.discards import ignore_result
 from ottla.storage.log.truncation import OnTruncated, Truncation
+from ottla.storage.remote.lineage import Epochs
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
@@ -55,11 +56,14 @@ class Truncations:
         """
         self._in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
 
-    def truncate_fully_in_thread(self, offset: int, then: OnTruncated, log_start_offset: int | None = None) -> None:
-        """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`."""
+    def truncate_fully_in_thread(self, offset: int, then: OnTruncated, log_start_offset: int | None = None, epochs: Epochs = ()) -> None:
+        """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`.
+
+        `epochs` are those of the records before `offset`, which are in the remote store.
+        """
         self._in_thread(
-            lambda: self._begin_anew(offset, then, log_start_offset),
-            lambda: self.truncate_fully_in_thread(offset, then, log_start_offset),
+            lambda: self._begin_anew(offset, then, log_start_offset, epochs),
+            lambda: self.truncate_fully_in_thread(offset, then, log_start_offset, epochs),
             then,
         )
 
@@ -80,8 +84,10 @@ class Truncations:
             log.forget_unwritten_epoch()
             return None
         if offset < log.segments.first.base_offset:
-            log_start_offset = None if log.tier is None else min(log.log_start_offset, offset)
-            return self._begin_anew(offset, then, log_start_offset)
+            if log.tier is None:
+                return self._begin_anew(offset, then)
+            epochs = [(epoch, start) for epoch, start in log.leader_epochs.entries if start < offset]
+            return self._begin_anew(offset, then, min(log.log_start_offset, offset), epochs)
         logger.info("%s: truncated to offset %d, was %d", log.topic_partition, offset, log.log_end_offset)
         gone = [segment for segment in log.segments if segment.base_offset > offset]
         segment = log.segments.floor(offset)
@@ -92,13 +98,14 @@ class Truncations:
         self._begin(begun, segment.base_offset, segment.size)
         return begun
 
-    def _begin_anew(self, offset: int, then: OnTruncated, log_start_offset: int | None = None) -> Truncation:
+    def _begin_anew(self, offset: int, then: OnTruncated, log_start_offset: int | None = None, epochs: Epochs = ()) -> Truncation:
         log = self._log
         self._check_whole()
         logger.info("%s: truncated fully, begins at offset %d, ended at %d", log.topic_partition, offset, log.log_end_offset)
         begun = Truncation(log, offset, offset if log_start_offset is None else log_start_offset, None, list(log.segments), then)
         try:
-            log.leader_epochs.clear()
+            # Without their epochs, remote records would count as those of an unclean election, and be removed.
+            log.leader_epochs.replace(epochs)
             log.leader_epochs.flush()
         except OSError as error:
             raise log.files.failure(error, log.leader_epochs.path) from error

@@ -25,9 +25,15 @@ def check_header(data: bytes | memoryview, position: int, next_offset: int, entr
         raise CorruptChunk(f"the batch at byte {position} has {header.size} bytes, and the segment has {entry.size}")
     if not next_offset <= header.base_offset <= header.last_offset <= entry.end_offset:
         raise CorruptChunk(f"offsets {header.base_offset} to {header.last_offset} at byte {position}, where {next_offset} is expected")
-    if header.partition_leader_epoch not in entry.leader_epochs:
+    if header.partition_leader_epoch not in entry.leader_epochs and not _is_below_epochs(header, entry):
         raise CorruptChunk(f"the batch at byte {position} is of epoch {header.partition_leader_epoch}")
     return header
+
+
+def _is_below_epochs(header: BatchHeader, entry: SegmentEntry) -> bool:
+    """Whether the writer of the entry had forgotten the epoch, because its log began behind the batch."""
+    epoch, offset = min(entry.leader_epochs.items())
+    return header.base_offset < offset and header.partition_leader_epoch < epoch
 
 
 def wrong_checksum(position: int) -> CorruptChunk:

@@ -182,6 +182,30 @@ def test_a_truncation_below_the_local_start_keeps_the_remote_part() -> None:
     assert append(log, epoch=1).first_offset == 2
 
 
+def test_a_truncation_below_the_local_start_keeps_the_epochs_of_the_remote_part() -> None:
+    replica = copied(2, local_retention_ms=1)
+    for epoch in (1, 2):
+        replica.lead(epoch)
+        replica.produce(1)
+    asyncio.run(replica.copy_all())
+    log = replica.log
+    replica.clock.move(HOUR_MS)
+    check(replica)
+    assert log.local_log_start_offset == 3
+    log.truncations.truncate_to(2)
+    assert log.leader_epochs.entries == [(0, 0)]
+    assert log.latest_epoch == 0
+    assert replica.open(clean=False, log_start_offset=0).leader_epochs.entries == [(0, 0)]
+
+
+def test_a_log_that_begins_behind_what_is_in_the_store_has_its_epochs_at_once() -> None:
+    replica = copied(2)
+    log = replica.log
+    epochs = [(3, 40), (4, 70)]
+    log.truncations.truncate_fully_in_thread(100, lambda error: None, 40, epochs)
+    assert log.leader_epochs.entries == epochs  # a crash may strike before the thread has ended
+
+
 def test_a_log_may_begin_behind_what_is_in_the_store() -> None:
     log = TieredReplica().log
     log.truncations.truncate_fully_and_start_at(100, 40)

@@ -2,22 +2,24 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 
 import pytest
 
+from ottla.replication.remote import copies
 from ottla.replication.remote.copies import CustomMetadataTooLarge
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
 from ottla.replication.remote.positions import CopiesOf, refresh
 from ottla.storage.log.segment_copies import describe_segment
 from ottla.storage.producers.snapshot import decode_snapshot
-from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
 from ottla.storage.remote.ports import IndexKind, MetadataWriteFailed, RemoteStoreError
 from ottla.storage.segment.cold_lookups import ColdRead
 from tests.support.batches import a_batch
 from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import append
-from tests.support.remote_fakes import Record
+from tests.support.remote_fakes import MemoryStore, Record
 from tests.support.tiered_replicas import TIERED, TieredReplica
 
 STARTED, FINISHED, DELETING, _ = SegmentState
@@ -151,6 +153,56 @@ def test_a_failed_copy_is_repeated_under_the_same_uuid(step: str) -> None:
         assert len(replica.store.parts) == 1
         stats = replica.counters.of("topic")
         assert (stats.copy_requests, stats.copy_errors, stats.copy_bytes) == (4, 3, replica.log.segments.first.size)
+
+    run(scenario())
+
+
+def test_a_copy_whose_leader_epochs_have_changed_since_it_failed_is_made_anew() -> None:
+    replica = a_leader(1)
+    replica.lead(1)
+    replica.produce(2)
+
+    async def fail(call: str, entry: SegmentEntry) -> None:
+        if call == "answer to the copy" and entry.start_offset == 1:
+            raise RemoteStoreError("the answer is lost")
+
+    async def scenario() -> None:
+        replica.store.before = fail
+        with pytest.raises(RemoteStoreError):
+            await replica.copy_all()
+        (begun,) = (entry.id.uuid for entry in replica.entries() if entry.state is STARTED)
+        before = replica.store.parts[begun].indexes[IndexKind.LEADER_EPOCH]
+        replica.log.increment_log_start_offset(1, "records are deleted")
+        replica.store.before = MemoryStore(replica.filesystem).before
+        await replica.copy_all()
+
+        finished = next(entry for entry in replica.entries() if entry.state is FINISHED and entry.start_offset == 1)
+        assert finished.id.uuid != begun
+        assert replica.store.parts[begun].indexes[IndexKind.LEADER_EPOCH] == before  # never written with another content
+        assert replica.store.parts[finished.id.uuid].indexes[IndexKind.LEADER_EPOCH] != before
+
+    run(scenario())
+
+
+def test_a_failed_copy_of_a_segment_that_is_copied_otherwise_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "GRACE_SECONDS", 0.0)
+    replica = a_leader(2)
+
+    async def fail(call: str, entry: SegmentEntry) -> None:
+        raise RemoteStoreError("the store is down")
+
+    async def scenario() -> None:
+        replica.store.before = fail
+        with pytest.raises(RemoteStoreError):
+            await replica.copy_all()
+        (begun,) = replica.entries()
+        other = replace(begun, id=SegmentId(TIERED, b"another copy 123"), broker_id=2)
+        await replica.metadata.add(other)
+        await replica.metadata.update(SegmentUpdate(other.id, 2, 0, FINISHED, None))
+        await replica.copy_all()
+        for _ in range(3):
+            await asyncio.sleep(0)  # for the timer
+        assert not replica.services.being_copied  # so that its entry and its objects are removed
 
     run(scenario())
 

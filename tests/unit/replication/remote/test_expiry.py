@@ -9,6 +9,7 @@ import pytest
 from ottla.replication.remote.copies import GRACE_SECONDS
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
+from ottla.replication.remote.positions import CopiesOf, find_log_start
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError
@@ -60,6 +61,21 @@ def test_retention_removes_the_oldest_segments_and_moves_the_log_start(config: d
         assert replica.log.log_start_offset == log_start
         for offset in range(log_start):
             assert states_of(replica, offset) == [STARTED, FINISHED, DELETING, DELETED]
+
+    run(scenario())
+
+
+def test_a_leader_that_lost_the_epochs_of_its_remote_records_removes_nothing() -> None:
+    async def scenario() -> None:
+        replica = await copied(local_retention_ms=1)
+        replica.log.truncations.truncate_fully_and_start_at(4, 0)
+        replica.lead(1)
+        replica.produce(1)
+        assert replica.log.leader_epochs.entries == [(1, 4)]
+        find_log_start(replica.log, CopiesOf(replica.metadata, TIERED))
+        await replica.expiry.run()
+        assert replica.log.log_start_offset == 0
+        assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
 
     run(scenario())
 
