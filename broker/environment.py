@@ -31,6 +31,7 @@ from ottla.protocol.client_security import ClientSecurity
 from ottla.replication.ports.peer import Connect
 from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.filesystem import FileSystem, RealFileSystem
+from ottla.storage.remote.ports import RemoteStore
 
 
 class Environment:
@@ -84,6 +85,10 @@ class Environment:
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
         """The metadata store; `open_store` opens the one that the configuration names."""
         return open_store()
+
+    def remote_store(self, store: RemoteStore) -> RemoteStore:
+        """The store of remote segments; `store` is the one that the configuration names."""
+        return store
 
     async def is_listening(self, host: str, port: int) -> bool:
         """Whether a process listens at this address."""

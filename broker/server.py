@@ -287,7 +287,8 @@ class Broker:
         """Open the remote store, and ask it for the first time, before anything is written."""
         from ottla.broker.remote.remote_storage import RemoteStorage  # few brokers have one
 
-        storage = RemoteStorage(self.config, self._environment.file_system, self._executor, self._clock)
+        environment = self._environment
+        storage = RemoteStorage(self.config, environment.file_system, self._executor, self._clock, environment.remote_store)
         self._held.push_async_callback(storage.close)
         await storage.probe()
         return storage

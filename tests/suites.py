@@ -115,11 +115,12 @@ def soak() -> Iterator[Step]:
     yield Step("tests.soak", words("SOAK_ARGS"))
     yield Step("tests.simulation", ("--minutes", *words("SIMULATED", "10")))
     yield Step("tests.simulation", ("--shares", "--minutes", *words("SIMULATED_SHARES", "5")))
+    yield Step("tests.simulation", ("--tiered", "--minutes", *words("SIMULATED", "10")))
     yield Step("tests.chaos.fault_matrix")
     yield Step("tests.soak.attacks")
     yield of_pytest("-m", "soak", "tests", OTTLA_SOAK="1")
     yield of_pytest("tests/unit", "tests/wire", "tests/chaos/test_idempotent_producers.py", OTTLA_SOAK="1")
-    yield of_pytest(*under("tests/simulation", "transaction_faults", "lost_decisions"), OTTLA_SOAK="1")
+    yield of_pytest(*under("tests/simulation", "transaction_faults", "lost_decisions", "tiered", "tiered_elections"), OTTLA_SOAK="1")
     yield of_pytest("--timeout", "3600", "tests/integration/test_hostile_clients.py", OTTLA_SOAK="1000000")
 
 

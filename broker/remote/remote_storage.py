@@ -34,7 +34,7 @@ from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import RemoteStoreError
+from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
 from ottla.storage.remote.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -60,8 +60,15 @@ class RemoteFetchStats:
 class RemoteStorage:
     """The store, its caches, and its reads. `store` is a RemoteStore; `budget` limits the memory of all transfers."""
 
-    def __init__(self, config: BrokerConfig, file_system: FileSystem, executor: Executor, clock: Clock) -> None:
-        """Raises ConfigError for settings that no store can have."""
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file_system: FileSystem,
+        executor: Executor,
+        clock: Clock,
+        access: Callable[[RemoteStore], RemoteStore] = lambda store: store,
+    ) -> None:
+        """`access` returns the store by which the configured one is used. Raises ConfigError for settings that no store can have."""
         self._config = config
         self._file_system = file_system
         self._executor = executor
@@ -70,7 +77,7 @@ class RemoteStorage:
         self.budget = MemoryBudget(config[OTTLA_REMOTE_MEMORY_BYTES])
         self.quota = ByteQuota(config, FETCH, clock)
         self.stats: dict[str, RemoteFetchStats] = {}
-        self.store = self._open_store(self.settings)
+        self.store = access(self._open_store(self.settings))
         self.indexes: IndexCache | None = None
         self.chunks: ChunkCache | None = None
         self.loads: ChunkLoads | None = None

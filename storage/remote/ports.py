@@ -51,6 +51,10 @@ class RemoteStore(Protocol):
     A cancelled call leaves at most objects that the same entry names. All raise RemoteStoreError and its kinds.
     """
 
+    @property
+    def chunk_bytes(self) -> int:
+        """The bytes of a segment that are best read at once."""
+
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """Copies all parts, those that readers begin with last, and returns custom metadata for the entry. Repeating it is harmless."""
 

@@ -13,6 +13,7 @@ from random import SystemRandom
 from tests.simulation.cluster import silence
 from tests.simulation.shares.story import SharesTold, ShareStory
 from tests.simulation.story import Story, Told
+from tests.simulation.tiered_story import TieredStory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", action="store_true", help="what the brokers log, too")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of misfortune in each")
     parser.add_argument("--shares", action="store_true", help="stories of share groups")
+    parser.add_argument("--tiered", action="store_true", help="stories of a cluster with tiered storage")
     asked = parser.parse_args(arguments)
+    kind: type[Story | TieredStory | ShareStory] = ShareStory if asked.shares else TieredStory if asked.tiered else Story
     if asked.log:
         logging.basicConfig(level=logging.DEBUG, format="            %(name)s: %(message)s", stream=sys.stdout)
     else:
@@ -35,12 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told: Told | SharesTold = SharesTold() if asked.shares else Told()
     stories = 0
     while True:
-        story = (ShareStory if asked.shares else Story)(seed, asked.seconds, say=(lambda line: None) if several else print)
+        story = kind(seed, asked.seconds, say=(lambda line: None) if several else print)
         try:
             told.add(story.tell())
         except BaseException as error:
             print(f"the story of seed {seed} ends badly: {type(error).__name__}: {error}")
-            option = "--shares " if asked.shares else ""
+            option = "--shares " if asked.shares else "--tiered " if asked.tiered else ""
             print(f"tell it again: python -m tests.simulation {option}--seed {seed} --seconds {asked.seconds:g}")
             if not several:
                 raise
@@ -73,6 +76,7 @@ def of_records(told: Told) -> str:
         f"{told.controllers:,} controllers, {told.orders:,} orders, {told.rebalances:,} rebalances, "
         f"{told.given:,} partitions given by the new protocol, "
         f"{told.commits:,} transactions committed, {told.aborts:,} aborted, "
+        f"{told.copied:,} segments copied, {told.removed:,} copies removed, "
         f"{told.acknowledged:,} records acknowledged, {told.seen:,} seen, {told.checks:,} checks"
     )
 

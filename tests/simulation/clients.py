@@ -261,11 +261,15 @@ class Consumer(PartitionClient):
             for code in codes:
                 assert code not in NEVER, f"a consumer at {self.position} of {self.partition}: {ErrorCode.of(code).name} from {leader}"
             if any(codes):
+                self.on_error(leader, codes)
                 await self.again(leader)
                 continue
             for topic in answer.responses:
                 for partition in topic.partitions:
                     self.take(partition)
+
+    def on_error(self, leader: int, codes: list[int]) -> None:
+        """A leader refuses the fetch, which is then repeated."""
 
     def take(self, answer: PartitionData) -> None:
         """Read what a leader sent."""

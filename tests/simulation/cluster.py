@@ -32,13 +32,16 @@ from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VE
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.protocol.schema.api_versions import versions_in_3_9
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Connect, Peer, PeerAddress, Resolve
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_closing, log_loading
+from ottla.storage.remote.ports import RemoteLogMetadata, RemoteStore
 from tests.simulation.elections import WatchedEnsemble
 from tests.simulation.loop import STEP_NS, Life, NoThreads, SimulatedLoop
 from tests.simulation.network import CLIENT, SimulatedNetwork, SimulatedPeer, SimulatedServer
+from tests.simulation.remote import RemoteObjects, SimulatedRemoteStore
 from tests.simulation.store import ENSEMBLE, SessionKeeper, SimulatedStore
 from tests.support.filesystems import MemoryFileSystem
 
@@ -132,6 +135,10 @@ class SimulatedEnvironment(Environment):
         server = self._cluster.network.listening.get((host, port))
         return server is not None and server.is_reachable
 
+    def remote_store(self, store: RemoteStore) -> RemoteStore:
+        """See Environment."""
+        return SimulatedRemoteStore(self._cluster.objects, self._host, self._life, self.file_system.read_file)
+
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
         """See Environment."""
         return SimulatedStore(self._cluster.keeper, self._host, self._life)
@@ -174,6 +181,9 @@ class SimulatedCluster:
         self.ensemble.put(FEATURE, ROOT._replace(data=encode_feature(finalized), cversion=0))
         self._config = {**CONFIG, **(config or {})}
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(brokers)}
+        self.objects = RemoteObjects(self.network, Random(seed))
+        self.objects.metadata_of = self._metadata_of
+        self.objects.log_of = self._log_of
 
     def newest_version(self, host: str, key: ApiKey) -> int:
         """The newest version of an API that the broker of a host lists."""
@@ -302,6 +312,16 @@ class SimulatedCluster:
             if replica is not None:
                 found[broker.services.broker_id] = replica
         return found
+
+    def _metadata_of(self, broker_id: int) -> RemoteLogMetadata | None:
+        broker = self.nodes[broker_id].broker
+        remote = None if broker is None else broker.services.remote
+        return None if remote is None else remote.metadata
+
+    def _log_of(self, broker_id: int, partition: TopicPartition) -> PartitionLog | None:
+        broker = self.nodes[broker_id].broker
+        replica = None if broker is None else broker.services.data.replica_manager.partition(*partition)
+        return None if replica is None else replica.log
 
     def client(self, broker_id: int) -> Peer:
         """A connection of the outside world to a broker."""

@@ -62,9 +62,13 @@ class Committed:
         self._decisions.check_last_stable_offset(offset, self.transactions, who)
 
     def compare(self, log: PartitionLog, start: int, end: int, who: str) -> int:
-        """A replica has what was committed between these offsets, byte for byte; up to where that could be told."""
+        """A replica has what was committed between these offsets, byte for byte; up to where that could be told.
+
+        `start` may be within a batch, where a log starts after DeleteRecords.
+        """
         offset = start
         for batch, header in batches(log, start, end):
+            offset = min(offset, header.base_offset)
             assert header.base_offset == offset, f"{who}: a batch of offset {header.base_offset} comes after {offset - 1}"
             committed, end_offset = self._batches.get(offset, (b"", offset))
             assert committed == batch, f"{who} differs at {offset}: {_told(batch)}; committed was {_told(committed)}"
@@ -83,6 +87,10 @@ class Committed:
         """A consumer read this."""
         self._check(offset, value, "read")
         self.seen += 1
+
+    def bytes_between(self, start: int, end: int) -> bytes:
+        """The batches from the one at `start` to the one that ends before `end`."""
+        return b"".join(batch for first, (batch, behind) in self._batches.items() if first >= start and behind <= end)
 
     def values(self) -> list[bytes]:
         """Of all records, in their order."""

@@ -114,7 +114,7 @@ class Invariants:
             logs[node.broker_id] = log
             committed = self.committed[partition]
             end_offset = log.log_end_offset if in_sync else log.high_watermark
-            committed.compare(log, log.log_start_offset, min(end_offset, committed.end_offset), where)
+            committed.compare(log, log.local_log_start_offset, min(end_offset, committed.end_offset), where)
         replicas = self._replicas[life] = {topic: [] for topic in self._topics}
         return replicas
 
@@ -145,7 +145,7 @@ class Invariants:
         if end_offset < seen.end_offset:
             self._check_members(topic_partition)
         if high_watermark > seen.compared:
-            start_offset = max(seen.compared, log.log_start_offset)
+            start_offset = max(seen.compared, log.local_log_start_offset)
             seen.compared = committed.compare(log, start_offset, min(high_watermark, committed.end_offset), where)
         if log.truncations.current is None:
             committed.check_last_stable_offset(log.last_stable_offset, where)
@@ -195,10 +195,10 @@ class Invariants:
             for broker_id in self._elections.states[partition].isr:
                 log = logs[broker_id]
                 where = f"{partition} on broker {broker_id}"
-                end_offset = committed.compare(log, log.log_start_offset, committed.end_offset, where)
+                end_offset = committed.compare(log, log.local_log_start_offset, committed.end_offset, where)
                 assert end_offset == committed.end_offset, f"{where} ends at {end_offset}, not at {committed.end_offset}"
                 assert log.last_stable_offset == end_offset, f"{where}: stable up to {log.last_stable_offset}, and ends at {end_offset}"
-                index = aborted_transactions(log, log.log_start_offset, end_offset)
+                index = aborted_transactions(log, log.local_log_start_offset, end_offset)
                 listed = sorted(Aborted(each.producer_id, each.first_offset, each.last_offset) for each in index)
                 assert listed == aborted, f"{where}: its list of aborted transactions is {listed}; {aborted} were"
                 producers.append((where, _producers(log)))
@@ -210,9 +210,9 @@ def _producers(log: PartitionLog) -> dict[int, tuple[object, ...]]:
     """Those of a replica, without times.
 
     Batches with offsets in transactions all have the sequence number 0, and none is looked for as a duplicate. So a start restores the last
-    one only.
+    one only. A tiered log begins with a snapshot of its producers, which has the last one of each, too.
     """
-    compared = 1 if log.topic_partition.topic == OFFSETS_TOPIC else BATCHES_RETAINED
+    compared = 1 if log.topic_partition.topic == OFFSETS_TOPIC or log.tier is not None else BATCHES_RETAINED
     return {
         each.producer_id: (
             each.producer_epoch,

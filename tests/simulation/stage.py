@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import PeerUnavailable
 from tests.simulation.clients import Leaders
@@ -40,18 +40,19 @@ class Stage:
             if task.done():
                 task.result()
 
-    async def until(self, condition: Callable[[], bool], what: str, seconds: float = 0.0) -> None:
-        """Wait, but not for ever, for what takes so long at least."""
+    async def until(self, condition: Callable[[], bool], what: str, seconds: float = 0.0, why: Callable[[], str] = lambda: "") -> None:
+        """Wait, but not for ever, for what takes so long at least. `why` says what is not yet as it is waited for."""
         seconds += QUIET_S
         deadline = self.cluster.loop.time() + seconds
         while not condition():
-            assert self.cluster.loop.time() < deadline, f"waited {seconds:.0f} virtual seconds for {what}"
+            assert self.cluster.loop.time() < deadline, f"waited {seconds:.0f} virtual seconds for {what}; {why()}"
             await asyncio.sleep(0.1)
             self.raise_errors()
 
-    async def create_topic(self, name: str, partitions: int) -> None:
+    async def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Ask one broker after the other until one has done it."""
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=REPLICAS)
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=REPLICAS, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=5000)
         while True:
             for broker_id in self.cluster.nodes:

@@ -69,6 +69,9 @@ class Told:
     given: int = 0
     """How often a member of the new protocol got a partition."""
     checks: int = 0
+    copied: int = 0
+    """How many segments were copied to the remote store, and below, how many copies were removed."""
+    removed: int = 0
     steps: int = 0
     virtual_seconds: float = 0.0
 

@@ -34,6 +34,8 @@ async def _nothing(call: str, entry: SegmentEntry) -> None:
 class MemoryStore:
     """A RemoteStore. `before` is awaited at each step of a call, and may raise or wait."""
 
+    chunk_bytes = 4 << 20
+
     def __init__(self, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
         self.parts: dict[bytes, Parts] = {}
