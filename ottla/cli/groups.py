@@ -176,6 +176,23 @@ def offsets(cluster: Cluster, name: str, as_json: bool) -> None:
     print_table(("topic", "partition", *requests.fields), [[*partition, *offset] for partition, offset in found])
 
 
+@groups.command()
+@click.argument("name")
+@json_option
+@cluster_command
+def records(cluster: Cluster, name: str, as_json: bool) -> None:
+    """Show the records of a share group that are in flight, with their stored states and deliveries. Locks are not stored."""
+    from ottla.cli.shares.stored_records import stored_records
+
+    found = stored_records(cluster, name)
+    if as_json:
+        each = [{**where._asdict(), **at._asdict(), "records": [run._asdict() for run in at.records]} for where, at in found.items()]
+        print_json(each)
+        return
+    rows = [[*where, *run] for where, at in found.items() for run in at.records]
+    print_table(("topic", "partition", "first", "last", "state", "deliveries"), rows)
+
+
 def _requests_for(cluster: Cluster, name: str) -> OffsetRequests:
     from ottla.client.group_admin import describe_group
     from ottla.client.group_offsets.kinds import requests_of

@@ -32,6 +32,7 @@ from ottla.console.guard import API, SESSION_PATH, Guard, Rules, address_of, ses
 from ottla.console.login.sessions import SESSION_SECONDS, Session, TooManyAttempts, WrongPassword, cookie_name
 from ottla.console.parameters import MAX_BODY_BYTES, BadParameter, Body
 from ottla.console.remote import topic_remote
+from ottla.console.share_records import share_records
 from ottla.console.streams import Streams
 from ottla.console.topic_changes import Path
 
@@ -75,6 +76,7 @@ READS: Final[dict[str, Read]] = {
     "groups": lambda cluster, _: views.groups(cluster),
     "groups/{name:any}": lambda cluster, request: views.group(cluster, _path(request)["name"]),
     "group-reset": lambda cluster, request: group_changes.planned_reset(cluster, request.query_params),
+    "group-records": lambda cluster, request: share_records(cluster, request.query_params),
     "reassignments": lambda cluster, _: control.moves(cluster),
     "reassignment-plan": lambda cluster, request: control.planned_moves(cluster, request.query_params),
     "transactions": lambda cluster, request: control.transactions(cluster, request.query_params),

@@ -7,6 +7,8 @@ from typing import Any
 
 import confluent_kafka
 
+from ottla.client.cluster import Cluster
+from ottla.client.group_admin import describe_group
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -67,3 +69,16 @@ class Librdkafka:
     def close(self) -> None:
         self._consumer.commit_sync()
         self._consumer.close()
+
+
+def work_on_nine(broker: BrokerProcess, group: str, topic: str) -> None:
+    """Take nine records, accept the second to the fourth, and leave the group, which releases the others. Returns when it is empty."""
+    member = Librdkafka(broker, group, topic, "explicit")
+    taken = member.take(9)
+    for message in taken[1:4]:
+        member.acknowledge(message, confluent_kafka.AcknowledgeType.ACCEPT)
+    for message in (taken[0], *taken[4:]):
+        member.acknowledge(message, confluent_kafka.AcknowledgeType.RELEASE)
+    member.close()
+    with Cluster(broker.bootstrap) as cluster:
+        eventually(lambda: describe_group(cluster, group).state == "Empty", 60)

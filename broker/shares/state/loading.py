@@ -37,7 +37,7 @@ class ShareStateLoader:
                     batch, position, header = readable(data, at, found)
                     records = iter_keys_and_values(record_data(batch, position, header), header)
                     for key, value in records:
-                        self._take(key, value, header.base_offset, header.max_timestamp)
+                        self.take(key, value, header.base_offset, header.max_timestamp)
                         yield
             except RecordFormatError as error:
                 self._skip(f"the batch at offset {header.base_offset}", error)
@@ -53,7 +53,8 @@ class ShareStateLoader:
         """The number of states that were found, for the log."""
         return f"{states} share partitions"
 
-    def _take(self, key: bytes | None, value: bytes | None, offset: int, timestamp: int) -> None:
+    def take(self, key: bytes | None, value: bytes | None, offset: int, timestamp: int) -> None:
+        """Take in a record."""
         if key is None:
             self._skip("a record", "it has no key")
             return

@@ -4,7 +4,7 @@ import { render, useState } from "./vendor/libraries.js";
 import { NoLogin, cluster, loadClusters, loadSession, logIn, logOut, session } from "./api.js";
 import { broker, brokers, findings } from "./cluster.js";
 import { reassignments, transactions } from "./control.js";
-import { groups, reset } from "./groups.js";
+import { groups, inFlight, reset } from "./groups.js";
 import { overview } from "./overview.js";
 import { failed, heading, html, visible } from "./parts.js";
 import { acls, quotas, users } from "./security.js";
@@ -14,7 +14,7 @@ import { topics } from "./topics.js";
 const pages = {
   "": overview, topics, findings, reassignments, transactions, acls, users, quotas,
   brokers: (page, name) => (name === undefined ? brokers(page) : broker(page, name)),
-  groups: (page, name, section) => (section === "reset" ? reset(page, name) : groups(page, name)),
+  groups: (page, name, section) => (section === "reset" ? reset : section === "records" ? inFlight : groups)(page, name),
 };
 
 const place = document.getElementById("shell");

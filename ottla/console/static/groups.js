@@ -1,4 +1,5 @@
-// Draws the pages of groups: the list, and one group with its members, offsets and lag; resets offsets after a preview.
+// Draws the pages of groups: the list, one group with its members, offsets and lag, and the records in flight of a share group; resets
+// offsets after a preview.
 
 import { useState } from "./vendor/libraries.js";
 import { ask, change, path, query } from "./api.js";
@@ -27,7 +28,7 @@ async function group(page, name) {
     ${heading(`Group ${name}`, stateBadge(found.state), found.type ? badge(found.type) : null)}
     ${facts(["lag", `${grouped(lag)}${unknown ? `, without ${counted(unknown, "partition")} whose end is unknown` : ""}`], ["members", found.members.length],
       ["coordinator", found.coordinator], found.assignor ? ["assignor", found.assignor] : null, found.epoch === null ? null : ["epoch", found.epoch])}
-    <p class="ways">${link("ACLs", "acls", "GROUP", name)}</p>
+    <p class="ways">${link("ACLs", "acls", "GROUP", name)} ${found.type === "Share" ? link("Records in flight", "groups", name, "records") : null}</p>
     <${GroupActions} page=${page} name=${name} found=${found} />
     <${Charts} page=${page} of=${{ group: name }} wanted=${[["lag", "Lag, records"]]} />
     <h2>Offsets</h2><${Offsets} partitions=${found.partitions} />
@@ -60,6 +61,41 @@ function Offsets({ partitions }) {
 function Members({ members }) {
   const columns = [wide("member", (one) => one.id), text("client", (one) => one.client), text("host", (one) => one.host), number("partitions", (one) => one.partitions)];
   return members.length ? html`<${Table} label="Members" columns=${columns} rows=${members} />` : empty("No consumer is a member now.", "The offsets stay until they expire.");
+}
+
+// The records of a share group that its leaders would deliver again, and those behind the start that are complete.
+export async function inFlight(page, name) {
+  const found = await ask(`group-records?${query({ group: name })}`, page.signal);
+  const rows = found.partitions.flatMap((one) => one.records.map((records) => ({ topic: one.topic, partition: one.partition, ...records })));
+  const left = found.partitions.reduce((sum, one) => sum + one.ranges, 0) - rows.length;
+  const columns = [
+    wide("topic", (one) => one.topic, (one) => link(one.topic, "topics", one.topic)), number("partition", (one) => one.partition),
+    number("first", (one) => one.first), number("last", (one) => one.last), text("state", (one) => one.state), number("deliveries", (one) => one.deliveries),
+  ];
+  return html`
+    ${trail(link("Groups", "groups"), link(name, "groups", name))}
+    ${heading(`Records in flight of ${name}`)}
+    ${facts(["in flight", grouped(found.partitions.reduce((sum, one) => sum + one.in_flight, 0))], left ? ["more ranges", grouped(left)] : null)}
+    ${note("These are the stored states. A record that a member has now is in the state that it had before.")}
+    <${FilteredTable} label="Records" columns=${columns} rows=${rows} textOf=${(one) => one.topic} none=${empty("No state of a record is stored behind the start.", "Records that wait for their first delivery are in the lag.")} />
+    <${Release} page=${page} name=${name} />`;
+}
+
+// A group without members that begins anew at its starts has released all its records.
+function Release({ page, name }) {
+  const [shown, setShown] = useState(null);
+  const preview = async () => {
+    try {
+      const found = await ask(`group-reset?${query({ group: name, to: "shift", value: "0" })}`, page.signal);
+      setShown(html`<${Preview} name=${name} found=${found} key=${Date.now()} />`);
+    } catch (error) {
+      if (error.name !== "AbortError") setShown(failed(error));
+    }
+  };
+  return html`
+    ${actions(action("Release all records", preview))}
+    ${note("They are delivered again from the start on, as if for the first time, also those that are complete.")}
+    <div aria-live="polite">${shown}</div>`;
 }
 
 const MODES = {

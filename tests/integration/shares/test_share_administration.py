@@ -11,7 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.console import views
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.command_line import CommandLine
-from tests.support.share_clients import Librdkafka, begin_group
+from tests.support.share_clients import Librdkafka, begin_group, work_on_nine
 from tests.support.share_members import create_topic, produce
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -115,6 +115,27 @@ def test_the_offsets_of_a_share_group_are_moved(client: WireClient, ottla: Comma
     unclear = ottla("groups", "reset-offsets", "moved", "--all-topics", "--to-current", status=1)
     assert unclear.err == "ottla: --to-current makes no sense for share group moved: its position is not one offset; use --to-offset\n"
     assert ottla("groups", "offsets", "moved").rows == [["moved", "0", "4", "5"]]
+
+
+def test_records_in_flight_are_shown_and_released(broker: BrokerProcess, client: WireClient, ottla: CommandLine) -> None:
+    begin_group(client, "flight", "flight")
+    produce(client, "flight", 9)
+    assert ottla("groups", "records", "flight").rows == []
+    work_on_nine(broker, "flight", "flight")
+    assert ottla("groups", "records", "flight").rows == [
+        ["flight", "0", *each] for each in (("0", "0", "available", "1"), ("1", "3", "acknowledged", "1"), ("4", "8", "available", "1"))
+    ]
+    (partition,) = ottla("groups", "records", "flight", "--json").json
+    assert (partition["start"], partition["in_flight"], len(partition["records"])) == (0, 9, 3)
+    ottla("groups", "reset-offsets", "flight", "--all-topics", "--shift-by", "0", "--execute")
+    assert ottla("groups", "records", "flight").rows == []
+    member = Librdkafka(broker, "flight", "flight")
+    assert [(message.offset(), message.delivery_count()) for message in member.take(9)] == [(offset, 1) for offset in range(9)]
+    member.close()
+
+
+def test_only_share_groups_have_records_in_flight(client: WireClient, ottla: CommandLine) -> None:
+    assert ottla("groups", "records", "nobody", status=1).err == "ottla: group nobody is no share group\n"
 
 
 def test_members_go_on_where_the_group_was_moved_to(broker: BrokerProcess, client: WireClient, ottla: CommandLine) -> None:

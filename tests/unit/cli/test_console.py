@@ -40,7 +40,7 @@ def test_a_dead_cluster_is_one_line(console: ConsoleUnderTest, path: str) -> Non
     assert (answer.status, answer.error) == (502, "no broker can be reached")
 
 
-PARAMETERS = {"reassignment-plan": "?topic=t"}
+PARAMETERS = {"reassignment-plan": "?topic=t", "group-records": "?group=g"}
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/topics", "/static/console.js", "/nothing"])
