@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fields import FieldError
 from ottla.protocol.cursors.kinds import END, NOTHING, PARTITION, UUID_BYTES
-from ottla.protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, too_many
+from ottla.protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, check_replaced, too_many
 
 
 class RequestReader:
@@ -177,7 +177,11 @@ class RequestReader:
             return None if size < 0 else b""
         self.at = at + size
         value = fields.take(data, at, at + size)
-        return value if value.isascii() else value.decode("utf-8", "replace").encode()
+        if value.isascii():
+            return value
+        text = value.decode("utf-8", "replace")
+        check_replaced("a string", text)
+        return text.encode()
 
     def _string(self) -> bytes:
         value = self._nullable_string()

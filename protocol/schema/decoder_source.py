@@ -80,6 +80,7 @@ class _DecoderSource:
             wire.bad_length,
             wire.too_long,
             wire.too_many,
+            wire.check_replaced,
             wire.read_uvarint,
             wire.read_compact_length,
             wire.read_compact_string_length,
@@ -215,6 +216,9 @@ class _DecoderSource:
             with self._source.block(f"if {wire.MAX_BYTES} < q - p <= end - p:"):
                 self._source.line(f"raise too_long({name!r}, q - p)")
         self._source.line(f"{target} = {value}")
+        if self._is_request and wire_type.name == "string":
+            with self._source.block(f"if q - p > {wire.MAX_REPLACED_BYTES}:"):
+                self._source.line(f"check_replaced({name!r}, {target})")
         self._source.line("p = q")
 
     def _array(self, array: ArrayOf, target: str, nullable: bool, flexible: bool, name: str) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 MAX_STRING_BYTES: Final = 0x7FFF
+MAX_REPLACED_BYTES: Final = MAX_STRING_BYTES // 3
+"""Longest string that has at most MAX_STRING_BYTES even if U+FFFD, which takes three bytes, replaces each of its bytes."""
 MAX_ELEMENTS: Final = 500_000
 """Most elements that all arrays of a client's request may have together, and tagged fields; a cluster of 200,000 partitions needs fewer.
 
@@ -120,6 +122,16 @@ def read_compact_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
     if value > MAX_STRING_BYTES + 1:
         raise InvalidLength(f"a string of {value - 1} bytes; strings have at most {MAX_STRING_BYTES}")
     return value, pos
+
+
+def check_replaced(what: str, text: str) -> None:
+    """Check a text of a request, in which U+FFFD has replaced each byte that is not UTF-8.
+
+    Raises InvalidLength for a text that no answer could repeat: names are stored, and would be in answers to other clients.
+    """
+    size = len(text.encode())
+    if size > MAX_STRING_BYTES:
+        raise InvalidLength(f"{what} has {size} bytes as UTF-8; strings have at most {MAX_STRING_BYTES}")
 
 
 def read_unknown_tagged_field(buf: Buffer, pos: int, size: int) -> bytes:

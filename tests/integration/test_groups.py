@@ -1,6 +1,5 @@
 """The group APIs over the wire, in every version, on a running broker."""
 
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from ottla.protocol.messages.offset_fetch import (
@@ -29,7 +26,6 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.golden_replay import receive, request_frame
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -322,18 +318,6 @@ def test_producer_ids_are_handed_out_once(client: WireClient, version: int) -> N
 def test_producer_ids_are_refused(client: WireClient, fields: dict[str, Any], code: ErrorCode) -> None:
     refused = client.ask(InitProducerIdRequest(**fields), 5)
     assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (code, -1, -1)
-
-
-def test_a_transactional_id_that_no_answer_could_name_is_not_stored(broker: InProcessBroker, client: WireClient) -> None:
-    """Each byte that is not UTF-8 is three bytes in an answer."""
-    request = InitProducerIdRequest(transactional_id="x" * 32_000, transaction_timeout_ms=1000)
-    frame = request_frame(request, ApiKey.INIT_PRODUCER_ID, 3).replace(b"x" * 32_000, b"\xff" * 32_000)
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as connection:
-        connection.sendall(frame)
-        answer = receive(connection)
-    refused, _ = InitProducerIdResponse.decode(answer, 3, 5)
-    assert refused.error_code == ErrorCode.INVALID_REQUEST
-    assert client.ask(ListTransactionsRequest(), 0).error_code == ErrorCode.NONE
 
 
 def test_a_client_that_goes_away_while_it_joins_is_replaced_when_its_session_ends(broker: InProcessBroker) -> None:

@@ -104,6 +104,10 @@ NO_REQUESTS = {
     "no length": (bytes(4), "empty request"),
     "too long": (struct.pack(">i", 104857601) + bytes(100), "socket.request.max.bytes"),
     "header that lies": (struct.pack(">ihhih", 12, ApiKey.METADATA, 1, 1, 32767) + b"ab", "client id"),
+    "name that no answer could repeat": (
+        struct.pack(">ihhihih", 20_016, ApiKey.METADATA, 1, 1, 0, 1, 20_000) + b"\xff" * 20_000,
+        "name has 60000 bytes as UTF-8; strings have at most 32767",
+    ),
     "array that lies": (struct.pack(">ihhih", 14, ApiKey.METADATA, 1, 1, 0) + b"\x7f\xff\xff\xff", "cannot be read"),
 }
 

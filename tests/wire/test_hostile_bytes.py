@@ -1,6 +1,7 @@
 """Whatever bytes arrive: a message or a ProtocolError, nothing else, and memory in proportion to what arrived."""
 
 import tracemalloc
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.cursors.produce import ProduceReader
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.header import RequestHeader
@@ -21,6 +23,7 @@ from ottla.protocol.schema.wire import (
     ANY_ELEMENTS,
     MAX_ELEMENTS,
     MAX_HEADER_TAGS,
+    MAX_STRING_BYTES,
     InvalidLength,
     InvalidTaggedField,
     InvalidVarint,
@@ -239,3 +242,39 @@ def test_what_is_not_utf_8_is_replaced_as_java_replaces_it(request_: Message) ->
 
     assert end == len(plain)
     assert decoded.encode(version) == plain.replace(b"?", "\ufffd".encode()).replace(b"\x04a", b"\x06a").replace(b"\x03a", b"\x05a")
+
+
+LONG_STRINGS = {
+    b"\xff" * (MAX_STRING_BYTES // 3) + b"a": True,
+    b"a" * (MAX_STRING_BYTES - 3) + b"\xff": True,
+    b"\xff" * (MAX_STRING_BYTES // 3) + b"\xff": False,
+    b"a" * (MAX_STRING_BYTES - 2) + b"\xff": False,
+}
+"""Strings of a request, and whether one still fits into an answer when U+FFFD has replaced each byte that is not UTF-8."""
+
+
+def named(request: Message, version: int, name: bytes) -> memoryview:
+    """The request with this name instead of its topic `a?b`."""
+    return memoryview(bytearray(request.encode(version).replace(b"\x00\x03a?b", len(name).to_bytes(2, "big") + name)))
+
+
+def decode_metadata(name: bytes) -> None:
+    MetadataRequest.decode(named(MetadataRequest(topics=[MetadataRequestTopic(name="a?b")]), 1, name), 1)
+
+
+def decode_metadata_in_steps(name: bytes) -> None:
+    list(MetadataRequest.decode_steps(named(MetadataRequest(topics=[MetadataRequestTopic(name="a?b")]), 1, name), 1))
+
+
+def read_produce(name: bytes) -> None:
+    ProduceReader(named(ProduceRequest(topic_data=[TopicProduceData(name="a?b", partition_data=[])]), 3, name), 0, 3).verify(10)
+
+
+@pytest.mark.parametrize("read", [decode_metadata, decode_metadata_in_steps, read_produce])
+def test_a_string_that_no_answer_could_repeat_is_refused(read: Callable[[bytes], None]) -> None:
+    for name, fits in LONG_STRINGS.items():
+        if fits:
+            read(name)
+        else:
+            with pytest.raises(InvalidLength, match=r"has 3276[89] bytes as UTF-8"):
+                read(name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.groups.records import is_too_long
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.transactions.coordinator import ProducerReply
@@ -46,8 +45,6 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
     if transactional_id is not None:
         if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if is_too_long(transactional_id):
-            return ErrorCode.INVALID_REQUEST
     elif not context.is_authorized(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, log_if_denied=False) and not context.access.may_on_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
