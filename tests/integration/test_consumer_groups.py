@@ -227,7 +227,10 @@ def test_bad_heartbeats_are_refused_and_keep_nothing(broker: BrokerProcess) -> N
         error, epoch = ask()
         assert error == ErrorCode.NONE
         huge = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=bytes(16), partitions=list(range(400_000)))]
-        assert ask(member_epoch=epoch, topic_partitions=huge, rebalance_timeout_ms=-1)[0] == ErrorCode.NONE
+        error, epoch = ask(member_epoch=epoch, topic_partitions=huge, rebalance_timeout_ms=-1)
+        assert error == ErrorCode.NONE
+        twice = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=bytes(16), partitions=[0, 0])] * 2
+        assert ask(member_epoch=epoch, topic_partitions=twice, rebalance_timeout_ms=-1)[0] == ErrorCode.NONE
         assert ask(member_epoch=2**31 - 1)[0] == ErrorCode.FENCED_MEMBER_EPOCH
         assert ask(member_epoch=-(2**31))[0] == invalid
         assert ask(member_epoch=-1)[0] == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Java's consumer of Apache Kafka 4.4 and its tools, with groups of the new protocol."""
+"""Java's consumer of Apache Kafka 4.4 with both protocols of groups, and its tools."""
 
 from __future__ import annotations
 
@@ -55,15 +55,20 @@ def tool(broker: BrokerProcess, *arguments: str) -> str:
     return ended.stdout + ended.stderr
 
 
-def test_javas_consumer_reads_commits_and_goes_on(broker: BrokerProcess) -> None:
-    create_topic(broker, "java", partitions=3)
-    fill(broker, "java", 30)
-    lines = consume(broker, "java", "names", "java", 30)
-    assert "assigned java-0 java-1 java-2" in lines
-    assert {line for line in lines if line.startswith("java ")} == {f"java {number}" for number in range(30)}
-    fill(broker, "java", 2)
-    again = consume(broker, "java", "names", "java", 2, group_instance_id="static", group_remote_assignor="range")
-    assert sorted(line for line in again if line.startswith("java ")) == ["java 0", "java 1"]
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_javas_consumer_reads_commits_and_goes_on(broker: BrokerProcess, protocol: str) -> None:
+    topic = f"java-{protocol}"
+    create_topic(broker, topic, partitions=3)
+    fill(broker, topic, 30)
+    lines = consume(broker, topic, "names", topic, 30, group_protocol=protocol)
+    assert f"assigned {topic}-0 {topic}-1 {topic}-2" in lines
+    assert {line for line in lines if line.startswith(f"{topic} ")} == {f"{topic} {number}" for number in range(30)}
+    listed = CommandLine(broker.bootstrap)("groups", "list", "--json").json
+    assert [row["type"] for row in listed if row["group"] == topic] == [protocol.capitalize()]
+    fill(broker, topic, 2)
+    own = {"group_remote_assignor": "range"} if protocol == "consumer" else {}
+    again = consume(broker, topic, "names", topic, 2, group_protocol=protocol, group_instance_id="static", **own)
+    assert sorted(line for line in again if line.startswith(f"{topic} ")) == [f"{topic} 0", f"{topic} 1"]
 
 
 @needs_re2
@@ -78,7 +83,7 @@ def test_a_regular_expression_of_java_is_evaluated_by_the_broker(broker: BrokerP
 
 
 def test_an_unknown_assignor_is_an_error_of_javas_consumer(broker: BrokerProcess) -> None:
-    refused = " ".join(consume(broker, "assignor", "names", "java", 1, group_remote_assignor="none"))
+    refused = " ".join(consume(broker, "assignor", "names", "assignor", 1, group_remote_assignor="none"))
     assert "ServerAssignor none is not supported. Supported assignors: uniform, range." in refused
 
 

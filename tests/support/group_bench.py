@@ -127,6 +127,7 @@ class GroupBench:
 
     def __init__(self, disks: Disks, workers: ThreadPoolExecutor, **config: str | int) -> None:
         self.disks = disks
+        self.workers = workers
         self.clock = disks.clock
         disks.topics[OFFSETS_TOPIC] = {"cleanup.policy": "compact", "compression.type": "producer"}
         self.manager = disks.start(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1, **config)

@@ -11,7 +11,7 @@ import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Reads with Java's consumer and `group.protocol=consumer` until it has so many records, commits, and leaves: `BOOTSTRAP GROUP names|pattern
+ * Reads with Java's consumer, and `group.protocol=consumer` unless another is given, until it has so many records, commits, and leaves: `BOOTSTRAP GROUP names|pattern
  * TOPICS COUNT [KEY=VALUE ...]`. It prints "assigned TOPIC-PARTITION ..." after each change, and "topic value" for each record.
  */
 public class ConsumerOfNewProtocol {

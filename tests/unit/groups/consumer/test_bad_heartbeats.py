@@ -59,6 +59,19 @@ def test_a_heartbeat_without_sense_is_refused(fields: dict[str, Any], error: Err
     assert state_of(driver.group) == before
 
 
+def test_a_member_may_fall_back_by_one_epoch_and_not_by_two() -> None:
+    driver = a_group()
+    for number in range(2):
+        driver.pass_time(2_000)
+        driver.grow("t", 5 + number)
+        assert driver.beat("a", 2 + number).epoch == 3 + number
+    before = state_of(driver.group)
+    held = {topic_id("t"): {0}}
+    assert driver.beat("a", 3, held=held).epoch == 4, "the answer may have been lost"
+    assert driver.beat("a", 2, held=held).error == ErrorCode.FENCED_MEMBER_EPOCH
+    assert state_of(driver.group) == before
+
+
 def test_an_instance_id_that_moves_from_member_to_member_has_one_owner() -> None:
     with quiet():
         driver = ConsumerDriver({"t": 4})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_events_of_a_group_wait_for_its_target_and_those_of_others_do_not() -> N
         assert (joining, beat, other[0].error) == ([], [], ErrorCode.GROUP_ID_NOT_FOUND)
         assert (await bench.answered(joining)).epoch == 3
         assert partitions_of(beat[0]) == {"t": [0, 1]}
+
+    run(scenario)
+
+
+def test_other_groups_are_served_while_the_thread_has_an_expression_that_takes_long() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await a_member(bench)
+        is_over = threading.Event()
+        bench.workers.submit(is_over.wait)  # in the place of a long check; the one below waits behind it
+        try:
+            joining = bench.beat("n", group="slow", topics=None, regex="(a|b)*c")
+            waits = bench.beat("n", 1, group="slow")
+            assert bench.beat("m", 2)[0].error == ErrorCode.NONE
+            assert (joining, waits) == ([], [])
+        finally:
+            is_over.set()
+        await bench.answered(joining)
+        assert waits
 
     run(scenario)
 
