@@ -28,6 +28,7 @@ VERSION: Final = 1
 CONNECTING_AT_ONCE: Final = 40
 """Fewer than the backlog of a listener, 50."""
 _NOT_YET: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+_AGAIN_MS: Final = 50
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 _NOTHING: Final[Owned] = frozenset()
@@ -99,7 +100,7 @@ class CrowdConsumer:
         self.beats += 1
         error = answer.error_code
         if error in _NOT_YET:
-            self._told, self.interval_ms = None, 50
+            self._told, self.interval_ms = None, _AGAIN_MS
             return
         if error in _FENCED:
             self.epoch, self.owned, self._told, self.interval_ms = 0, _NOTHING, None, 0
@@ -128,6 +129,9 @@ class CrowdConsumer:
         """Leave the group; no heartbeat may be in flight."""
         goodbye = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=-1)
         answer = await self._connection.ask(goodbye, VERSION)
+        while answer.error_code in _NOT_YET:
+            await asyncio.sleep(_AGAIN_MS / 1000)
+            answer = await self._connection.ask(goodbye, VERSION)
         assert not answer.error_code, ErrorCode.of(answer.error_code).name
         self.owned = _NOTHING
         self._on_change(self)
