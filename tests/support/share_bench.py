@@ -33,6 +33,7 @@ from tests.support.pauses import at_once
 
 TOPIC_ID = bytes.fromhex("1974cab2f7644da29a3fba8dc7d60011")
 """The id of a topic `t` with three partitions."""
+STATE_TOPIC_ID = bytes.fromhex("1974cab2f7644da29a3fba8dc7d60012")
 
 KEY = SharePartitionKey("g", TOPIC_ID, 0)
 
@@ -48,9 +49,12 @@ class ShareBench(GroupBench):
         self.shares.start()
         self.announce_id("t", TOPIC_ID, 3)
 
-    def announce_id(self, name: str, topic_id: bytes, count: int) -> None:
-        """UpdateMetadata: a topic of this id with so many partitions."""
-        states = [UpdateMetadataPartitionState(partition_index=index, leader=0, isr=(0,), replicas=(0,)) for index in range(count)]
+    def announce_id(self, name: str, topic_id: bytes, count: int, epoch: int = 0) -> None:
+        """UpdateMetadata: a topic of this id with so many partitions, of this leader epoch."""
+        states = [
+            UpdateMetadataPartitionState(partition_index=index, leader=0, leader_epoch=epoch, isr=(0,), replicas=(0,))
+            for index in range(count)
+        ]
         brokers = [
             UpdateMetadataBroker(
                 id=broker_id,

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ottla.broker.coordination.elections import Elections
 from ottla.broker.coordination.load_times import LoadTimes
-from ottla.broker.coordination.owned import OwnedStates
+from ottla.broker.coordination.owned import OwnedPartition, OwnedStates
 from ottla.broker.coordination.topic_log import NOT_APPENDED, STORE_ERRORS, TopicLog, encode_pairs
 from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
@@ -135,7 +135,7 @@ class ShareCoordinator:
             clock,
             self.write_snapshot,
             self._write_tombstone,
-            self._exists,
+            self._is_gone,
             prune_interval_ms=config[SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS],
             cold_interval_ms=config[SHARE_COORDINATOR_COLD_PARTITION_SNAPSHOT_INTERVAL_MS],
         )
@@ -277,6 +277,11 @@ class ShareCoordinator:
     def _exists(self, key: SharePartitionKey) -> bool:
         name = self._cluster.names_by_id.get(key.topic_id)
         return name is not None and self._cluster.partition(name, key.partition) is not None
+
+    def _is_gone(self, owned: OwnedPartition, key: SharePartitionKey) -> bool:
+        """Whether the partition does not exist any more. Metadata that is older than the leadership of this broker may lack a topic."""
+        _, known_epoch = self._cluster.leader_of(SHARE_STATE_TOPIC, owned.index)
+        return known_epoch >= owned.leader_epoch and not self._exists(key)
 
     # -- records -------------------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class ShareStateUpkeep:
         clock: Clock,
         write_snapshot: Callable[[StoredState], None],
         write_tombstone: Callable[[StoredState], None],
-        exists: Callable[[SharePartitionKey], bool],
+        is_gone: Callable[[OwnedPartition, SharePartitionKey], bool],
         *,
         prune_interval_ms: int,
         cold_interval_ms: int,
@@ -44,7 +44,7 @@ class ShareStateUpkeep:
         self._clock = clock
         self._write_snapshot = write_snapshot
         self._write_tombstone = write_tombstone
-        self._exists = exists
+        self._is_gone = is_gone
         self._cold_interval_ms = cold_interval_ms
         self._checks = PeriodicChecks(
             "share-state-upkeep",
@@ -96,13 +96,12 @@ class ShareStateUpkeep:
                     self._write_snapshot(state)
 
     async def forget_deleted(self) -> None:
-        """Delete the states of partitions that do not exist. A broker hears of a topic before it coordinates states of it."""
-        exists = self._exists
+        """Delete the states of partitions that do not exist."""
         for owned in list(self._owned.partitions.values()):
-            gone = [state async for state in self._states_of(owned) if not exists(state.key)]
+            gone = [state async for state in self._states_of(owned) if self._is_gone(owned, state.key)]
             for state in gone:
                 await pause()
-                if owned.states.get(str(state.key)) is state and not exists(state.key):
+                if owned.states.get(str(state.key)) is state and self._is_gone(owned, state.key):
                     self._write_tombstone(state)
 
     async def _states_of(self, owned: OwnedPartition) -> AsyncIterator[StoredState]:

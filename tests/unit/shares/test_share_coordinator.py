@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.shares.state.coordinator import StateResult
 from ottla.broker.shares.state.loading import ShareStateLoader
 from ottla.broker.shares.state.stored_state import (
@@ -29,7 +30,7 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record, iter_records
 from ottla.storage.disk.clock import elapsed_ms
-from tests.support.share_bench import KEY, TOPIC_ID, ShareBench, run_shares
+from tests.support.share_bench import KEY, STATE_TOPIC_ID, TOPIC_ID, ShareBench, run_shares
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "state-4.4.json").read_text())
 IDS = {"T": TOPIC_ID, "O": bytes(range(1, 17)), "Z": bytes(16)}
@@ -216,6 +217,7 @@ async def pass_rounds(bench: ShareBench, ms: int = 300_000) -> None:
 
 def test_the_states_of_a_deleted_topic_are_deleted() -> None:
     async def scenario(bench: ShareBench) -> None:
+        bench.announce_id(SHARE_STATE_TOPIC, STATE_TOPIC_ID, 1, epoch=9)
         await bench.coordinate()
         other_id = bytes(range(16))
         bench.announce_id("u", other_id, 1)
@@ -238,6 +240,7 @@ def test_the_states_of_a_deleted_topic_are_deleted() -> None:
 
 def test_a_coordinator_that_did_not_hear_of_a_deletion_deletes_the_states_later() -> None:
     async def scenario(bench: ShareBench) -> None:
+        bench.announce_id(SHARE_STATE_TOPIC, STATE_TOPIC_ID, 1, epoch=9)
         await bench.coordinate()
         bench.initialize()
         cluster = bench.replica_manager.cluster
@@ -245,6 +248,23 @@ def test_a_coordinator_that_did_not_hear_of_a_deletion_deletes_the_states_later(
         await bench.coordinate(epoch=1, leader=1)
         await bench.coordinate(epoch=2)
         assert [state.key for state in bench.shares.states] == [KEY]
+        await pass_rounds(bench)
+        assert not list(bench.shares.states)
+
+    run_shares(scenario)
+
+
+def test_metadata_from_before_the_election_of_the_coordinator_deletes_no_states() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        bench.announce_id(SHARE_STATE_TOPIC, STATE_TOPIC_ID, 1, epoch=9)
+        await bench.coordinate(epoch=9)
+        bench.initialize()
+        cluster = bench.replica_manager.cluster
+        cluster.forget([cluster.topics["t"]])
+        await bench.coordinate(epoch=10)
+        await pass_rounds(bench)
+        assert [state.key for state in bench.shares.states] == [KEY]
+        bench.announce_id(SHARE_STATE_TOPIC, STATE_TOPIC_ID, 1, epoch=10)
         await pass_rounds(bench)
         assert not list(bench.shares.states)
 
