@@ -110,8 +110,9 @@ class LedPartitions:
         self._clock = clock
         self._runner: EffectRunner[LedPartition, Store] = EffectRunner(self, timing_wheel)
         self._led: dict[SharePartitionKey, LedPartition] = {}
-        self._by_partition: dict[TopicPartition, set[LedPartition]] = {}
-        self._by_group: dict[str, set[LedPartition]] = {}
+        self._by_partition: dict[TopicPartition, dict[LedPartition, None]] = {}
+        """Ordered sets, as in `_by_group`: a simulation visits them in the same order each time."""
+        self._by_group: dict[str, dict[LedPartition, None]] = {}
 
     # -- life ----------------------------------------------------------------------------------------------------------------
 
@@ -125,8 +126,8 @@ class LedPartitions:
         led = self._led.get(key)
         if led is None:
             led = self._led[key] = LedPartition(key, partition)
-            self._by_partition.setdefault(partition.topic_partition, set()).add(led)
-            self._by_group.setdefault(key.group_id, set()).add(led)
+            self._by_partition.setdefault(partition.topic_partition, {})[led] = None
+            self._by_group.setdefault(key.group_id, {})[led] = None
         if led.is_current:
             then(ErrorCode.NONE, led)
             return
@@ -291,8 +292,8 @@ def _machine(led: LedPartition) -> SharePartition:
     return led.machine
 
 
-def _discard(index: dict[Key, set[LedPartition]], key: Key, led: LedPartition) -> None:
-    index[key].discard(led)
+def _discard(index: dict[Key, dict[LedPartition, None]], key: Key, led: LedPartition) -> None:
+    index[key].pop(led, None)
     if not index[key]:
         del index[key]
 

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 
 def tell(*arguments: str, **environment: str) -> str:
     """What `python -m tests.simulation` prints; fails with it when a story ends badly."""
@@ -24,8 +26,8 @@ def test_whatever_happens_to_a_cluster_nothing_acknowledged_is_lost() -> None:
     assert int(failovers[1]) >= 20, told
 
 
-def test_a_seed_tells_the_same_story_again_whatever_the_hashes_of_strings_are() -> None:
-    arguments = ("--seed", "124", "--seconds", "6")
+@pytest.mark.parametrize("arguments", [("--seed", "124", "--seconds", "6"), ("--shares", "--seed", "5", "--seconds", "4")])
+def test_a_seed_tells_the_same_story_again_whatever_the_hashes_of_strings_are(arguments: tuple[str, ...]) -> None:
     one, other = (tell(*arguments, PYTHONHASHSEED=seed).splitlines() for seed in ("0", "1"))
     assert one[-2].startswith("the digest of all frames is ")
     assert one[:-1] == other[:-1]  # the last line says how long it took

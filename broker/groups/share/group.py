@@ -129,9 +129,9 @@ class ShareGroup(AssignedGroup):
         return joined(self.initialized, self.initializing)
 
     def uninitialized(self, names: Iterable[str], topics: Topics) -> dict[bytes, tuple[str, frozenset[int]]]:
-        """The partitions of these topics that are still to be initialized."""
+        """The partitions of these topics that are still to be initialized, in the order of the names."""
         found = {}
-        for name in names:
+        for name in sorted(names):
             image = topics.get(name)
             if image is None or image.topic_id == ZERO_UUID:
                 continue

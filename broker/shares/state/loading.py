@@ -1,4 +1,7 @@
-"""Loads the states of share partitions from the records of `__share_group_state`. Implements `coordination.elections.Loader`."""
+"""Loads the states of share partitions from the records of `__share_group_state`. Implements `coordination.elections.Loader`.
+
+The log may begin with updates whose snapshot was deleted. Such updates are not needed: a later snapshot of the share partition follows.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,17 @@ logger = logging.getLogger(__name__)
 
 
 class ShareStateLoader:
-    """See the module. `skipped` counts records that cannot be read, and updates without a snapshot before them."""
+    """See the module. `skipped` counts records that cannot be read, and share partitions with updates but without any snapshot."""
 
-    __slots__ = ("_states", "name", "skipped")
+    __slots__ = ("_states", "_unfounded", "name", "skipped")
 
     def __init__(self, name: str) -> None:
         """`name` is the partition's."""
         self.name = name
         self.skipped = 0
         self._states: LargeTable[str, StoredState] = LargeTable()
+        self._unfounded: LargeTable[str, None] = LargeTable()
+        """The share partitions with updates, for which no snapshot has been found yet."""
 
     def feed(self, data: bytes) -> Iterator[None]:
         """Take in whole batches, the next in the log."""
@@ -48,6 +53,9 @@ class ShareStateLoader:
         for key, state in self._states.drain():
             into[key] = state
             yield
+        for key, _ in self._unfounded.drain():
+            self._skip(f"the state of share partition {key}", "there are updates, but no snapshot")
+            yield
 
     def found(self, states: int) -> str:
         """The number of states that were found, for the log."""
@@ -67,16 +75,18 @@ class ShareStateLoader:
             name = str(share_partition)
             if value is None:
                 self._states.pop(name, None)
+                self._unfounded.pop(name, None)
             elif kind == SNAPSHOT:
                 snapshot = read_snapshot(value)
                 state = self._states.get(name)
                 if state is None:
                     state = self._states[name] = StoredState(share_partition)
+                    self._unfounded.pop(name, None)
                 state.apply_snapshot(snapshot, offset)
             elif (state := self._states.get(name)) is not None:
                 state.apply_update(read_update(value), timestamp)
             else:
-                self._skip(f"an update of share partition {name}", "there is no snapshot before it")
+                self._unfounded[name] = None
         except ProtocolError as error:
             self._skip(f"a record with key {key!r}", error)
 

@@ -45,15 +45,6 @@ def test_whatever_happens_to_a_cluster_each_record_of_a_share_group_is_completed
     assert told.completed > 200
 
 
-def test_a_seed_tells_the_same_story_of_share_groups_again() -> None:
-    digests = set()
-    for _ in range(2):
-        story = ShareStory(seed=5, seconds=4.0)
-        story.tell()
-        digests.add(story.digest)
-    assert len(digests) == 1
-
-
 def locked_records_are_free(patch: pytest.MonkeyPatch) -> None:
     """A member gets the records that another one has."""
     patch.setattr(Run, "is_free", property(lambda self: self.state is RecordState.AVAILABLE or self.standing.is_locked))

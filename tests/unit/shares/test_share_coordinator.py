@@ -313,6 +313,24 @@ def test_records_that_cannot_be_read_are_left_out(caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == len(odd)
 
 
+def test_updates_whose_snapshot_was_deleted_are_no_fault_when_another_snapshot_follows(caplog: pytest.LogCaptureFixture) -> None:
+    deleted = SharePartitionKey("h", TOPIC_ID, 1)
+    records = [
+        (update_key(KEY), encode_value(StoredState(KEY).led(3))),
+        (update_key(deleted), encode_value(StoredState(deleted).led(3))),
+        (snapshot_key(KEY), encode_value(StoredState(KEY).initialized(2, 7, 0))),
+        (snapshot_key(deleted), None),
+    ]
+    loader = ShareStateLoader("__share_group_state-0")
+    for _ in loader.feed(build_batch([Record(0, 0, *pair) for pair in records])):
+        pass
+    states: dict[str, StoredState] = {}
+    for _ in loader.states(0, states):
+        pass
+    assert {name: state.start_offset for name, state in states.items()} == {str(KEY): 7}
+    assert (loader.skipped, caplog.records) == (0, [])
+
+
 def test_requests_during_the_load_are_refused() -> None:
     async def scenario(bench: ShareBench) -> None:
         assert bench.read()[0].error == ErrorCode.NOT_COORDINATOR
