@@ -74,7 +74,8 @@ class _Side(asyncio.Protocol):
             self._loop.call_later(self._late_s, self._send)
 
     def _send(self) -> None:
-        assert self.other is not None
+        if self.other is None:
+            return  # there is no connection to the server yet, which sends all that has arrived
         now = self._loop.time()
         while self._due and self._due[0][0] <= now + 0.0002:
             self.other.write(self._due.popleft()[1])
@@ -100,7 +101,7 @@ class _Side(asyncio.Protocol):
 
 
 class _Client(_Side):
-    """The side of a client, which is not read before the server is connected."""
+    """The side of a client. Its bytes wait for the connection to the server."""
 
     def __init__(self, counts: list[int], late_s: float, port: int) -> None:
         super().__init__(counts, late_s, True)
@@ -109,16 +110,16 @@ class _Client(_Side):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert self.transport is not None
-        self.transport.pause_reading()
         self._task = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
         server = _Side(self._counts, self._late_s, False)
-        server.other, self.other = self, server
+        server.other = self
         await self._loop.create_connection(lambda: server, "127.0.0.1", self._port)
-        if self.transport is not None:
-            self.transport.resume_reading()
+        self.other = server
+        self._send()
+        if self.transport is None and server.transport is not None:
+            self._loop.call_later(self._late_s, server.transport.close)
 
 
 async def _serve(port: int, late_s: float) -> None:
