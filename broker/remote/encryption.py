@@ -45,7 +45,7 @@ class CopyCipher:
         nonce = hmac.new(self._key, b"nonce" + part, hashlib.sha256).digest()[:_NONCE_BYTES]
         return nonce + self._cipher.encrypt(nonce, data, self._aad)
 
-    def decrypt(self, data: bytes) -> bytes:
+    def decrypt(self, data: bytes | memoryview) -> bytes:
         """Decrypts one part. Raises OSError for bytes that are not those that were encrypted."""
         from cryptography.exceptions import InvalidTag
 

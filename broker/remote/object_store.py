@@ -48,6 +48,11 @@ MAX_INDEXES_BYTES: Final = 256 << 20
 """Largest object with the indexes of a segment, bytes."""
 MOST_MANIFESTS: Final = 1000
 """Manifests that are kept."""
+PIECE_BYTES: Final = 1 << 22
+"""Bytes of a segment that are read at a time where they are copied as they are.
+
+obstore itself reads a file with two more copies of its bytes: 1.25 ms of processor time per MB to copy a segment, instead of 0.95.
+"""
 ZSTD_LEVEL: Final = 3
 
 _Result = TypeVar("_Result")
@@ -97,7 +102,7 @@ class ObjectStore:
             )
         )
 
-    async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
+    async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes | memoryview:
         """See RemoteStore."""
         manifest, cipher = await self._manifest(entry)
         if end > manifest.chunks.original_size:
@@ -177,22 +182,22 @@ class ObjectStore:
         if size != entry.size:
             raise RemoteStoreError(f"{files.log} has {size} bytes, and the segment to copy {entry.size}")
         is_compressed = self._settings.is_compressed and not (self._settings.uses_heuristic and has_codec)
-        if not is_compressed and cipher is None:
-            await self._objects.put_file(key, files.log, size)
-            return fixed_index(chunk_bytes, size), False
         sizes: list[int] = []
-        await self._objects.put_pieces(key, self._transformed(files.log, size, is_compressed, cipher, sizes), size)
+        is_plain = not is_compressed and cipher is None
+        step = PIECE_BYTES if is_plain else chunk_bytes
+        await self._objects.put_pieces(key, self._pieces(files.log, size, step, partial(_transformed, is_compressed, cipher), sizes), size)
+        if is_plain:
+            return fixed_index(chunk_bytes, size), False
         return ChunkIndex(chunk_bytes, size, sizes, is_fixed=not is_compressed), is_compressed
 
-    async def _transformed(
-        self, path: str, size: int, is_compressed: bool, cipher: CopyCipher | None, sizes: MutableSequence[int]
+    async def _pieces(
+        self, path: str, size: int, step: int, transform: Callable[[bytes, int], bytes], sizes: MutableSequence[int]
     ) -> AsyncIterator[bytes]:
-        """Yields the chunks of a file, each compressed, encrypted or both, and notes their sizes."""
-        for at in range(0, size, self._settings.chunk_bytes):
-            length = min(self._settings.chunk_bytes, size - at)
-            chunk = await self._in_thread(partial(self._transform_chunk, path, at, length, is_compressed, cipher))
-            sizes.append(len(chunk))
-            yield chunk
+        """Yields a file in pieces of `step` bytes, each transformed, and notes their sizes."""
+        for at in range(0, size, step):
+            piece = await self._in_thread(partial(self._read_piece, path, at, min(step, size - at), transform))
+            sizes.append(len(piece))
+            yield piece
 
     async def _in_thread(self, work: Callable[[], _Result], name: str = "a segment to copy") -> _Result:
         """Does work that blocks. An OSError becomes a RemoteStoreError, which has the `name` if the error names no file."""
@@ -210,7 +215,7 @@ class ObjectStore:
         finally:
             file.close()
 
-    def _transform_chunk(self, path: str, at: int, length: int, is_compressed: bool, cipher: CopyCipher | None) -> bytes:
+    def _read_piece(self, path: str, at: int, length: int, transform: Callable[[bytes, int], bytes]) -> bytes:
         file = self._filesystem.open(path, read_only=True)
         try:
             data = file.pread(length, at)
@@ -218,11 +223,7 @@ class ObjectStore:
             file.close()
         if len(data) != length:
             raise OSError(f"{path} has become shorter")
-        if is_compressed:
-            import zstandard  # most brokers do not need it
-
-            data = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
-        return data if cipher is None else cipher.encrypt(data, b"log %d" % at)
+        return transform(data, at)
 
     def _read_indexes(self, files: SegmentFiles, cipher: CopyCipher | None) -> dict[IndexKind, bytes]:
         read = self._filesystem.read_file
@@ -288,13 +289,22 @@ class ObjectStore:
             task.exception()  # asyncio would log it if all readers had left
 
 
-def _original(data: bytes, sizes: Sequence[int], manifest: Manifest, total: int, cipher: CopyCipher | None) -> bytes:
+def _transformed(is_compressed: bool, cipher: CopyCipher | None, chunk: bytes, at: int) -> bytes:
+    """Compresses the chunk at position `at` of a segment, or encrypts it, or both, or neither. Blocks."""
+    if is_compressed:
+        import zstandard  # most brokers do not need it
+
+        chunk = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(chunk)
+    return chunk if cipher is None else cipher.encrypt(chunk, b"log %d" % at)
+
+
+def _original(data: memoryview, sizes: Sequence[int], manifest: Manifest, total: int, cipher: CopyCipher | None) -> bytes:
     """Takes consecutive chunks apart, which have `total` bytes before they are transformed. Blocks. Raises OSError for others."""
     chunk_bytes = manifest.chunks.original_chunk_size
-    parts = []
+    parts: list[bytes | memoryview] = []
     at = 0
     for size in sizes:
-        chunk = data[at : at + size]
+        chunk: bytes | memoryview = data[at : at + size]
         at += size
         if cipher is not None:
             chunk = cipher.decrypt(chunk)
@@ -305,7 +315,7 @@ def _original(data: bytes, sizes: Sequence[int], manifest: Manifest, total: int,
     return plain
 
 
-def _decompressed(frame: bytes, most: int) -> bytes:
+def _decompressed(frame: bytes | memoryview, most: int) -> bytes:
     import zstandard  # most brokers do not need it
 
     try:

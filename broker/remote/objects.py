@@ -11,7 +11,6 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.config.errors import ConfigError
@@ -68,13 +67,13 @@ class Objects:
         with contextlib.suppress(_Exists):
             await self._call(key, lambda: self._obstore.put_async(self._store, key, data, mode="create"))
 
-    async def put_file(self, key: str, path: str, size: int) -> None:
-        """Writes an object with the content of a file of `size` bytes."""
-        await self._upload(key, Path(path), size)
-
     async def put_pieces(self, key: str, pieces: AsyncIterator[bytes], size: int) -> None:
         """Writes an object with pieces one after the other, at most about `size` bytes."""
-        await self._upload(key, pieces, size)
+        await self._call(
+            key,
+            lambda: self._obstore.put_async(self._store, key, pieces, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE),
+            more_seconds=size / SLOWEST_BYTES_PER_SECOND,
+        )
 
     async def get(self, key: str, most: int) -> bytes:
         """Reads an object of at most `most` bytes."""
@@ -87,9 +86,13 @@ class Objects:
 
         return await self._call(key, read)
 
-    async def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Reads the bytes [start, end) of an object; exactly as many, or it raises."""
-        data = bytes(await self._call(key, lambda: self._obstore.get_range_async(self._store, key, start=start, end=end)))
+    async def get_range(self, key: str, start: int, end: int) -> memoryview:
+        """Reads the bytes [start, end) of an object; exactly as many, or it raises.
+
+        They stay where obstore has put them: to copy 4 MiB takes the event loop 2 ms where the memory is new.
+        """
+        found = await self._call(key, lambda: self._obstore.get_range_async(self._store, key, start=start, end=end))
+        data = memoryview(found)
         if len(data) != end - start:
             raise RemoteStoreError(f"{self._bucket}/{key} has {len(data)} bytes from {start} on, and {end - start} were expected")
         return data
@@ -121,13 +124,6 @@ class Objects:
             call.cancel()
         if self._calls:
             await asyncio.wait(self._calls, timeout=CLOSE_SECONDS)
-
-    async def _upload(self, key: str, content: Any, size: int) -> None:
-        await self._call(
-            key,
-            lambda: self._obstore.put_async(self._store, key, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE),
-            more_seconds=size / SLOWEST_BYTES_PER_SECOND,
-        )
 
     async def _call(
         self, key: str, begin: Callable[[], Awaitable[_Result]], *, more_seconds: float = 0, asks_bucket: bool = True
@@ -171,7 +167,11 @@ def _reason(error: Exception) -> str:
 
 
 def open_objects(settings: StoreSettings) -> Objects:
-    """Opens the store of the settings, without asking it. Raises ConfigError for what obstore refuses, or if obstore is missing."""
+    """Opens the store of the settings, without asking it. Raises ConfigError for what obstore refuses, or if obstore is missing.
+
+    Objects are signed without their contents where TLS protects those, as the SDKs of AWS do: the SHA-256 of a copy takes half of its
+    processor time.
+    """
     try:
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, S3Store
@@ -181,9 +181,11 @@ def open_objects(settings: StoreSettings) -> Objects:
     client = dict(_CLIENT)
     try:
         if settings.backend == S3:
-            client |= _insecure(options.get("s3.endpoint.url"), options.get("aws.certificate.check.enabled"))
+            insecure = _insecure(options.get("s3.endpoint.url"), options.get("aws.certificate.check.enabled"))
+            client |= insecure
             bucket = str(options["s3.bucket.name"])
             named = _renamed(options, _OF_S3)
+            named["unsigned_payload"] = not insecure
             if (is_path_style := options.get("s3.path.style.access.enabled")) is not None:
                 named["virtual_hosted_style_request"] = not is_path_style
             return Objects(S3Store(bucket, client_options=client, retry_config=_RETRY, **named), bucket)  # type: ignore[arg-type]  # named by keys

@@ -80,7 +80,7 @@ class ChunkCache:
         self._files.move_to_end(entry.id.uuid)
         return found[1]
 
-    async def put(self, entry: SegmentEntry, number: int, data: bytes, first_batch: int | None) -> bool:
+    async def put(self, entry: SegmentEntry, number: int, data: bytes | memoryview, first_batch: int | None) -> bool:
         """Verifies a chunk of the segment, and makes it present. Raises CorruptChunk.
 
         True if the chunk stays in memory, whose bytes the cache then gives back to the budget.
@@ -98,7 +98,7 @@ class ChunkCache:
                             self._evict(entry.id.uuid)  # which of the chunks is wrong is not known
                         raise
 
-    async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, data: bytes, first_batch: int | None) -> bool:
+    async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, data: bytes | memoryview, first_batch: int | None) -> bool:
         if not self._is_off() and file.file is not None:
             try:
                 await self._threads(partial(file.store, number, data, first_batch, True))

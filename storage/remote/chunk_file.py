@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, BatchHeader
 from ottla.protocol.records.checksum import crc32c
 from ottla.storage.disk.filesystem import File
+from ottla.storage.disk.yielding import PacedYield
 from ottla.storage.remote.batch_checks import CorruptChunk, check_header, wrong_checksum
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.segment.cold_lookups import UnwaitingFile
@@ -64,7 +65,7 @@ class ChunkFile:
         self.size = entry.size
         self.chunk_bytes = chunk_bytes
         self.present: set[int] = set()
-        self.in_memory: dict[int, bytes] = {}
+        self.in_memory: dict[int, bytes | memoryview] = {}
         """Present chunks that the disk did not take."""
         self.present_bytes = 0
         """Bytes of the disk that it takes."""
@@ -98,7 +99,7 @@ class ChunkFile:
 
     # -- in a thread -----------------------------------------------------------------------------------------------------
 
-    def store(self, number: int, data: bytes, first_batch: int | None, on_disk: bool) -> None:
+    def store(self, number: int, data: bytes | memoryview, first_batch: int | None, on_disk: bool) -> None:
         """Writes a chunk and verifies its batches. `first_batch` is the position of one that begins in it, by the index.
 
         Raises CorruptChunk: this chunk or one before it is wrong, and the file is of no more use. Raises OSError if the disk refuses
@@ -121,7 +122,9 @@ class ChunkFile:
 
         Their offsets are `next_offset` and higher.
         """
+        maybe_yield = PacedYield()
         while position < self.size:
+            maybe_yield()
             missing = self._first_missing(position, min(position + HEADER_SIZE, self.size), added)
             if missing is None:
                 header = self._header(position, next_offset, added)
@@ -168,8 +171,8 @@ class ChunkFile:
             raise CorruptChunk(f"{len(data)} bytes at byte {position} of the cached file, instead of {length}")
         return data
 
-    def _pieces(self, position: int, end: int) -> list[bytes]:
-        pieces = []
+    def _pieces(self, position: int, end: int) -> list[bytes | memoryview]:
+        pieces: list[bytes | memoryview] = []
         while position < end:
             number = position // self.chunk_bytes
             stop = min(end, (number + 1) * self.chunk_bytes)

@@ -58,7 +58,7 @@ class RemoteStore(Protocol):
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """Copies all parts, those that readers begin with last, and returns custom metadata for the entry. Repeating it is harmless."""
 
-    async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
+    async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes | memoryview:
         """Reads the bytes [start, end) of the segment's records, positions being those of the local file; exactly as many, or it raises."""
 
     async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:

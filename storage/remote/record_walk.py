@@ -40,9 +40,9 @@ class RecordWalk:
         self.position = 0
         """End of the batches that were verified, bytes."""
 
-    def feed(self, data: bytes) -> Batches:
+    def feed(self, piece: bytes | memoryview) -> Batches:
         """Returns the batches that are complete with this piece. Blocks. Raises CorruptChunk."""
-        data = self._left + data
+        data = self._left + piece
         found: Batches = []
         at = 0
         while len(data) - at >= HEADER_SIZE:
