@@ -23,6 +23,8 @@ from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
 
 log = logging.getLogger(__name__)
 
+MOST_WRONG: Final = 1000
+"""Segments with a wrong chunk that are remembered."""
 FETCH_SECONDS: Final = 60.0
 """Time after which a read of one chunk has failed, whatever the store does."""
 
@@ -88,6 +90,8 @@ class ChunkLoads:
         self._wanted: OrderedDict[Hashable, deque[_Load]] = OrderedDict()
         """Reader -> what it waits for; the first reader is served next."""
         self._ahead: deque[_Load] = deque()
+        self._wrong: OrderedDict[bytes, int] = OrderedDict()
+        """Segment -> number of a chunk that was not what was copied. Nothing is read ahead there: a wrong chunk costs the right ones."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self.waiting = 0
@@ -127,6 +131,8 @@ class ChunkLoads:
 
     def read_ahead(self, entry: SegmentEntry, number: int, first_batch: int | None) -> None:
         """Reads a chunk that a reader will want, when no reader waits for another. Does nothing if too many wait already."""
+        if entry.id.uuid in self._wrong:
+            return
         if (entry.id.uuid, number) not in self._loads and len(self._ahead) < self._most_waiting:
             self._ahead.append(self._add(entry, number, first_batch, True))
             self._begin_some()
@@ -205,8 +211,13 @@ class ChunkLoads:
             data = await self._fetch(entry, start, size)
             counts.remote_fetch_bytes += size
             keeps_memory = await self._cache.put(entry, load.number, data, load.first_batch)
+            if self._wrong.get(entry.id.uuid) == load.number:
+                del self._wrong[entry.id.uuid]
             load.done.set_result(None)
         except CorruptChunk as error:
+            self._wrong[entry.id.uuid] = load.number
+            if len(self._wrong) > MOST_WRONG:
+                self._wrong.popitem(last=False)
             self._fail(load, counts, RemoteStoreError(f"a remote segment of {_name(entry)} is not what was copied: {error}"))
         except RemoteStoreError as error:
             self._fail(load, counts, error)
@@ -221,7 +232,7 @@ class ChunkLoads:
             if not keeps_memory:
                 self._budget.give_back(size)
 
-    async def _fetch(self, entry: SegmentEntry, start: int, size: int) -> bytes:
+    async def _fetch(self, entry: SegmentEntry, start: int, size: int) -> bytes | memoryview:
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 return await self._store.fetch(entry, start, start + size)

@@ -95,7 +95,7 @@ class SegmentReader:
             position = finder.position
             length = _fitting(finder, chunks, max_bytes, min_one_batch)
         except MissingChunk as missing:
-            raise self._chunk_not_here(segment, missing.number) from None
+            raise self._chunk_not_here(segment, missing.number, segment.offset_index.lookup(offset).position + max_bytes) from None
         except (CorruptIndex, RecordFormatError) as error:
             raise self._corrupt(entry, error) from error
         if not length:
@@ -149,7 +149,7 @@ class SegmentReader:
             view = self._view(chunks, may_wait, is_whole=True)
             return segment.find_by_timestamp(timestamp_ms, starting_offset, view, found)  # type: ignore[arg-type]  # it only reads
         except MissingChunk as missing:
-            raise self._chunk_not_here(segment, missing.number) from None
+            raise self._chunk_not_here(segment, missing.number, 0) from None
         except (CorruptIndex, RecordFormatError) as error:
             raise self._corrupt(entry, error) from error
 
@@ -195,8 +195,15 @@ class SegmentReader:
         file = chunks.file
         return PresentBytes(chunks, file if file is None or may_wait else UnwaitingFile(file, self._filesystem), is_whole)
 
-    def _chunk_not_here(self, segment: RemoteSegment, number: int) -> NotHere:
-        return NotHere(partial(self._loads.want, segment.entry, number, self._first_batch(segment, number)))
+    def _chunk_not_here(self, segment: RemoteSegment, number: int, end: int) -> NotHere:
+        """Names the chunk that a read needs first. Those behind it, up to the `end` of the read, are read at the same time."""
+        return NotHere(partial(self._load_chunks, segment, number, end))
+
+    def _load_chunks(self, segment: RemoteSegment, number: int, end: int, reader: Hashable) -> asyncio.Future[None]:
+        done = self._loads.want(segment.entry, number, self._first_batch(segment, number), reader)
+        behind = -(-end // self._chunks.chunk_bytes) - number - 1
+        self._ahead_in(segment, self._chunks.find(segment.entry), number + 1, min(behind, MOST_AHEAD))
+        return done
 
     def _first_batch(self, segment: RemoteSegment, number: int) -> int | None:
         size = self._chunks.chunk_bytes

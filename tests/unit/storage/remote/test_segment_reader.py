@@ -1,5 +1,6 @@
 """Records of remote segments are read as those of local ones, whatever is cached and wherever chunks end."""
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,47 @@ def test_random_reads_are_not_read_ahead(tmp_path: Path) -> None:
             reading.reader.read_ahead(entry, offset, found, "reader", None)
             await quiet()
             assert len(reading.store.fetches) == fetches
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_all_chunks_of_a_read_are_wanted_at_once(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, chunk_bytes=1000)
+        reading.store.gate = asyncio.Event()
+        asked = asyncio.ensure_future(when_here(reading.reader.read, entries[0], 0, 2500, True, True))
+        await quiet()
+        assert [start for _, start, _ in reading.store.fetches] == [0, 1000, 2000]
+        reading.store.gate.set()
+        found = await asked
+        assert found.region is not None
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_segment_with_a_wrong_chunk_is_not_read_ahead_until_that_is_right(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, chunk_bytes=1 << 20)
+        reading.store.change = lambda data: data[:-1] + bytes([data[-1] ^ 1])
+        with pytest.raises(RemoteStoreError):
+            await when_here(reading.reader.read, entries[0], 0, 2500, True, True)
+        await quiet()
+        reading.loads.read_ahead(entries[0], 0, 0)
+        assert not reading.loads.running
+        reading.loads.read_ahead(entries[1], 0, 0)
+        assert reading.loads.running == 1
+        reading.store.change = lambda data: data
+        await when_here(reading.reader.read, entries[0], 0, 2500, True, True)
+        reading.chunks.remove(entries[0])
+        await quiet()
+        reading.loads.read_ahead(entries[0], 0, 0)
+        assert reading.loads.running == 1
         await reading.reader.close()
 
     run(story)
