@@ -1,6 +1,9 @@
-"""Defines a part of a run, and starts a broker for its turns."""
+"""Defines a part of a run, and starts a broker for its turns, or a comparison in a process of its own."""
 
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +17,8 @@ from benchmarks.turns.turn import Bench, Plan, Turn, check_versions
 
 KILLED = {"zookeeper.session.timeout.ms": "6000"}
 """Settings where a broker is killed: Apache Kafka starts again only when its session has expired, and nothing is measured meanwhile."""
+ROOT = Path(__file__).parents[2]
+_LIMIT_S = 1800
 BROKER_LABELS: Mapping[str, str] = {kind: broker.label for kind, broker in KINDS.items()}
 
 
@@ -48,6 +53,29 @@ class Part:
     curves: Sequence[Curve] = ()
     is_repeated: bool = False
     choices: Sequence[str] = ()
+
+
+def compare_alone(module: str, arguments: Sequence[str], turn: Turn, directory: Path, plan: Plan) -> None:
+    """Run a comparison in a process that nothing else has made larger before, and note the numbers that it writes. A failure is noted."""
+    directory.mkdir(parents=True, exist_ok=True)
+    result = directory / "result.json"
+    command = [sys.executable, "-m", f"benchmarks.comparisons.{module}", *arguments, "--json", str(result)]
+    try:
+        subprocess.run(command, cwd=ROOT, timeout=_LIMIT_S, check=True, stdout=subprocess.DEVNULL)
+        turn.numbers |= json.loads(result.read_text(encoding="ascii"))
+    except (subprocess.SubprocessError, OSError, ValueError) as failure:
+        turn.failures[module] = f"{type(failure).__name__}: {failure}"
+        plan.say(f"{turn.label}: {module} FAILED: {failure}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def say_lines(lines: Sequence[Line], turn: Turn, plan: Plan) -> None:
+    """Print the values that these lines have in a turn."""
+    for line in lines:
+        value = line.value([turn])
+        if value is not None:
+            plan.say(f"{turn.label}: {line.title}: {value:,.{line.digits}f} {line.unit}")
 
 
 @contextmanager

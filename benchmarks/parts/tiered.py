@@ -1,4 +1,4 @@
-"""Measures tiered storage: reads of old data in a directory and in S3, copying, other clients beside that, memory, new replicas.
+"""Measures tiered storage: reads of old data in a directory and in S3, copying, other clients beside that, memory, new replicas, metadata.
 
 Apache Kafka 3.9.1 has a store for a directory only, that of its own tests; its stores for S3 are products of others.
 """
@@ -21,7 +21,7 @@ from benchmarks.loads import beside_old_data, old_data
 from benchmarks.loads.old_data import OldData
 from benchmarks.loads.stage import Stage
 from benchmarks.loads.workloads import batch_of_16_kib
-from benchmarks.parts.part import BROKER_LABELS, Part, running
+from benchmarks.parts.part import BROKER_LABELS, Part, compare_alone, running, say_lines
 from benchmarks.report.lines import Line, number
 from benchmarks.turns.sizes import Size
 from benchmarks.turns.turn import Plan, Turn
@@ -31,6 +31,7 @@ STORES: Final = (DIRECTORY, S3, LATE_S3)
 BESIDE: Final = "tiered-beside"
 BESIDE_STORES: Final = (DIRECTORY, LATE_S3)
 REPLICA: Final = "tiered-replica"
+METADATA: Final = "tiered-metadata"
 READERS: Final = 10
 _CHUNK_BYTES: Final = 4 << 20
 _COPIED_PER_S: Final = 100_000_000
@@ -63,6 +64,9 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
                 stage.bench.attempt(f"{BESIDE}-{store}", partial(_work_beside, stage, store))
     if plan.includes(REPLICA) and kind in clusters.KINDS:
         _add_replicas(kind, turn, directory, plan)
+    if plan.includes(METADATA) and issubclass(KINDS[kind], OttlaBroker):
+        compare_alone("remote_metadata", ["--records", str(plan.size.metadata_records)], turn, directory, plan)
+        say_lines(_metadata_lines(plan.size), turn, plan)
 
 
 def _stores_of(kind: str, turn: Turn) -> Sequence[str]:
@@ -227,6 +231,7 @@ def lines(size: Size) -> Sequence[Line]:
         *(line for store in STORES for line in _store_lines(store)),
         *(line for store in BESIDE_STORES for line in _beside_lines(store)),
         *_replica_lines(size),
+        *_metadata_lines(size),
     )
 
 
@@ -290,14 +295,28 @@ def _replica_lines(size: Size) -> Sequence[Line]:
     )
 
 
+def _metadata_lines(size: Size) -> Sequence[Line]:
+    title = f"{size.metadata_records:,} records of metadata"
+
+    def cost(name: str, what: str, unit: str, at_most: float) -> Line:
+        return Line(f"{METADATA}-{name}", f"{title}, {what}", unit, number(f"metadata_{name}"), 2, True, at_most=at_most)
+
+    return (
+        cost("read_s", "read at the start", "s", 5),
+        cost("read_turn_ms", "read at the start: longest turn of the event loop", "ms", 2),
+        cost("snapshot_s", "from a snapshot", "s", 0.5),
+        cost("snapshot_turn_ms", "from a snapshot: longest turn", "ms", 2),
+    )
+
+
 PART = Part(
     key="tiered",
     title="Tiered storage",
     about=f"One broker and its store on all cores. A window is a new topic of {old_data.PARTITIONS} partitions that is filled, copied, and "
     "read twice when its closed segments are in the store only. The S3 is versitygw, behind a proxy where it is "
-    f"{TITLES[LATE_S3].rpartition(' at ')[2]} away.",
+    f"{TITLES[LATE_S3].rpartition(' at ')[2]} away. Metadata are read in process, from a broker that answers at once.",
     take_turn=take_turn,
     lines=lines,
     kinds=BROKER_LABELS,
-    choices=(*(key_of(store) for store in STORES), BESIDE, REPLICA),
+    choices=(*(key_of(store) for store in STORES), BESIDE, REPLICA, METADATA),
 )

@@ -1,41 +1,21 @@
 """Runs benchmarks/comparisons/transaction_state.py: the transaction coordinator at its largest, in a process of its own."""
 
-import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.brokers.kinds import KINDS
 from benchmarks.comparisons.transaction_state import CROWD, OPEN_AT_ONCE
-from benchmarks.parts.part import Part
+from benchmarks.parts.part import Part, compare_alone, say_lines
 from benchmarks.report.lines import Line, number
 from benchmarks.turns.sizes import Size
 from benchmarks.turns.turn import Plan, Turn
 
-ROOT = Path(__file__).parents[2]
-_LIMIT_S = 1800
-
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    """All of it in one process, which no other part has made larger before."""
-    directory.mkdir(parents=True, exist_ok=True)
-    result = directory / "result.json"
+    """All of it in one process."""
     sizes = ["--ids", str(plan.size.transactional_ids), "--partitions", str(plan.size.transaction_partitions)]
-    command = [sys.executable, "-m", "benchmarks.comparisons.transaction_state", *sizes, "--json", str(result)]
-    try:
-        subprocess.run(command, cwd=ROOT, timeout=_LIMIT_S, check=True, stdout=subprocess.DEVNULL)
-        turn.numbers |= json.loads(result.read_text(encoding="ascii"))
-    except (subprocess.SubprocessError, OSError, ValueError) as failure:
-        turn.failures["transaction-state"] = f"{type(failure).__name__}: {failure}"
-        plan.say(f"{turn.label}: the transaction coordinator FAILED: {failure}")
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    for line in lines(plan.size):
-        value = line.value([turn])
-        if value is not None:
-            plan.say(f"{turn.label}: {line.title}: {value:,.{line.digits}f} {line.unit}")
+    compare_alone("transaction_state", sizes, turn, directory, plan)
+    say_lines(lines(plan.size), turn, plan)
 
 
 def lines(size: Size) -> Sequence[Line]:

@@ -49,6 +49,8 @@ class Size:
     """Closed segments of each partition of old data."""
     replica_megabytes: int = 1_000
     replica_old_megabytes: int = 20_000
+    metadata_records: int = 1_000_000
+    """Records of the metadata of remote segments."""
     transactional_ids: int = 1_000_000
     transaction_partitions: int = 100_000
     settle_s: float = 2.0
@@ -90,6 +92,7 @@ QUICK = Size(
     remote_segments=2,
     replica_megabytes=32,
     replica_old_megabytes=128,
+    metadata_records=50_000,
     transactional_ids=20_000,
     transaction_partitions=10_000,
     settle_s=0.5,
