@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.lineage import LogBounds, first_remote_offset, highest_copied, with_records
 from ottla.storage.remote.ports import RemoteLogMetadata
+from ottla.storage.remote.tier import OTHER_LOG
 
 logger = logging.getLogger(__name__)
-
-OTHER_LOG: Final = "remote-log-is-another"
-"""The file in a partition's directory that tells that the copies in the remote store are those of a lost log."""
 
 
 class CopiesOf:

@@ -22,6 +22,7 @@ from ottla.config.keys.replication import NUM_REPLICA_ALTER_LOG_DIRS_THREADS
 from ottla.config.schema.key import LONG_MAX
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.background import Background
+from ottla.storage.disk.checkpoint import replace_file
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import (
     LogClosed,
@@ -35,6 +36,7 @@ from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.lineage import epochs_between
+from ottla.storage.remote.tier import OTHER_LOG
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.validation.run import BatchRun
 
@@ -56,13 +58,15 @@ _ANY_EPOCH = 2**31 - 1
 class Move:
     """One partition being moved. `current` and `future` are its logs."""
 
-    __slots__ = ("current", "cuts", "future", "is_stopped", "was_flushed")
+    __slots__ = ("current", "cuts", "future", "has_marker", "is_stopped", "was_flushed")
 
     def __init__(self, current: PartitionLog, future: PartitionLog) -> None:
         self.current = current
         self.future = future
         self.is_stopped = False
         self.was_flushed = False
+        self.has_marker = False
+        """Whether the directory of the future log has the file OTHER_LOG if that of the current log has it."""
         self.cuts = 0
         """Number of truncations: data that was read before one is not appended after it."""
 
@@ -324,13 +328,7 @@ class LogMoves:
         start = current.local_log_start_offset
         epochs = epochs_between(current.leader_epochs.entries, current.log_start_offset, start)
 
-        def then(error: Exception | None) -> None:
-            if error is None:
-                for epoch, start_offset in epochs:
-                    future.assign_epoch(epoch, start_offset)
-            self._on_cut(move, error)
-
-        future.truncations.truncate_fully_in_thread(start, then, current.log_start_offset)
+        future.truncations.truncate_fully_in_thread(start, lambda error: self._on_cut(move, error), current.log_start_offset, epochs)
 
     # ---- completion
 
@@ -350,6 +348,9 @@ class LogMoves:
         if future.log_start_offset < current.log_start_offset:
             future.update_high_watermark(current.high_watermark)
             future.increment_log_start_offset(current.log_start_offset, "as in the log that it replaces")
+        if current.tier is not None and not move.has_marker:
+            self._background.submit(_NAME, lambda: _copy_marker(current, future), lambda error: self._on_marker(move, error))
+            return
         _take_latest_epoch(current, future)
         topic_partition = current.topic_partition
         due = min(current.flushes.due_offset, current.log_end_offset)
@@ -360,6 +361,12 @@ class LogMoves:
         self.stop(topic_partition)
         self.on_replaced(replaced)
         self._release()
+
+    def _on_marker(self, move: Move, error: BaseException | None) -> None:
+        if isinstance(error, OSError) and not move.is_stopped:
+            self._fail(move, move.future.files.failure(error))
+        move.has_marker = error is None
+        self._step(move)
 
     def _hold_flushes(self, move: Move) -> None:
         """Producers that wait for a flush get it after the move."""
@@ -444,6 +451,14 @@ def _take_latest_epoch(current: PartitionLog, future: PartitionLog) -> None:
     if epoch is not None and (future.latest_epoch is None or epoch > future.latest_epoch):
         start_offset = current.leader_epochs.start_offset_of(epoch)
         future.assign_epoch(epoch, future.log_end_offset if start_offset is None else start_offset)
+
+
+def _copy_marker(current: PartitionLog, future: PartitionLog) -> None:
+    """Copies the file that says whose copies the remote store has. Blocks; raises OSError."""
+    filesystem = current.context.filesystem
+    path = f"{current.directory}/{OTHER_LOG}"
+    if filesystem.exists(path):
+        replace_file(filesystem, f"{future.directory}/{OTHER_LOG}", filesystem.read_file(path))
 
 
 def _ignore(_: PartitionLog) -> None:

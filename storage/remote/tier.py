@@ -4,6 +4,7 @@ A `PartitionLog` with remote storage has a `Tier`. The tasks in `replication/rem
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from ottla.config.topic import TopicConfig
 from ottla.storage.remote.entries import SegmentEntry
@@ -14,6 +15,10 @@ NEVER_TIERED = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata", "__cluster_metadata")
 )
 """Topics that brokers need to reach the remote store, or to begin to serve. Their configuration does not count."""
+
+
+OTHER_LOG: Final = "remote-log-is-another"
+"""The file in a partition's directory that tells that the copies in the remote store are those of a lost log."""
 
 
 class Tier:

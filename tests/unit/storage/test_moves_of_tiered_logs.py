@@ -1,9 +1,12 @@
 """A log whose older records are in the remote store only moves to another log directory with its local part."""
 
+import pytest
+
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.remote.lineage import OffsetAndEpoch
+from ottla.storage.remote.tier import OTHER_LOG
 from tests.support.batches import a_batch
 from tests.support.log_manager import Disks, a_future_log
 from tests.support.logs import append, read_all
@@ -44,6 +47,23 @@ def test_the_new_log_begins_with_the_local_part_and_knows_the_rest() -> None:
     assert moved.leader_epochs.entries == [(0, 1), (4, 3)]
     assert moved.tier is tier
     assert read_all(moved, LOCAL_START) == before
+
+
+@pytest.mark.parametrize("is_other", [True, False])
+def test_the_file_that_says_that_the_copies_are_of_a_lost_log_moves_along(is_other: bool) -> None:
+    disks = Disks(log_dirs="/a,/b")
+    manager, log = a_tiered_log(disks)
+    if is_other:
+        log.files.small_files.replace(OTHER_LOG, b"4 10\n")
+    a_future_log(manager, log, "/b")
+    manager.moves.start(T0)
+    disks.background.advance(50)
+    moved = manager.get(T0)
+    assert moved is not None
+    assert moved.log_dir == "/b"
+    path = f"{moved.directory}/{OTHER_LOG}"
+    filesystem = moved.context.filesystem
+    assert (filesystem.read_file(path) if filesystem.exists(path) else b"") == (b"4 10\n" if is_other else b"")
 
 
 def test_records_that_become_remote_during_a_move_are_not_copied_any_more() -> None:
