@@ -86,14 +86,12 @@ async def _restore(
     async with the_store(config_file) as storage:
         logs = await stored_logs(storage, topic, topic_id, most_epoch)
         if not any(log.copies for log in logs):
-            raise ValueError(
-                f"the store has no complete copy of {topic}" + (f": {logs[0].left_out[0]}" if logs and logs[0].left_out else "")
-            )
+            raise ValueError(f"the store has no complete copy of {topic}" + (f": {logs[0].missing[0]}" if logs and logs[0].missing else ""))
         for log in logs:
             for text in log.left_out:
                 say(f"partition {log.partition.partition}: left out: {text}")
         if is_dry:
-            return [_row(log, 0, []) for log in logs]
+            return [_row(log, 0, log.missing) for log in logs]
         _prepare(cluster, target, 1 + max(log.partition.partition for log in logs))
         with Producer(cluster, target, on_delivery=_end_after_failure) as producer:
             return [await _write(storage, log, producer) for log in logs]
@@ -131,7 +129,7 @@ async def _write(storage: RemoteStorage, log: StoredLog, producer: Producer) -> 
     from ottla.storage.remote.ports import RemoteStoreError
     from ottla.storage.remote.record_walk import read_batches
 
-    missing: list[str] = []
+    missing = list(log.missing)
     aborted = await _aborted(storage, log, missing)
     records, end = 0, 0
     next_offset: int | None = None

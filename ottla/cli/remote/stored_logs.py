@@ -28,11 +28,15 @@ _MOST_OFFSET: Final = (1 << 62) - 1
 
 
 class StoredLog(NamedTuple):
-    """A partition in the store: its copies by offset, of which each begins at most behind the one before, and why others are left out."""
+    """A partition in the store: its copies by offset, of which each begins at most behind the one before, and why others are left out.
+
+    `missing` has the copies behind all those, which are not complete: no other copy has their records.
+    """
 
     partition: TopicIdPartition
     copies: list[SegmentEntry]
     left_out: list[str]
+    missing: list[str]
     lineage: Epochs
 
     def has(self, header: BatchHeader) -> bool:
@@ -62,7 +66,7 @@ async def stored_logs(storage: RemoteStorage, topic: str, topic_id: str | None, 
 
 async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Iterable[StoredName], most_epoch: int | None) -> StoredLog:
     entries: list[SegmentEntry] = []
-    left_out: list[str] = []
+    incomplete: list[tuple[int, str]] = []
     epochs_of: dict[bytes, list[tuple[int, int]]] = {}
     for name in names:
         try:
@@ -73,14 +77,17 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
             if not entry.leader_epochs:
                 raise RemoteStoreError("its leader epochs are not known")
         except (RemoteStoreError, CorruptCheckpoint) as error:
-            left_out.append(f"the copy at offset {name.start_offset} is not complete: {error}")
+            incomplete.append((name.start_offset, f"the copy at offset {name.start_offset} is not complete: {error}"))
             continue
         if most_epoch is None or max(entry.leader_epochs) <= most_epoch:
             entries.append(entry)
             epochs_of[entry.id.uuid] = epochs
     entries.sort(key=lambda each: (each.start_offset, each.end_offset))
+    last = entries[-1].start_offset if entries else -1
+    missing = [text for start_offset, text in incomplete if start_offset > last]
+    left_out = [text for start_offset, text in incomplete if start_offset <= last]
     if not entries:
-        return StoredLog(partition, [], left_out, [])
+        return StoredLog(partition, [], left_out, missing, [])
     newest = max(entries, key=lambda each: (max(each.leader_epochs), each.start_offset, each.end_offset))
     lineage = with_records(epochs_of[newest.id.uuid])
     chain: list[SegmentEntry] = []
@@ -91,7 +98,7 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
             chain.append(entry)
         else:
             left_out.append(f"the copy at offset {entry.start_offset} of epochs {sorted(entry.leader_epochs)} is of another history")
-    return StoredLog(partition, chain, left_out, lineage)
+    return StoredLog(partition, chain, left_out, missing, lineage)
 
 
 async def _entry(storage: RemoteStorage, partition: TopicIdPartition, name: StoredName) -> SegmentEntry:

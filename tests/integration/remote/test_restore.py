@@ -58,12 +58,17 @@ def ends(rows: list[dict[str, Any]]) -> list[int]:
     return [row["end"] for row in rows]
 
 
+def is_copied(log: PartitionLog) -> bool:
+    return log.tier is not None and log.tier.copied.offset + 1 == log.segments.active.base_offset
+
+
 def test_a_cluster_that_lost_all_its_disks_gets_the_topic_back(settings: dict[str, str], tmp_path: Path) -> None:
     with a_broker_in_process(tmp_path / "logs", **settings) as broker:
         fill(broker, 2)
         until(lambda: min(local_starts(broker, 2)) > RECORDS // 2)
         copied = local_starts(broker, 2)
         found = broker.services.data.replica_manager.partitions["t"]
+        until(lambda: broker.run(lambda: all(is_copied(partition.log) for partition in found.values())))  # else a copy is incomplete
         which = ("t", "--topic-id", to_text(broker.run(lambda: found[0].log.topic_id)))  # the server has the objects of other tests, too
     shutil.rmtree(tmp_path / "logs")
     with a_broker_in_process(tmp_path / "logs", **settings) as broker:
@@ -168,6 +173,22 @@ def test_a_copy_without_leader_epochs_is_left_out(tmp_path: Path) -> None:
             assert "leader epochs are not known" in text
 
     run(story)
+
+
+def test_a_newest_copy_that_is_not_complete_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    log = a_transactional_log(tmp_path)
+    (*others, last) = run(lambda: copy_closed_segments(log, a_directory_store(tmp_path / "shared")))
+    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(tmp_path / "shared")}
+    next((tmp_path / "shared").rglob(f"{last.start_offset:020d}-*leader*")).unlink()
+    with a_broker_in_process(tmp_path / "logs", **keys) as broker:
+        for options in (["--dry-run"], []):
+            done = restore(broker, tmp_path, keys, "orders", *options)
+            assert done.exit_code == 1
+            (row,) = json.loads(done.stdout)
+            (text,) = row["missing"]
+            assert f"the copy at offset {last.start_offset} is not complete" in text
+            assert (row["copies"], row["left_out"]) == (len(others), [])
 
 
 def test_records_that_the_brokers_refuse_end_the_restore_in_one_line(tmp_path: Path) -> None:
