@@ -102,6 +102,12 @@ class Objects:
         with contextlib.suppress(RemoteObjectMissing):
             await self._call(key, lambda: self._obstore.delete_async(self._store, key))
 
+    async def written_at_ms(self, key: str) -> int:
+        """Writes a small object anew, and returns the time that the store notes for it, by its own clock."""
+        await self._call(key, lambda: self._obstore.put_async(self._store, key, b"\n"))
+        found = await self._call(key, lambda: self._obstore.head_async(self._store, key))
+        return int(found["last_modified"].timestamp() * 1000)
+
     async def probe(self) -> None:
         """Raises if the bucket cannot be reached, does not exist, or refuses the credentials."""
         await self._call("", lambda: self._obstore.list_with_delimiter_async(self._store, prefix="ottla-probe"), asks_bucket=False)

@@ -26,7 +26,7 @@ from ottla.replication.remote.positions import CopiesOf, find_log_start, is_of_o
 from ottla.replication.remote.removals import Removals
 from ottla.storage.errors import StorageError
 from ottla.storage.remote.entries import TopicIdPartition
-from ottla.storage.remote.ports import MetadataNotReady, MetadataWriteFailed, RemoteStoreDenied, RemoteStoreError
+from ottla.storage.remote.ports import MetadataNotReady, MetadataWriteFailed, RemoteStoreDenied, RemoteStoreError, StoreClockApart
 
 logger = logging.getLogger(__name__)
 
@@ -221,7 +221,8 @@ class RemoteLogManager:
             return
         self._quiet_until[kind] = now + QUIET_SECONDS
         advice = "; check the credentials of the remote store" if isinstance(error, RemoteStoreDenied) else ""
-        logger.warning("%s: the remote storage task failed: %s; trying again in %d ms%s", name, error, wait_ms, advice)
+        level = logging.ERROR if isinstance(error, StoreClockApart) else logging.WARNING
+        logger.log(level, "%s: the remote storage task failed: %s; trying again in %d ms%s", name, error, wait_ms, advice)
 
 
 class _Unlimited:

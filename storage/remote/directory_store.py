@@ -91,6 +91,10 @@ class DirectoryStore:
         if not await self._run(self._root, partial(self._filesystem.is_directory, self._root)):
             raise RemoteStoreError(f"{self._root} is no directory")
 
+    async def now_ms(self) -> int | None:
+        """Returns None: the times of files do not tell whose clock they are from."""
+        return None
+
     def prepare(self) -> None:
         """Makes the folder of the store in `directory`, which exists. Blocks; called once, at the start. Raises RemoteStoreError."""
         try:

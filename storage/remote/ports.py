@@ -26,6 +26,10 @@ class RemoteObjectMissing(RemoteStoreError):
     """The store answers, and does not have the object."""
 
 
+class StoreClockApart(RemoteStoreError):
+    """The clocks of the store and of this broker differ by minutes: nothing is removed, because it may not be due yet."""
+
+
 class RemoteStoreDenied(RemoteStoreError):
     """The store refuses these credentials: a retry is of no use before they change."""
 
@@ -75,6 +79,9 @@ class RemoteStore(Protocol):
 
     async def probe(self) -> None:
         """Raises if the store (its bucket, its directory) cannot be reached, is not there, or refuses the credentials."""
+
+    async def now_ms(self) -> int | None:
+        """Returns the time of the store's clock at some moment of the call, milliseconds since 1970; None if it has no clock of its own."""
 
     def list(self, prefix: str) -> AsyncIterator[str]:
         """Names the objects below a prefix, as the layout names them."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from ottla.replication.remote.removals import MOST_APART_MS
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from tests.support.azurite import AzureServer, an_azure_server
@@ -255,6 +257,13 @@ def test_nothing_is_copied_into_a_store_that_is_gone(case: Case) -> None:
 
     with pytest.raises(RemoteStoreError):
         case.copy(an_entry(0, 99, len(RECORDS)))
+
+
+def test_a_store_with_a_clock_tells_its_time_and_keeps_no_object_of_that(case: Case) -> None:
+    found = do(case.store.now_ms())
+
+    assert found is None or abs(found - time.time() * 1000) < MOST_APART_MS
+    assert do(_names(case.store, "")) == []
 
 
 def test_a_closed_store_ends_at_once(case: Case) -> None:

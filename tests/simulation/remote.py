@@ -181,6 +181,10 @@ class SimulatedRemoteStore:
     async def probe(self) -> None:
         """See RemoteStore. A broker starts although the store is in trouble, since that is no fault of its start."""
 
+    async def now_ms(self) -> int | None:
+        """See RemoteStore. Clocks of brokers are wrong in stories, and no rule here depends on them."""
+        return None
+
     async def list(self, prefix: str) -> AsyncIterator[str]:
         """See RemoteStore."""
         for uuid in self._objects.parts:

@@ -42,6 +42,7 @@ class MemoryStore:
         self.before: Callable[[str, SegmentEntry], Awaitable[None]] = _nothing
         self.custom: bytes | None = None
         self.calls: list[tuple[str, int]] = []
+        self.clock_ms: int | None = None
 
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """See RemoteStore."""
@@ -90,6 +91,10 @@ class MemoryStore:
 
     async def probe(self) -> None:
         """See RemoteStore."""
+
+    async def now_ms(self) -> int | None:
+        """See RemoteStore."""
+        return self.clock_ms
 
     async def list(self, prefix: str) -> AsyncIterator[str]:
         """See RemoteStore."""

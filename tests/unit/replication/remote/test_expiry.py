@@ -10,9 +10,10 @@ from ottla.replication.remote.copies import GRACE_SECONDS
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
 from ottla.replication.remote.positions import CopiesOf, find_log_start
+from ottla.replication.remote.removals import CHECK_MS, MOST_APART_MS
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
-from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError
+from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError, StoreClockApart
 from tests.support.batches import a_batch
 from tests.support.remote_fakes import Record
 from tests.support.tiered_replicas import TIERED, TieredReplica
@@ -76,6 +77,23 @@ def test_a_leader_that_lost_the_epochs_of_its_remote_records_removes_nothing() -
         await replica.expiry.run()
         assert replica.log.log_start_offset == 0
         assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("apart_ms", [-6 * 60_000, 6 * 60_000])
+def test_nothing_is_removed_while_the_clocks_of_store_and_broker_are_apart(apart_ms: int) -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_ms=4 * HOUR_MS)
+        replica.store.clock_ms = replica.clock.now_ms() + apart_ms
+        for _ in range(2):
+            with pytest.raises(StoreClockApart, match="differ by 360 s"):
+                await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
+        replica.clock.move(CHECK_MS + 1)
+        replica.store.clock_ms = replica.clock.now_ms() - MOST_APART_MS
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [2, 3]
 
     run(scenario())
 

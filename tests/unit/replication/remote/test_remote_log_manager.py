@@ -8,6 +8,7 @@ import pytest
 
 from ottla.replication.remote import remote_log_manager
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.replication.remote.removals import MOST_APART_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
 from ottla.storage.remote.ports import RemoteStoreDenied, RemoteStoreError
 from tests.support.followers import until
@@ -164,6 +165,22 @@ def test_a_store_that_refuses_the_credentials_says_so(caplog: pytest.LogCaptureF
         become_leader(replica, manager)
         replica.produce(2)
         await until(lambda: "check the credentials" in caplog.text)
+
+    run(scenario)
+
+
+def test_clocks_that_are_apart_are_an_error_line_and_copies_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        replica.store.clock_ms = replica.clock.now_ms() + 2 * MOST_APART_MS
+        become_leader(replica, manager)
+        replica.produce(3)
+        await until(lambda: len(replica.ranges()) == 2)
+        replica.log.increment_log_start_offset(2, "records are deleted")
+        await until(lambda: "clocks of this broker and of the remote store differ" in caplog.text)
+        replica.produce(1)
+        await until(lambda: len(replica.ranges()) == 3)
+        (line,) = (each for each in caplog.records if "clocks" in each.getMessage())
+        assert line.levelname == "ERROR"
 
     run(scenario)
 
