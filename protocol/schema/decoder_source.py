@@ -66,6 +66,7 @@ class _DecoderSource:
         self._run: list[tuple[str, int, str]] = []  # struct code, size, target of fields not yet read
         self._view = False
         self._is_request = False
+        self._checks_texts = False
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
         source = self._source
@@ -74,6 +75,8 @@ class _DecoderSource:
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
         self._is_request = cls.SCHEMA.kind == "request"
+        # Names in records of coordinators are in answers to all clients, too. A leader's answers come from another broker.
+        self._checks_texts = cls.SCHEMA.kind in ("request", "data")
         for error in (struct.error, wire.Truncated, wire.InvalidTaggedField):
             source.constant("StructError" if error is struct.error else error.__name__, error)
         for function in (
@@ -216,7 +219,7 @@ class _DecoderSource:
             with self._source.block(f"if {wire.MAX_BYTES} < q - p <= end - p:"):
                 self._source.line(f"raise too_long({name!r}, q - p)")
         self._source.line(f"{target} = {value}")
-        if self._is_request and wire_type.name == "string":
+        if self._checks_texts and wire_type.name == "string":
             with self._source.block(f"if q - p > {wire.MAX_REPLACED_BYTES}:"):
                 self._source.line(f"check_replaced({name!r}, {target})")
         self._source.line("p = q")

@@ -125,7 +125,7 @@ def read_compact_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def check_replaced(what: str, text: str) -> None:
-    """Check a text of a request, in which U+FFFD has replaced each byte that is not UTF-8.
+    """Check a text of a request or a record, in which U+FFFD has replaced each byte that is not UTF-8.
 
     Raises InvalidLength for a text that no answer could repeat: names are stored, and would be in answers to other clients.
     """

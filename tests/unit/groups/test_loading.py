@@ -220,6 +220,8 @@ def test_records_of_later_brokers_are_passed_over() -> None:
         (offset_key("bad", T0), b"\x00\x03x"),
         (group_key("bad"), b"\x00\x09"),
         (group_key("bad"), b"\x00\x03\x00\x01"),
+        (group_key("g" * 20_000).replace(b"g" * 20_000, b"\xff" * 20_000), bytes(8) + b"\xff" * 4 + bytes(4)),
+        (offset_key("g" * 20_000, T0).replace(b"g" * 20_000, b"\xff" * 20_000), offset_value(OffsetAndMetadata(1, -1, "", 0))),
     ],
 )
 def test_a_record_that_cannot_be_read_is_left_out(key: bytes, value: bytes, caplog: pytest.LogCaptureFixture) -> None:
