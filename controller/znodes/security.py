@@ -4,10 +4,14 @@ Literal resources are under /kafka-acl/TYPE/NAME, prefixed ones under /kafka-acl
 are announced in two more trees; the older one names literal resources as bare text.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
+from ottla.protocol.schema.wire import MAX_STRING_BYTES
+
+logger = logging.getLogger(__name__)
 
 ACL = "/kafka-acl"
 PREFIXED_ACL = "/kafka-acl-extended/prefixed"
@@ -53,7 +57,7 @@ def encode_acls(entries: Sequence[AclEntry]) -> bytes:
 
 
 def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
-    """The inverse of encode_acls."""
+    """The inverse of encode_acls, without ACLs that no answer could show. They match no client: no principal has such a name."""
     try:
         entries = [
             AclEntry(acl["principal"], acl["permissionType"], acl["host"], acl["operation"]) for acl in decode_object(path, data)["acls"]
@@ -62,7 +66,18 @@ def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
         raise MalformedZNode(path, f"not a list of ACLs: {error!r}") from error
     if not all(isinstance(value, str) for entry in entries for value in entry):
         raise MalformedZNode(path, "not a list of ACLs: their values are texts")
-    return entries
+    found = [entry for entry in entries if _can_be_answered(entry.principal) and _can_be_answered(entry.host)]
+    if len(found) < len(entries):
+        logger.error("%s: %d ACLs are ignored, because no client can have their principal or host", path, len(entries) - len(found))
+    return found
+
+
+def _can_be_answered(text: str) -> bool:
+    """Whether the text is a string of the protocol. One with half of a surrogate pair is none."""
+    try:
+        return len(text.encode()) <= MAX_STRING_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def encode_acl_change(resource_type: str, name: str) -> bytes:

@@ -286,3 +286,12 @@ def test_a_malformed_order_is_named_whatever_it_holds(decode: Callable[[str, byt
 def test_a_reassignment_to_what_is_no_broker_is_malformed(replicas: str) -> None:
     with pytest.raises(MalformedZNode, match=r"^/admin/order: "):
         changes.decode_reassignments("/admin/order", f'{{"partitions":[{{"topic":"t","partition":0,"replicas":{replicas}}}]}}'.encode())
+
+
+@pytest.mark.parametrize("text", ["User:" + "x" * 32_763, "User:a\ud800"])
+def test_an_acl_that_no_answer_could_show_hides_no_other(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    good = security.AclEntry("User:a", "Deny", "*", "Read")
+    found = [good, good._replace(principal=text), good._replace(host=text)]
+    acls = [{"principal": each.principal, "permissionType": "Deny", "host": each.host, "operation": "Read"} for each in found]
+    assert security.decode_acls("/kafka-acl/Topic/t", json.dumps({"version": 1, "acls": acls}).encode()) == [good]
+    assert "/kafka-acl/Topic/t: 2 ACLs are ignored" in caplog.text
