@@ -45,11 +45,10 @@ _LOADED: Final = "performance.getEntries().reduce((sum, one) => sum + (one.trans
 _STEADY_SECONDS: Final = 20.0
 
 
-def _make_topics(cluster: Cluster, count: int, partitions: int, replicas: int) -> None:
+def _make_topics(cluster: Cluster, *topics: NewTopic) -> None:
     with Client(cluster.bootstrap) as client:
-        for first in range(0, count, _TOPICS_AT_ONCE):
-            wanted = [NewTopic(f"topic-{number:05}", partitions, replicas) for number in range(first, min(count, first + _TOPICS_AT_ONCE))]
-            failures = [error for error in create_topics(client, wanted).values() if error is not None]
+        for first in range(0, len(topics), _TOPICS_AT_ONCE):
+            failures = [error for error in create_topics(client, topics[first : first + _TOPICS_AT_ONCE]).values() if error is not None]
             if failures:
                 raise failures[0]
 
@@ -57,7 +56,7 @@ def _make_topics(cluster: Cluster, count: int, partitions: int, replicas: int) -
 def console(topics: int, groups: int) -> Iterator[str]:
     """The times of the overview, and its bytes."""
     with tempfile.TemporaryDirectory() as folder, a_cluster(Path(folder), _BROKERS) as cluster:
-        _make_topics(cluster, topics, 2, 2)
+        _make_topics(cluster, *(NewTopic(f"topic-{number:05}", 2, 2) for number in range(topics)))
         for number in range(groups):
             group = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"group-{number:02}"})
             group.commit(offsets=[TopicPartition(f"topic-{number % topics:05}", 0, 0)], asynchronous=False)
@@ -135,9 +134,8 @@ class _SteadyProducer:
 def drain(partitions: int, rate: float) -> Iterator[str]:
     """The latency of a producer before and during a drain."""
     with tempfile.TemporaryDirectory() as folder, a_cluster(Path(folder), _BROKERS) as cluster:
-        of_all = partitions * _BROKERS // 2  # each has two replicas
-        _make_topics(cluster, of_all // 10, 10, 2)
-        cluster.create_topic("steady", partitions=6, replication_factor=2)
+        count = partitions * _BROKERS // 2 // 10  # each has two replicas
+        _make_topics(cluster, NewTopic("steady", 6, 2), *(NewTopic(f"topic-{number:05}", 10, 2) for number in range(count)))
         producer = _SteadyProducer(cluster.bootstrap, "steady", rate)
         with producer.running():
             time.sleep(_STEADY_SECONDS / 4)
