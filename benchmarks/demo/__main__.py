@@ -94,7 +94,7 @@ def main(
     record: IO[str] | None,
     pictures: Path | None,
 ) -> None:
-    """Show a cluster at work while its brokers are killed, one after the other. Status 1 if an event is lost or repeated."""
+    """Show a cluster at work while its brokers are killed, one after the other. Status 1 if an event is lost, repeated or not shared."""
     signal.signal(signal.SIGTERM, _interrupt)
     directory = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
     try:
@@ -110,10 +110,13 @@ def main(
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     lines = [f"{traffic.acknowledged:,} events were acknowledged, {traffic.missing:,} of them are missing, {traffic.repeated:,} repeated"]
+    lines.append(
+        f"a share group processed {traffic.shared:,} events, {traffic.not_shared:,} are left; {traffic.shared_again:,} were delivered again"
+    )
     killed = "1 broker was" if stage.kills == 1 else f"{stage.kills} brokers were"
     lines.append(f"{killed} killed; the longest pause of the writer was {traffic.longest_pause:.1f} s")
     click.echo("\n".join(lines + traffic.failures))
-    sys.exit(bool(traffic.missing or traffic.repeated or traffic.failures))
+    sys.exit(bool(traffic.missing or traffic.repeated or traffic.not_shared or traffic.failures))
 
 
 class Stage:
@@ -125,6 +128,7 @@ class Stage:
         self._screen = Screen(running.bootstrap, running.console, traffic)
         self._rates = Rates()
         self._next_kill = time.monotonic() + kill_every
+        self._is_over = False
         self.kills = 0
 
     def play(self, seconds: float | None, record: IO[str] | None, pictures: Path | None) -> None:
@@ -137,6 +141,7 @@ class Stage:
         except KeyboardInterrupt:
             click.echo("\nwriting has ended; what was written is checked", err=True)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._is_over = True
         self._traffic.stop()
         if self._counts is not None:
             self._counts.stop()
@@ -185,7 +190,7 @@ class Stage:
             read,
             "is switched off" if counts is None else counts.state,
             {} if counts is None else dict(counts.views),
-            self._next_kill - time.monotonic(),
+            None if self._is_over else max(0.0, self._next_kill - time.monotonic()),
         )
 
     def _picture(self, path: Path) -> None:

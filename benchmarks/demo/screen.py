@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.demo.brokers import BrokerRow
-from benchmarks.demo.traffic import GROUP, MEMBERS, Traffic
+from benchmarks.demo.traffic import GROUP, MEMBERS, SHARE_GROUP, SHARE_MEMBERS, Traffic
 from benchmarks.examples.web_events import COLOURS, PAGES
 
 WIDTH = 100
@@ -62,7 +62,8 @@ class Screen:
         self._events.clear()
         states = " ".join(f"{each.id}:{each.state}" for each in moment.brokers)
         traffic = self._traffic
-        counts = f"written {traffic.acknowledged:,}, read {traffic.consumed:,}, checked {traffic.checked:,}, repeated {traffic.repeated}"
+        read = f"read {traffic.consumed:,}, shared {traffic.shared:,}"
+        counts = f"written {traffic.acknowledged:,}, {read}, checked {traffic.checked:,}, repeated {traffic.repeated}"
         return "\n".join([*happened, f"{states}  {counts}"])
 
     def _facts(self, moment: Moment) -> RenderableType:
@@ -72,6 +73,9 @@ class Screen:
             f"written {traffic.acknowledged:,}", f"{moment.written_rate:,.0f} a second", f"longest pause {traffic.longest_pause:.1f} s"
         )
         table.add_row(f"read {traffic.consumed:,}", f"{moment.read_rate:,.0f} a second", f"group {GROUP}, {MEMBERS} members")
+        table.add_row(
+            f"shared {traffic.shared:,}", f"again {traffic.shared_again:,}", f"share group {SHARE_GROUP}, {SHARE_MEMBERS} members"
+        )
         right = traffic.repeated == 0
         table.add_row(
             f"checked {traffic.checked:,}",

@@ -1,4 +1,7 @@
-"""Writes web events, reads them in a group, and checks that each acknowledged one is in the log once. Each part has a thread of its own."""
+"""Writes web events, reads them in a group, processes them in a share group, and checks that the log has each acknowledged one once.
+
+Each part has a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from benchmarks.demo.sharing import ShareMember
 from benchmarks.examples.web_events import TOPIC, events
 from ottla.client import (
     ClientError,
@@ -24,10 +28,14 @@ from ottla.client import (
     create_topics,
     start_offsets,
 )
+from ottla.client.config_admin import Change, ConfigOperation, ConfigResourceType, alter_configs
 
 PARTITIONS = 6
 GROUP = "page-views"
 MEMBERS = 2
+SHARE_GROUP = "page-jobs"
+SHARE_MEMBERS = 3
+_FROM_THE_BEGINNING = Change("share.auto.offset.reset", ConfigOperation.SET, "earliest")
 _POLL_SECONDS = 0.1
 _COMMIT_SECONDS = 1.0
 _PATIENCE_SECONDS = 60.0
@@ -49,6 +57,10 @@ class Traffic:
         self.checked = 0
         """Events that the check has found in the log."""
         self.repeated = 0
+        self.shared = 0
+        """Events that members of the share group have processed."""
+        self.shared_again = 0
+        """Deliveries to the share group of events that a member had acquired before a failure."""
         self.longest_pause = 0.0
         """Between two acknowledgements, seconds."""
         self.views: Counter[tuple[str, str]] = Counter()
@@ -56,18 +68,25 @@ class Traffic:
         self.failures: list[str] = []
         self._last = time.monotonic()
         self._lock = threading.Lock()
-        """Guards the counts that the members of the group share."""
+        """Guards the counts that the members of a group share."""
+        self._processed: set[int] = set()
         with Cluster(bootstrap) as cluster:
             for outcome in create_topics(cluster, [NewTopic(TOPIC, PARTITIONS, 3)]).values():
                 if outcome is not None:
                     raise outcome
-        parts: list[Callable[[Cluster], None]] = [self._write, self._check, *[self._count] * MEMBERS]
+            alter_configs(cluster, ConfigResourceType.GROUP, SHARE_GROUP, [_FROM_THE_BEGINNING])
+        parts: list[Callable[[Cluster], None]] = [self._write, self._check, *[self._count] * MEMBERS, *[self._share] * SHARE_MEMBERS]
         self._threads = [threading.Thread(target=self._run, args=(part,), daemon=True) for part in parts]
 
     @property
     def missing(self) -> int:
         """Acknowledged events that the check has not found yet; 0 at the end, or records are lost."""
         return max(0, self.acknowledged - self.checked)
+
+    @property
+    def not_shared(self) -> int:
+        """Acknowledged events that the share group has not processed yet; 0 at the end."""
+        return max(0, self.acknowledged - self.shared)
 
     def start(self) -> None:
         """Begin."""
@@ -136,6 +155,21 @@ class Traffic:
             positions |= {each: found.offset for each, found in committed_offsets(cluster, GROUP, assigned).items()}
             with Fetcher(cluster, positions) as fetcher:
                 self._count_assigned(member, fetcher)
+        member.leave()
+
+    def _share(self, cluster: Cluster) -> None:
+        """Process events as a member of the share group, until all are processed."""
+        member = ShareMember(cluster, SHARE_GROUP, TOPIC)
+        deadline = None
+        while deadline is None or (self.not_shared and time.monotonic() < deadline):
+            numbers = [json.loads(value)["number"] for value in member.poll()]
+            with self._lock:
+                before = len(self._processed)
+                self._processed.update(numbers)
+                self.shared = len(self._processed)
+                self.shared_again += len(numbers) - (self.shared - before)
+            if deadline is None and self._written.is_set():
+                deadline = time.monotonic() + _PATIENCE_SECONDS
         member.leave()
 
     def _count_assigned(self, member: GroupMember, fetcher: Fetcher) -> None:

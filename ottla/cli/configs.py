@@ -1,4 +1,4 @@
-"""Implements `ottla configs`: describes and changes configurations of topics, brokers, broker loggers, and the quotas of clients."""
+"""Implements `ottla configs`: describes and changes configurations of topics, groups, brokers and more, and the quotas of clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.config_admin import ConfigResourceType
 
-_KINDS = ("topic", "broker", "broker-logger", "user", "client", "ip")
+_KINDS = ("topic", "group", "broker", "broker-logger", "client-metrics", "user", "client", "ip")
+_NAMED = ("topic", "group", "client-metrics")
+"""The kinds whose names are not ids of brokers."""
 _QUOTA_KINDS = {"user": "user", "client": "client-id", "ip": "ip"}
 """The configurations of these are quotas; each with the name that the protocol has for its type."""
 _DEFAULT = "default"
@@ -25,9 +27,10 @@ _NOTHING = "Nothing to change: give --set, --delete, --append or --subtract."
 def configs() -> None:
     """Describe and change configurations.
 
-    Identify a topic by its name, a broker by its id, all brokers as `broker default`, and the log levels of a broker as
-    `broker-logger ID`. The configuration of a user, a client (id) or an ip is its quotas; `user default` has those of
-    users without their own. `ottla quotas` also has pairs of users and clients.
+    Identify a topic, a group and a subscription to metrics of clients (`client-metrics`) by its name, a broker by its
+    id, all brokers as `broker default`, and the log levels of a broker as `broker-logger ID`. The configuration of a
+    user, a client (id) or an ip is its quotas; `user default` has those of users without their own. `ottla quotas` also
+    has pairs of users and clients.
     """
 
 
@@ -165,6 +168,6 @@ def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ConfigResourceTyp
         cluster.topic(name)
     elif resource is ConfigResourceType.BROKER and name == _DEFAULT:
         name = ""
-    elif not name.isdecimal() or len(name) > _ID_DIGITS:
+    elif kind not in _NAMED and (not name.isdecimal() or len(name) > _ID_DIGITS):
         raise click.UsageError(f"{name!r} is not a broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
     return resource, name

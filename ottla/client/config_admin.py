@@ -29,6 +29,8 @@ class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigOperation(IntEnum):
@@ -104,7 +106,7 @@ def alter_configs(cluster: Cluster, kind: ConfigResourceType, name: str, changes
 
 def _ask(cluster: Cluster, kind: ConfigResourceType, name: str, request: Message, response: type[AnyResponse]) -> AnyResponse:
     """Sends requests about one broker to that broker."""
-    if kind is not ConfigResourceType.TOPIC and name:
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and name:
         return cluster.ask_broker(int(name), request, response)
     return cluster.ask(cluster.any_connection, request, response)
 

@@ -42,6 +42,9 @@ def test_it_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     acknowledged = re.search(r"([\d,]+) events were acknowledged, 0 of them are missing, 0 repeated", said)
     assert acknowledged is not None, said
     assert int(acknowledged[1].replace(",", "")) > 100
+    shared = re.search(r"a share group processed ([\d,]+) events, 0 are left", said)
+    assert shared is not None, said
+    assert shared[1] == acknowledged[1]
     assert re.search(r"\d+ brokers? (was|were) killed", said)
     head, *frames = map(json.loads, record.read_text().splitlines())
     assert head["version"] == 2

@@ -109,6 +109,12 @@ def test_configurations_of_brokers_and_loggers(ottla: CommandLine) -> None:
     described = ottla("configs", "describe", "broker", "7", "--all", "--key", "log.retention.ms", "--json").json
     assert described[0]["synonyms"][0] == {"name": "log.retention.ms", "value": "7654321", "source": "DYNAMIC_DEFAULT_BROKER_CONFIG"}
     assert ottla("configs", "describe", "broker-logger", "7").rows
+    ottla("configs", "alter", "group", "shared", "--set", "share.auto.offset.reset=earliest")
+    assert ottla("configs", "describe", "group", "shared").rows == [["share.auto.offset.reset", "earliest", "DYNAMIC_GROUP_CONFIG"]]
+    assert "INVALID_CONFIG" in ottla("configs", "alter", "group", "shared", "--set", "share.auto.offset.reset=soon", status=1).err
+    ottla("configs", "alter", "client-metrics", "all", "--set", "interval.ms=1000", "--set", "metrics=*")
+    assert ["interval.ms", "1000", "DYNAMIC_CLIENT_METRICS_CONFIG"] in ottla("configs", "describe", "client-metrics", "all").rows
+    ottla("configs", "alter", "client-metrics", "all", "--delete", "interval.ms", "--delete", "metrics")
     assert "there is no broker 8; alive are 7" in ottla("configs", "describe", "broker", "8", status=1).err
     assert "is not a broker id" in ottla("configs", "describe", "broker", "all", status=2).err
 
