@@ -190,6 +190,8 @@ class ShareCoordinator:
             reply(refused(ErrorCode.FENCED_STATE_EPOCH))
         elif not self._exists(key):
             reply(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif state is not None and state_epoch == state.state_epoch and start_offset == NO_OFFSET:
+            self._when_replicated(state, lambda error: reply(refused(error)))  # the question is repeated; leaders may use the state already
         else:
             if state is None:
                 state = StoredState(key)
@@ -212,10 +214,15 @@ class ShareCoordinator:
             reply(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif leader_epoch > state.leader_fence:
             self._change(state, state.led(leader_epoch), partial(self._on_readable, state, reply))
-        elif state in self._unreplicated:
-            self._reads.setdefault(state, []).append(partial(self._on_readable, state, reply))
         else:
-            reply(_found(state))
+            self._when_replicated(state, partial(self._on_readable, state, reply))
+
+    def _when_replicated(self, state: StoredState, then: Callable[[ErrorCode], None]) -> None:
+        """Call `then` when all in-sync replicas have the records of the state so far."""
+        if state in self._unreplicated:
+            self._reads.setdefault(state, []).append(then)
+        else:
+            then(ErrorCode.NONE)
 
     def _on_readable(self, state: StoredState, reply: Reply, error: ErrorCode) -> None:
         reply(refused(error) if error else _found(state))
@@ -328,6 +335,8 @@ class ShareCoordinator:
         left = self._unreplicated.pop(state) - 1
         if left:
             self._unreplicated[state] = left
+        elif not error:
+            state.kept_from = state.snapshot_offset
         error = STORE_ERRORS.get(error, error)
         then(error)
         if not left:

@@ -57,6 +57,7 @@ class StoredState:
         "batches",
         "complete_count",
         "created_ms",
+        "kept_from",
         "key",
         "leader_epoch",
         "leader_fence",
@@ -84,7 +85,9 @@ class StoredState:
         self.updates = 0
         """Updates since the last snapshot."""
         self.snapshot_offset = 0
-        """The offset of the last snapshot in the log. Earlier records of this share partition are no longer needed."""
+        """The offset of the last snapshot in the log."""
+        self.kept_from = 0
+        """The offset of a snapshot that all in-sync replicas have. Earlier records of this share partition are no longer needed."""
 
     # -- records -------------------------------------------------------------------------------------------------------------
 
@@ -145,6 +148,8 @@ class StoredState:
 
     def apply_snapshot(self, value: ShareSnapshotValue, offset: int) -> None:
         """The state is that of the record at an offset of the log."""
+        if self.snapshot_epoch < 0:
+            self.kept_from = offset  # nothing is before it
         self.snapshot_epoch = value.snapshot_epoch
         self.state_epoch = value.state_epoch
         self.leader_epoch = value.leader_epoch

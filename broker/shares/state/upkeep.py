@@ -1,4 +1,5 @@
-"""Deletes the records of `__share_group_state` that are no longer needed, by moving the log start: up to the oldest last snapshot.
+"""Deletes the records of `__share_group_state` that are no longer needed, by moving the log start: up to the oldest last snapshot that all
+in-sync replicas have. A later one is lost with this broker.
 
 A share partition that is not written for a long time would keep all later records of the others. So it gets a new snapshot from time to
 time, as long as others of the same log are written. The states of deleted topics get tombstones: when the topics are deleted, and later
@@ -70,7 +71,7 @@ class ShareStateUpkeep:
             try:
                 oldest = self._log.end_offset(owned.index)  # no snapshot is older than the round, if none is left
                 async for state in self._states_of(owned):
-                    oldest = min(oldest, state.snapshot_offset)
+                    oldest = min(oldest, state.kept_from)
                 if self._owned.partitions.get(owned.index) is owned:
                     self._log.delete_below(owned.index, oldest)
             except (StorageError, ReplicationError) as error:

@@ -20,6 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.reader import iter_records
+from ottla.protocol.uuid import to_text
 from ottla.replication.ports.peer import PeerUnavailable
 from tests.simulation.clients import METADATA_TIMEOUT_MS, Client
 from tests.simulation.cluster import SimulatedCluster
@@ -48,11 +49,11 @@ class LeadersById(Client):
 
     def __init__(self, cluster: SimulatedCluster, seed: int) -> None:
         super().__init__(cluster, "", seed)
-        self._known: dict[Place, int] = {}
+        self.known: dict[Place, int] = {}
 
     async def leader(self, place: Place) -> int | None:
         """Whoever is said to lead a partition; None if nobody is, or there is no such topic."""
-        if place not in self._known:
+        if place not in self.known:
             request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=place[0], name=None)], allow_auto_topic_creation=False)
             asked = self.random.choice(list(self.cluster.nodes))
             try:
@@ -62,13 +63,13 @@ class LeadersById(Client):
             for topic in cast("MetadataResponse", answer).topics:
                 for found in topic.partitions:
                     if found.leader_id >= 0:
-                        self._known[place[0], found.partition_index] = found.leader_id
-        return self._known.get(place)
+                        self.known[place[0], found.partition_index] = found.leader_id
+        return self.known.get(place)
 
     def forget(self, place: Place, leader: int) -> None:
         """The leader was none."""
-        if self._known.get(place) == leader:
-            del self._known[place]
+        if self.known.get(place) == leader:
+            del self.known[place]
 
 
 class _Session:
@@ -156,6 +157,10 @@ class ShareMember(GroupClient):
                 self.assigned = frozenset((each.topic_id, index) for each in topics for index in each.partitions)
 
     # Records
+
+    def assigned_texts(self) -> list[str]:
+        """The partitions that it has, with whoever it takes for their leaders."""
+        return [f"{to_text(topic_id)}-{index} at {self._leaders.known.get((topic_id, index))}" for topic_id, index in sorted(self.assigned)]
 
     async def _work(self) -> None:
         """Ask one broker for records, or acknowledge some of its records."""
@@ -349,8 +354,6 @@ class ShareMember(GroupClient):
             self._deliveries.settle(given, kind, code, was_sent_again=attempts > 1)
 
     def _check_code(self, place: Place, broker_id: int, code: int) -> None:
-        if not code:
-            return
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR):
             self._leaders.forget(place, broker_id)
             self._held.pop(place, None)

@@ -91,6 +91,7 @@ class ShareStory(Stage):
         self._say = say
         self._misfortune = Misfortune(self.cluster, seconds, self.is_well, say)
         self._administrator = Administrator(self.cluster, WATCHED, GROWING, self.random.getrandbits(32))
+        self._members: list[ShareMember] = []
         self._phoenix = Phoenix(self.cluster, REBORN, self.random.getrandbits(32))
 
     @property
@@ -141,7 +142,7 @@ class ShareStory(Stage):
         ]
         self._administrator.made[GROWING] = 1
         active = [*producers, self._administrator, self._phoenix, Filler(cluster, GROWING, self.random.getrandbits(32))]
-        members = [
+        members = self._members = [
             ShareMember(
                 cluster, TOPICS, group, LeadersById(cluster, self.random.getrandbits(32)), self.deliveries, self.random.getrandbits(32)
             )
@@ -202,12 +203,10 @@ class ShareStory(Stage):
     def _is_drained(self) -> bool:
         """Whether no group has a record before it in any partition, and each partition has a leader."""
         led = self._led()
-        wanted = {
-            (name, index)
-            for broker in self.cluster.brokers()
-            for name in TOPICS
-            for index in broker.services.metadata.topics[name].partitions
-        }
+        known = [broker.services.metadata.topics for broker in self.cluster.brokers()]
+        if any(name not in topics for topics in known for name in TOPICS):
+            return False
+        wanted = {(name, index) for topics in known for name in TOPICS for index in topics[name].partitions}
         if {tuple(partition.topic_partition) for _, partition in led} != wanted:
             return False
         return all(self._has_all(key, partition) for key, partition in led)
@@ -247,4 +246,5 @@ class ShareStory(Stage):
                 f"  {partition.topic_partition} of {key.group_id} at broker {partition.broker_id}: high watermark"
                 f" {partition.log.high_watermark}, start {machine and machine.start_offset}, {runs}"
             )
+        lines += [f"  {member.member_id} in epoch {member.epoch} has {member.assigned_texts()}" for member in self._members]
         return "\n".join([*lines, *(f"  {line}" for line in self._leftovers())])

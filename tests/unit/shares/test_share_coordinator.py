@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
+from ottla.broker.shares.record_states import StateBatch
 from ottla.broker.shares.state.coordinator import StateResult
 from ottla.broker.shares.state.loading import ShareStateLoader
 from ottla.broker.shares.state.stored_state import (
@@ -207,6 +208,45 @@ def test_records_below_all_last_snapshots_are_deleted() -> None:
         assert (bench.read(0), bench.read(0, key=cold)) == before
 
     run_shares(scenario, share_coordinator_snapshot_update_records_per_snapshot=3)
+
+
+def test_a_snapshot_that_not_all_replicas_have_replaces_no_earlier_records() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.initialize()
+        for offset in range(3):
+            bench.write((offset, offset, 2, 1))
+        fetch(bench)
+        bench.write((3, 3, 2, 1))
+        log = bench.state_partition.log
+        await pass_rounds(bench)
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 4, 5)
+        fetch(bench)
+        bench.write((4, 4, 2, 1))
+        fetch(bench)
+        await pass_rounds(bench)
+        assert log.log_start_offset == 4
+
+    run_shares(scenario, share_coordinator_snapshot_update_records_per_snapshot=3)
+
+
+def test_a_repeated_initialization_leaves_the_state_to_the_leader_that_has_it() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        first = bench.initialize(2, -1)
+        fetch(bench)
+        bench.write((0, 4, 2, 1), state_epoch=2)
+        again = bench.initialize(2, -1)
+        assert (first, again) == ([StateResult()], []), "the record of the leader is not on all replicas yet"
+        fetch(bench)
+        assert again == [StateResult()]
+        before = bench.read(0)
+        assert before[0].batches == (StateBatch(0, 4, 2, 1),)
+        assert bench.initialize(3, -1) == []
+        fetch(bench)
+        assert bench.read(0)[0].batches == ()
+
+    run_shares(scenario)
 
 
 async def pass_rounds(bench: ShareBench, ms: int = 300_000) -> None:
