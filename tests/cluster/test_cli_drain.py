@@ -113,3 +113,19 @@ def test_a_drain_that_is_killed_is_continued(cluster: Cluster, ottla: CommandLin
     ottla("brokers", "drain", "0", "--ignore-racks")
 
     assert held(ottla, 0) == 0
+
+
+def test_a_broker_that_dies_while_it_is_drained_holds_nothing_either(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("dying", replicas=[[2, 3]] * 20)
+    ottla("produce", "-p", "0", "dying", input="kept\n")
+    before = held(ottla, 2)
+    with ottla.start("brokers", "drain", "2", "--at-once", "1", "--ignore-racks") as command:
+        eventually(lambda: held(ottla, 2) < before)
+        cluster.broker(2).kill()
+        _, said = command.communicate(timeout=120)
+
+    assert (command.returncode, b"Traceback" in said) == (0, False), said
+    described = ottla("topics", "describe", "dying", "--json").json
+    assert [part["replicas"] for part in described[0]["partitions"] if 2 in part["replicas"]] == []
+    assert ottla("consume", "-e", "dying").lines == ["kept"]
+    cluster.broker(2).start()
