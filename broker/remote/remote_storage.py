@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ottla.broker.remote.store_threads import StoreThreads
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.own import OTTLA_REMOTE_CHUNK_CACHE_BYTES, OTTLA_REMOTE_MEMORY_BYTES
@@ -77,6 +78,7 @@ class RemoteStorage:
         self.budget = MemoryBudget(config[OTTLA_REMOTE_MEMORY_BYTES])
         self.quota = ByteQuota(config, FETCH, clock)
         self.stats: dict[str, RemoteFetchStats] = {}
+        self._store_threads = StoreThreads()
         self.store = access(self._open_store(self.settings))
         self.indexes: IndexCache | None = None
         self.chunks: ChunkCache | None = None
@@ -91,7 +93,7 @@ class RemoteStorage:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 if prepares and isinstance(self.store, DirectoryStore):
-                    await self.in_thread(self.store.prepare)
+                    await self._store_threads(self.store.prepare)
                 await self.store.probe()
         except (RemoteStoreError, TimeoutError) as error:
             await self.store.close()
@@ -150,10 +152,11 @@ class RemoteStorage:
         if self._segments is not None:
             await self._segments.close()
         await self.store.close()
+        self._store_threads.close()
 
     def _open_store(self, settings: StoreSettings) -> DirectoryStore | ObjectStore:
         if settings.directory is not None:
-            return DirectoryStore(self._file_system, settings.directory, self.in_thread)
+            return DirectoryStore(self._file_system, settings.directory, self._store_threads)
         from ottla.broker.remote.object_store import ObjectStore  # obstore takes 16 ms, and is an extra
         from ottla.broker.remote.objects import open_objects
 
