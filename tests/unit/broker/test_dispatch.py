@@ -304,6 +304,22 @@ async def test_a_frame_handler_that_fails_is_not_tried_again_the_ordinary_way() 
     assert bench.connection.reasons == []  # no fault of the client
 
 
+@on_a_loop
+async def test_what_a_frame_handler_leaves_is_decoded_for_the_handler_of_messages() -> None:
+    bench = leading()
+    route = bench.dispatcher._route(ApiKey.FIND_COORDINATOR, 2)
+    assert route is not None
+    asked = []
+
+    def handler(request: FindCoordinatorRequest, _: object) -> FindCoordinatorResponse:
+        asked.append(request.key)
+        return FindCoordinatorResponse(node_id=7)
+
+    route.frame_handler, route.handler = lambda *_: None, handler
+    assert bench.ask(FindCoordinatorRequest(key="k"), ApiKey.FIND_COORDINATOR, 2).response.node_id == 7
+    assert asked == ["k"]
+
+
 @pytest.mark.slow
 def test_frames_with_random_damage_are_answered_or_refused_and_never_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     """Recorded requests of the APIs that need nothing but replicas, with a few bytes changed."""
