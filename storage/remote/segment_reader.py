@@ -119,7 +119,9 @@ class SegmentReader:
             if len(self._places) > MOST_READERS:
                 self._places.popitem(last=False)
         if offset != place.offset:  # otherwise an answer is read again
-            place.ahead = min(max(1, 2 * place.ahead), MOST_AHEAD) if offset == place.next_offset else 0
+            # A reader that begins where a segment does has most likely come to read all of it.
+            is_sequential = offset == (place.next_offset if place.offset >= 0 else entry.start_offset)
+            place.ahead = min(max(1, 2 * place.ahead), MOST_AHEAD) if is_sequential else 0
             place.offset = offset
         place.next_offset = found.next_offset
         segment = self._indexes.find(entry)

@@ -262,7 +262,7 @@ def test_a_sequential_reader_has_more_and_more_read_ahead(tmp_path: Path) -> Non
             seen.append((max(end for _, _, end in reading.store.fetches) - found.region.position - found.region.length) // 1000)
             offset = found.next_offset
         assert seen == sorted(seen)
-        assert seen[0] == 0
+        assert 0 < seen[0] <= 2
         assert 7 <= seen[-1] <= 8
         await reading.reader.close()
 
