@@ -23,20 +23,29 @@ FIRST_LEVEL = 1
 class ShareMachine(ConsumerMachine):
     """Runs the state machines of share groups."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_initializing", "_state")
 
     def __init__(self, state: StateOfGroups, *args: Any) -> None:
         super().__init__(*args)
         self._state = state
+        self._initializing: set[ShareGroup] = set()
+        """The groups whose last initialization has no result yet."""
 
     def carry_out(self, group: Any, effect: object) -> None:
-        """Initialize partitions. A topic of which the group has partitions has grown, so that no record of the new ones is to be missed."""
+        """Initialize partitions. A topic of which the group has partitions has grown, so that no record of the new ones is to be missed.
+
+        One initialization of a group is in progress at a time: the second would begin anew what members have of the first already.
+        """
         assert isinstance(effect, Initialize)
+        if group in self._initializing:
+            return
+        self._initializing.add(group)
         partitions = effect.partitions
         grown = frozenset(topic for topic in partitions if topic in group.initialized)
         self._state.initialize(group.group_id, partitions, effect.epoch, grown, partial(self._on_initialized, group, partitions))
 
     def _on_initialized(self, group: ShareGroup, partitions: Initialized, is_done: bool) -> None:
+        self._initializing.discard(group)
         self.submit(group, Event(partial(on_initialized, group, partitions, is_done)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.groups.classic_group import GroupSettings
 from ottla.broker.groups.consumer.assignors import Subscriber, simple
+from ottla.broker.groups.consumer.effects import Initialize
 from ottla.broker.groups.consumer.records import StatePartitions
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import GroupLoader
@@ -122,5 +124,31 @@ def test_the_state_of_a_deleted_group_goes_also_where_its_topic_was_growing() ->
         group.apply(StatePartitions({TOPICS[0]: ("t", frozenset({2}))}, {TOPICS[0]: ("t", frozenset({0, 1}))}))
         groups.on_deleted(group)
         assert state.deleted == [{TOPICS[0]: ("t", frozenset({0, 1, 2}))}]
+
+    run(scenario)
+
+
+class Initializations(NoShareState):
+    """Keeps what is to be initialized, until the test says that it is."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[bool], None]] = []
+
+    def initialize(self, group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
+        self.asked.append(then)
+
+
+def test_a_group_is_initialized_again_only_after_the_result_of_the_last_time() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        machine, state = bench.groups.share.machine, Initializations()
+        machine._state = state
+        group, partitions = ShareGroup("g"), {TOPICS[0]: ("t", frozenset({0}))}
+        machine.carry_out(group, Initialize(partitions, 1))
+        machine.carry_out(group, Initialize(partitions, 2))
+        assert len(state.asked) == 1, "the group may be at work with the first when the second arrives"
+        machine.carry_out(ShareGroup("h"), Initialize(partitions, 1))
+        state.asked[0](False)
+        machine.carry_out(group, Initialize(partitions, 3))
+        assert len(state.asked) == 3
 
     run(scenario)
