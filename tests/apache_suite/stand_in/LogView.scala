@@ -34,6 +34,7 @@ object LogView {
     answer(Some(epochs(directory))).when(view).leaderEpochCache
     wire.foreach { broker =>
       answer(broker.offset(topicPartition, EARLIEST_TIMESTAMP).getOrElse(-1L)).when(view).logStartOffset
+      answer(localStart(directory, broker.offset(topicPartition, EARLIEST_TIMESTAMP).getOrElse(-1L))).when(view).localLogStartOffset()
       answer(broker.offset(topicPartition, LATEST_TIMESTAMP).getOrElse(-1L)).when(view).logEndOffset
       answer(broker.highWatermark(topicPartition).getOrElse(-1L)).when(view).highWatermark
       val producers = part(classOf[ProducerStateManager])
@@ -49,6 +50,9 @@ object LogView {
 
   private def segments(directory: File): Seq[LogSegment] =
     directory.listFiles.filter(_.getName.endsWith(".log")).sortBy(_.getName).toSeq.map(segment)
+
+  /** The first offset that is here; records before it are in the remote store only. */
+  private def localStart(directory: File, logStart: Long): Long = logStart.max(segments(directory).head.baseOffset)
 
   private def segment(file: File): LogSegment = {
     val view = part(classOf[LogSegment])
