@@ -203,8 +203,8 @@ class ShareStory(Stage):
     def _is_drained(self) -> bool:
         """Whether no group has a record before it in any partition, and each partition has a leader."""
         led = self._led()
-        known = [broker.services.metadata.topics for broker in self.cluster.brokers()]
-        if any(name not in topics for topics in known for name in TOPICS):
+        known = [topics for broker in self.cluster.brokers() if (topics := broker.services.metadata.topics).keys() >= set(TOPICS)]
+        if len(known) <= BROKERS // 2:
             return False
         wanted = {(name, index) for topics in known for name in TOPICS for index in topics[name].partitions}
         if {tuple(partition.topic_partition) for _, partition in led} != wanted:
@@ -226,8 +226,10 @@ class ShareStory(Stage):
 
     def _leftovers(self) -> list[str]:
         found: list[str] = []
-        for broker in self.cluster.brokers():
-            known = broker.services.metadata.names_by_id
+        brokers = list(self.cluster.brokers())
+        knowing = Counter(topic_id for broker in brokers for topic_id in broker.services.metadata.names_by_id)
+        known = {topic_id for topic_id, count in knowing.items() if count > len(brokers) // 2}
+        for broker in brokers:
             states, led = broker.services.coordinators.shares.states, broker.services.coordinators.share_leader.led
             where = f"of a deleted topic at broker {broker.services.broker_id}"
             found += [f"the state {where}: {state.key}" for state in states if state.key.topic_id not in known]
