@@ -31,6 +31,7 @@ LIST = runpy.run_path(str(ROOT / "ottla" / "protocol" / "hot_modules.py"))
 SUFFIX = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EXT_SUFFIX")
 """The end of the names of compiled modules; setuptools takes it from there, too, for another kind of processor."""
 BUILD = Path("build") / f"cython-{SUFFIX.removeprefix('.').removesuffix('.so')}"
+SOURCES = BUILD / "sources"
 SOURCE_URL = os.environ.get("OTTLA_SOURCE_URL", "")
 """Where the files of this version can be read, as https://forge.example/ottla/blob/v1; the publisher knows it."""
 CIMPORT = re.compile(r"^\s*(?:from (\S+) )?cimport ([^#\n]+)", re.MULTILINE)
@@ -120,6 +121,7 @@ class BuildHotModules(build_ext):
             self.warn("there is no Cython")
             return
         compiler = _version(self.compiler.compiler_so[0])
+        _write_sources()
         made_by = [sys.version, Cython.__version__, compiler, *self.compiler.compiler_so, *self.compiler.linker_so]
         self.keys = {each.name: _digest(each, made_by) for each in self.extensions}
         everything = self.extensions
@@ -228,19 +230,33 @@ def _version(compiler: str) -> str:
         return ""
 
 
+def _write_sources() -> None:
+    """All that Cython reads, in a folder of its own: the sources, and the declarations of C types, which are made of them."""
+    sys.path.insert(0, str(ROOT))
+    try:
+        from declarations.writer import write
+    finally:
+        sys.path.remove(str(ROOT))
+    shutil.rmtree(SOURCES, ignore_errors=True)
+    write(ROOT, SOURCES, LIST["HOT"], LIST["sources"]())
+
+
 def _translate(extensions: list[Extension]) -> None:
     """Python and Cython to C, below the build folder. In one process, which imports Cython once."""
     from Cython.Build import cythonize
 
     (BUILD / LIST["SHARED"].replace(".", "/")).parent.mkdir(parents=True, exist_ok=True)
-    options = {"build_dir": str(BUILD), "shared_utility_qualified_name": LIST["SHARED"], "force": True}
+    options = {"shared_utility_qualified_name": LIST["SHARED"], "force": True}
     named = {extension.name: extension for extension in extensions}
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)  # trees of syntax are large, and nearly nothing is garbage: a sixth of the time
     try:
-        for names, directives in ((LIST["HOT"], DIRECTIVES), (LIST["NATIVE"], {}), ((LIST["SHARED"],), {})):
-            if group := [named[name] for name in names if name in named]:
-                cythonize(group, compiler_directives=dict(directives), **options)
+        with contextlib.chdir(SOURCES):  # so that a traceback names a file as Python does
+            for names, directives in ((LIST["HOT"], DIRECTIVES), (LIST["NATIVE"], {})):
+                if group := [named[name] for name in names if name in named]:
+                    cythonize(group, build_dir="..", compiler_directives=dict(directives), **options)
+        if shared := named.get(LIST["SHARED"]):
+            cythonize([shared], build_dir=str(BUILD), **options)
     finally:
         gc.set_threshold(*before)
     for extension in extensions:
@@ -251,7 +267,7 @@ def _digest(extension: Extension, made_by: list[str]) -> str:
     """The hash of all that a module is made of: the source, all declarations that it uses, and what compiles it."""
     files = [ROOT / "setup.py"]
     if extension.name != LIST["SHARED"]:
-        source = ROOT / extension.sources[0]
+        source = SOURCES / extension.sources[0]
         files += [source, *sorted(_declarations({source, source.with_suffix(".pxd")}))]
     parts = [*(part.encode() for part in (*made_by, *extension.extra_compile_args)), *(file.read_bytes() for file in files)]
     return _hash(b"".join(b"%d:%s" % (len(part), part) for part in parts))
@@ -270,7 +286,7 @@ def _declarations(sources: set[Path]) -> set[Path]:
         for package, names in CIMPORT.findall(file.read_text(encoding="utf-8")):
             modules = [name.split()[0] for name in names.strip(" ()").split(",") if name.strip()]
             used = [package, *(f"{package}.{name}" for name in modules)] if package else modules
-            left |= {(ROOT / name.replace(".", "/")).with_suffix(".pxd") for name in used}
+            left |= {(SOURCES / name.replace(".", "/")).with_suffix(".pxd") for name in used}
     return found
 
 

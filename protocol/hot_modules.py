@@ -48,7 +48,6 @@ HOT: Final = (
     "ottla.replication.follower.fetch_session",
     "ottla.replication.follower.fetcher",
     "ottla.broker.loop.timing_wheel",
-    "ottla.broker.loop.deadlines",
     "ottla.broker.loop.purgatory",
     "ottla.broker.fetching.fetch_session",
     "ottla.broker.security.client",
@@ -95,7 +94,7 @@ HOT: Final = (
     "ottla.broker.handlers.transactions.end_txn",
     "ottla.broker.handlers.transactions.marker_writer",
 )
-"""Modules compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
+"""Modules compiled from the Python file itself; `declarations` finds its C types. Without a compiler the same file is run."""
 
 NATIVE: Final = ("ottla.storage.disk.cached_reads", "ottla.broker.network.native")
 """Modules written in Cython (`.pyx`)."""
@@ -116,8 +115,7 @@ DECLARATIONS: Final = (
 def sources() -> list[str]:
     """Every file that goes into a binary, as a path relative to the root."""
     found = list(DECLARATIONS)
-    for name in HOT:
-        found += (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}.pxd")
+    found += [f"{name.replace('.', '/')}.py" for name in HOT]
     for name in NATIVE:
         found += (f"{name.replace('.', '/')}.pyx", f"{name.replace('.', '/')}.pxd")
     return found

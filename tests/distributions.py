@@ -31,7 +31,15 @@ EARLIEST = 315532800
 REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "kio>=0.6", "cryptography>=44", "PyJWT>=2.10")
 FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md", "docs/formats.md")
 """Files of the checkout that tests read."""
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "ottla/broker/server.py", "ottla/protocol/cursors/fetch.pxd")
+SOURCES = (
+    "pyproject.toml",
+    "setup.py",
+    "README.md",
+    "LICENSE",
+    "ottla/broker/server.py",
+    "ottla/protocol/cursors/fields.pxd",
+    "declarations/writer.py",
+)
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
 
 

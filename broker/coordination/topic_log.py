@@ -239,7 +239,7 @@ class TopicLog:
         guard: object,
     ) -> tuple[Partition, int, int]:
         partition = self._replica_manager.partition_or_raise(self._topic, index)
-        now_ms = self._clock.now_ms()
+        now_ms: int = self._clock.now_ms()
         codec = self._codec
         batch = frame_batch(
             compress(codec, records) if codec else records,

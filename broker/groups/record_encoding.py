@@ -16,7 +16,7 @@ def encode_commits(group_id: str, commit: Commit) -> tuple[bytes, int]:
     parts: list[bytes] = []
     delta = 0
     for topic in commit.topics:
-        start = key_start(group_id, topic.name)
+        start: bytes = key_start(group_id, topic.name)
         values = topic.values
         for index, value in values.items():
             if value is not None:

@@ -114,7 +114,7 @@ class TimingWheel:
         self.clock = clock
         self._call_later = call_later
         self._size: Final = wheel_size
-        self._levels = [_Level(tick_ms, wheel_size)]
+        self._levels: list[_Level] = [_Level(tick_ms, wheel_size)]
         # (due time, level, index of the bucket): plain tuples compare fast, and ties never reach an element that cannot be compared.
         self._heap: list[tuple[int, int, int]] = []
         self._now_ms = int(clock() * 1000)

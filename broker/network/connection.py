@@ -21,7 +21,7 @@ import select
 import socket
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.network.answer_writer import AnswerWriter
 from ottla.broker.network.connection_state import (
@@ -40,6 +40,7 @@ from ottla.broker.network.connection_state import (
 from ottla.broker.network.frame_reader import FrameReader
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
+from ottla.broker.network.processor import Processor
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, LastAnswer, Parts, Pending, Request
 from ottla.broker.network.timings import Timing, add_timing
 from ottla.broker.quotas.quota_type import CONTROLLER_MUTATION
@@ -48,9 +49,6 @@ from ottla.broker.quotas.token_bucket import MutationQuota
 from ottla.broker.security.access import Access
 from ottla.broker.security.client import Client
 from ottla.protocol.cursors import fields
-
-if TYPE_CHECKING:
-    from ottla.broker.network.processor import Processor
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +87,8 @@ class Connection:
         self._throttle = Throttle(processor.quotas, client)
         self.handler: RequestHandler = processor.handler
         self.max_request_bytes = processor.request_max_bytes
-        self.received_ns = self.last_active_ns = processor.clock_ns()
+        self.received_ns: int = processor.clock_ns()
+        self.last_active_ns = self.received_ns
         self._processor = processor
         self._reader = FrameReader(self, processor)
         self._writer = AnswerWriter(self, processor.loop, sock)
@@ -110,7 +109,8 @@ class Connection:
 
     def buffer_updated(self, nbytes: int) -> None:
         processor = self._processor
-        now_ns = self.received_ns = self.last_active_ns = processor.clock_ns()
+        now_ns: int = processor.clock_ns()
+        self.received_ns = self.last_active_ns = now_ns
         channel = processor.channel
         reader = self._reader
         if now_ns > channel.turn_ends_ns and not channel.begin_turn(now_ns):

@@ -13,15 +13,13 @@ frames arrive in few reads.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ottla.broker.network.buffer_supplier import LARGEST_KEPT
 from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, SENDING_NS
+from ottla.broker.network.processor import Processor
 from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 from ottla.protocol.cursors import fields
-
-if TYPE_CHECKING:
-    from ottla.broker.network.processor import Processor
 
 FIRST_ALLOCATION: Final = LARGEST_KEPT
 
@@ -66,7 +64,7 @@ class FrameReader:
         self._owner: Owner | None = owner  # None once the connection is gone
         self._processor = processor
         self.view = self._processor.view
-        self.data = self._processor.data
+        self.data: fields.View = self._processor.data
         self.start = 0
         self.end = 0
         self.growing: socket.socket | None = None

@@ -56,8 +56,8 @@ class Wire:
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: PeerAddress, window: memoryview, max_response_bytes: int) -> None:
-        self.host = address.host
-        self.name = f"{address.host}:{address.port}"
+        self.host: str = address.host
+        self.name: str = f"{address.host}:{address.port}"
         self.is_lost = False
         self._loop = loop
         self._window = window

@@ -22,6 +22,7 @@ from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.quotas.throttle import Quotas
 from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.broker.security.client import Client
+from ottla.protocol.cursors import fields
 
 if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection
@@ -72,10 +73,10 @@ class Processor:
         self.quotas = quotas or Quotas()
         self.channel = channel
         self.clock_ns = clock_ns
-        self.request_max_bytes = limits.socket_request_max_bytes
+        self.request_max_bytes: int = limits.socket_request_max_bytes
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
-        self.data = self.view  # the same for compiled code
+        self.data: fields.View = self.view  # the same for compiled code
         self.buffers = BufferSupplier(limits.queued_max_request_bytes)
         self.window = self.view[:FULL_WINDOW_BYTES]
         self.connections: set[Connection] = set()

@@ -265,7 +265,7 @@ class RequestChannel:
 
     def turn_is_over(self) -> bool:
         """Whether the time of this turn of the loop is used up."""
-        now_ns = self._clock_ns()
+        now_ns: int = self._clock_ns()
         return now_ns > self.turn_ends_ns and not self.begin_turn(now_ns)
 
     def at_turn_end(self, callback: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ ALIGNED_BYTES: Final = 256 * 1024
 """Largest region that is sent from a page boundary on, in bytes. The bytes before the page are sent with the header."""
 UNCOPIED_BYTES: Final = 128 * 1024
 """Smallest answer in memory that is sent as separate parts, in bytes. Joining the parts would cost more than passing them singly."""
-PAGE_BYTES: Final = mmap.PAGESIZE
+PAGE_BYTES: Final[int] = mmap.PAGESIZE
 PACKET_BYTES: Final = 16 * PAGE_BYTES
 """Bytes that the kernel splices at once."""
 PACED_BYTES: Final = 15 * PAGE_BYTES

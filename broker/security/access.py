@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer
+from ottla.broker.security.client import Client
 from ottla.protocol.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.security.audit_log import AuditLog
-    from ottla.broker.security.client import Client
 
 MAX_DECISIONS: Final = 1024
 """Decisions that one connection caches; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""
@@ -83,8 +83,8 @@ class Access:
 
     def forget(self) -> None:
         """Drops all decisions: the authorizer's rules, the level of the audit log, or the client's principal have changed."""
-        self._generation = self._authorizer.generation
-        self._logs_allowed = self._audit is not None and self._audit.logs_allowed
+        self._generation: int = self._authorizer.generation
+        self._logs_allowed: bool = self._audit is not None and self._audit.logs_allowed
         self._decisions.clear()
         self._count = 0
 

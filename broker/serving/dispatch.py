@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.table import handlers_of
-from ottla.broker.network.connection import Connection
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.listed_apis import needs_of
 from ottla.broker.request.malformed import MALFORMED, name_of, refuse
 from ottla.broker.request.services import Services
+from ottla.broker.security.client import Client
 from ottla.broker.serving.message_requests import MessageRequests
 from ottla.broker.serving.refused_protocols import RefusedProtocols
 from ottla.broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
@@ -32,6 +32,7 @@ from ottla.protocol.schema.wire import ProtocolError, skip_tagged_fields
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
+    from ottla.broker.network.connection import Connection
 
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
@@ -53,16 +54,16 @@ class Dispatcher(RequestHandler):
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request."""
-        data = frame
+        data: fields.View = frame
         try:
             kind, correlation_id, client_id_length = fields.read_request_header(data, 0)
             route = self._routes.get(kind)
             if route is None:
-                route = self._route(kind >> 16, kind & 0xFFFF)  # a negative version becomes a high one; neither exists
+                route = self.route_of(kind >> 16, kind & 0xFFFF)  # a negative version becomes a high one; neither exists
                 if route is None:
                     return self._unsupported(frame, kind >> 16, correlation_id, connection)
             offset = 10
-            client = connection.client
+            client: Client = connection.client
             client.api_key = kind >> 16
             if client_id_length < 0 or not route.has_client_id:
                 client.identify(None)
@@ -102,7 +103,7 @@ class Dispatcher(RequestHandler):
         """Whether the frame is another Produce."""
         return end - begin >= 2 and fields.int16(view, begin) == PRODUCE
 
-    def _route(self, api_key: int, version: int) -> Route | None:
+    def route_of(self, api_key: int, version: int) -> Route | None:
         """The route of an API and version seen for the first time; None when it is not accepted."""
         if not self._services.listed.accepts(api_key, version):
             return None
@@ -137,7 +138,7 @@ class Dispatcher(RequestHandler):
             kind, correlation_id, _ = fields.read_request_header(frame, 0)
         except MALFORMED:
             return CLOSE
-        route = self._routes.get(kind) or self._route(kind >> 16, kind & 0xFFFF)
+        route = self._routes.get(kind) or self.route_of(kind >> 16, kind & 0xFFFF)
         if route is None or not route.has_error_code:
             return CLOSE
         return route.encode(correlation_id, route.response_class(error_code=code))

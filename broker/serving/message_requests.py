@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 class MessageRequests:
     """See the module."""
 
-    __slots__ = ("_oversized", "_running", "_services", "large_bytes")
+    __slots__ = ("_oversized", "_running", "_services", "large_bytes", "max_elements")
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -46,6 +46,8 @@ class MessageRequests:
         self._running: RunningRequests = services.running
         self.large_bytes = LARGE_BYTES
         """Smallest request that waits for its turn, bytes."""
+        self.max_elements = MAX_ELEMENTS
+        """The most elements in a request of a client."""
 
     def handle(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Answer:
         """Answers one request, whose body begins at `offset`."""
@@ -75,7 +77,7 @@ class MessageRequests:
         kept, client_id = bytes(frame) if is_reused(frame) else frame, connection.client.client_id
         is_of_broker = route.is_between_brokers and connection.access.acts_for_cluster()
         pending = Pending(in_turns=True, waiting_bytes=0 if is_of_broker else len(frame))
-        most = ANY_ELEMENTS if is_of_broker else MAX_ELEMENTS
+        most = ANY_ELEMENTS if is_of_broker else self.max_elements
         work = self._read(kept, offset, client_id, correlation_id, route, connection, pending, most)
         if is_of_broker:
             self._running.begin(work, pending)

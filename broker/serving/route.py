@@ -123,7 +123,7 @@ class Route:
         """False only for ControlledShutdown 0, whose header ends with the correlation id."""
         self.request_class = types.request
         self.response_class: Callable[..., Message] = types.response
-        self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
+        self.has_error_code: bool = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
         self.flexible_request_header = types.request_header_version(version) >= 2
         header_is_flexible = types.response_header_version(version) >= 1
         self.encode = encoder(version, header_is_flexible=header_is_flexible)
@@ -134,7 +134,7 @@ class Route:
         """Whether the request does not count towards a client's request quota."""
         self.waits_for_store = types.key in WAITING
         """Whether a large request begins only when another one may wait for the metadata store."""
-        self.has_throttle_time = any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
+        self.has_throttle_time: bool = any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
         """Whether answers contain the throttle time of the client."""
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none

@@ -7,6 +7,8 @@ and are left out.
 
 from __future__ import annotations
 
+from typing import final
+
 from ottla.protocol.conversion import message_fields
 from ottla.protocol.conversion.limits import (
     MAX_DECOMPRESSED_BYTES,
@@ -22,6 +24,7 @@ from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, 
 from ottla.protocol.records.record_step import RECORDS_REMAIN, record_error
 
 
+@final
 class DownConverter:
     """See the module. `room[:size]` holds the messages of all batches.
 
@@ -58,7 +61,7 @@ class DownConverter:
         self.magic = magic
         self._is_produced = is_produced
         self._is_relative = False
-        self._tables = message_fields.TABLES
+        self._tables: message_fields.Tables = message_fields.TABLES
         self.room = fields.room_for(room_bytes)
         self.size = 0
         self.total = 0
@@ -90,7 +93,7 @@ class DownConverter:
         if size > MAX_DECOMPRESSED_BYTES:
             raise DecompressionTooLarge("messages of an old format in a", MAX_DECOMPRESSED_BYTES)
         self._make_room(size)
-        self._data = records
+        self._data: fields.View = records
         self._at = start
         self._end = end
         self._left = header.record_count

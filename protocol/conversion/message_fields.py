@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from array import array
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from ottla.protocol.conversion.limits import MESSAGE_OVERHEAD_BYTES
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.fields import Data
+from ottla.protocol.cursors.fields import Bytes
 
 _POLYNOMIAL: Final = 0xEDB88320
 _SLICES: Final = 16
@@ -41,11 +41,12 @@ def _tables() -> array[int]:
     return array("I", numbers)
 
 
+Tables: TypeAlias = "array[int]"
 TABLES: Final = _tables()
 """For the functions that compute checksums."""
 
 
-def checksum(tables: array[int], data: Data, start: int, end: int) -> int:
+def checksum(tables: array[int], data: Bytes, start: int, end: int) -> int:
     """The CRC-32 of the bytes from `start` up to `end`."""
     return crc32(memoryview(data)[start:end])
 
@@ -58,7 +59,7 @@ def put_message(
     magic: int,
     attributes: int,
     timestamp: int,
-    data: Data,
+    data: Bytes,
     key_at: int,
     key_size: int,
     value_at: int,
@@ -81,7 +82,7 @@ def put_message(
 
 
 def put_record(
-    room: bytearray, at: int, elapsed: int, delta: int, data: Data, key_at: int, key_size: int, value_at: int, value_size: int
+    room: bytearray, at: int, elapsed: int, delta: int, data: Bytes, key_at: int, key_size: int, value_at: int, value_size: int
 ) -> int:
     """Write a record with the key and the value at these places of `data`; the size of null is -1. Returns the position after it."""
     numbers = (elapsed, delta, key_size, value_size)

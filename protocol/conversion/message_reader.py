@@ -9,6 +9,8 @@ them; of a batch only position, offset and magic are read.
 
 from __future__ import annotations
 
+from typing import final
+
 from ottla.protocol.conversion import message_fields
 from ottla.protocol.conversion.limits import (
     CODEC_MASK,
@@ -25,6 +27,7 @@ from ottla.protocol.cursors import fields
 from ottla.protocol.records.errors import CorruptRecord, InvalidMagic, MalformedMessage, MessageTooLarge, UnknownCompressionCodec
 
 
+@final
 class MessageReader:
     """See the module. `advance` goes to the next message, `read_fields` looks inside."""
 
@@ -48,10 +51,10 @@ class MessageReader:
 
     def __init__(self, frame: memoryview, start: int, end: int, *, is_nested: bool = False) -> None:
         """`frame` must be writable, as memory of compiled code. Messages in a compressed one are nested, and may have any magic."""
-        self._data = frame
+        self._data: fields.View = frame
         self._last = end
         self._is_nested = is_nested
-        self._tables = message_fields.TABLES
+        self._tables: message_fields.Tables = message_fields.TABLES
         self.start = start
         self.end = start
         """Where the message begins, and where the next one does."""

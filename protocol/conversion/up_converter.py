@@ -8,6 +8,8 @@ Invariant: a record is never longer than the message that it came from, so the r
 
 from __future__ import annotations
 
+from typing import final
+
 from ottla.protocol.conversion import message_fields
 from ottla.protocol.conversion.limits import CODEC_MASK, FROM_MESSAGE, MAX_INT32, NO_TIMESTAMP
 from ottla.protocol.conversion.message_reader import MessageReader
@@ -15,6 +17,7 @@ from ottla.protocol.cursors import fields
 from ottla.protocol.records.errors import InvalidRecord
 
 
+@final
 class UpConverter:
     """See the module. `room[:size]` holds the records after `convert` has returned True.
 
@@ -57,7 +60,7 @@ class UpConverter:
         max_message_bytes: int = MAX_INT32,
     ) -> None:
         """`frame` must be writable, as memory of compiled code."""
-        self._data = frame
+        self._data: fields.View = frame
         self._reader = MessageReader(frame, start, end, is_nested=is_wrapped)
         self._magic = magic
         self._is_wrapped = is_wrapped

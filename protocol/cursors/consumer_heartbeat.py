@@ -25,7 +25,7 @@ class PlainHeartbeat:
 
     def __init__(self, frame: memoryview, offset: int, version: int) -> None:
         """`offset` is the start of the body."""
-        self._data = frame
+        self._data: fields.View = frame
         self._at = offset
         self.group_id = self.member_id = b""
         self.instance_id: bytes | None = None

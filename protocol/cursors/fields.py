@@ -6,9 +6,11 @@ frame ends too early or a number is malformed. Writers take the buffer of a resp
 
 import struct
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
-Data = bytes | bytearray | memoryview
+Bytes: TypeAlias = bytes | bytearray | memoryview
+View: TypeAlias = memoryview
+"""Writable memory; for compiled code, as for Bytes, without a look at an object for each byte."""
 FieldError: Final = (struct.error, IndexError, ValueError)
 
 _int8 = Struct(">b").unpack_from
@@ -65,30 +67,30 @@ put_code = Struct(">ihx").pack_into
 put_two_int64 = Struct(">qq").pack_into
 
 
-def uint8(data: Data, at: int) -> int:
+def uint8(data: Bytes, at: int) -> int:
     """An unsigned number of one byte."""
     return data[at]
 
 
-def int8(data: Data, at: int) -> int:
+def int8(data: Bytes, at: int) -> int:
     """A signed number of one byte."""
     value: int = _int8(data, at)[0]
     return value
 
 
-def int16(data: Data, at: int) -> int:
+def int16(data: Bytes, at: int) -> int:
     """A signed number of two bytes."""
     value: int = _int16(data, at)[0]
     return value
 
 
-def int32(data: Data, at: int) -> int:
+def int32(data: Bytes, at: int) -> int:
     """A signed number of four bytes."""
     value: int = _int32(data, at)[0]
     return value
 
 
-def read_number(data: Data, at: int) -> int:
+def read_number(data: Bytes, at: int) -> int:
     """A signed number of four bytes in a read-only index in memory."""
     value: int = _int32(data, at)[0]
     return value
@@ -98,19 +100,19 @@ read_new_number = read_number
 """A signed number of four bytes in an index that may grow."""
 
 
-def read_long(data: Data, at: int) -> int:
+def read_long(data: Bytes, at: int) -> int:
     """A signed number of eight bytes in a read-only index in memory."""
     value: int = _int64(data, at)[0]
     return value
 
 
-def int64(data: Data, at: int) -> int:
+def int64(data: Bytes, at: int) -> int:
     """A signed number of eight bytes."""
     value: int = _int64(data, at)[0]
     return value
 
 
-def uvarint(data: Data, at: int) -> tuple[int, int]:
+def uvarint(data: Bytes, at: int) -> tuple[int, int]:
     """(number, position after it) of a varint of at most five bytes. Bits beyond 32 are dropped, as Java's int shift does."""
     value = data[at]
     at += 1
@@ -133,12 +135,12 @@ def wrapped_sum(number: int, other: int) -> int:
     return (number + other + 2**63) % 2**64 - 2**63
 
 
-def holds(data: Data, at: int, end: int, value: bytes) -> bool:
+def holds(data: Bytes, at: int, end: int, value: bytes) -> bool:
     """Whether the bytes from `at` up to `end` equal `value`."""
     return data[at:end] == value
 
 
-def take(data: Data, at: int, end: int) -> bytes:
+def take(data: Bytes, at: int, end: int) -> bytes:
     """A copy of the bytes from `at` up to `end`."""
     if not 0 <= at <= end <= len(data):
         raise IndexError(f"the bytes {at} to {end} of a frame of {len(data)}")
@@ -162,7 +164,7 @@ def put_bytes(room: bytearray, at: int, value: bytes) -> int:
     return end
 
 
-def copy(data: Data, start: int, end: int, room: bytearray, at: int) -> int:
+def copy(data: Bytes, start: int, end: int, room: bytearray, at: int) -> int:
     """Copy the bytes from `start` up to `end` into `room`. Returns the position after them."""
     if not 0 <= start <= end <= len(data) or at + end - start > len(room):
         raise IndexError(f"the bytes {start} to {end} of a frame of {len(data)}")

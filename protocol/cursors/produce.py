@@ -37,7 +37,7 @@ class ProduceReader(RequestReader):
         self._begin(frame, offset, version, version >= FIRST_FLEXIBLE)
 
     def _read_head(self) -> None:
-        self.transactional_id = self._nullable_string() if self.version >= FIRST_WITH_TRANSACTIONAL_ID else None
+        self.transactional_id: bytes | None = self._nullable_string() if self.version >= FIRST_WITH_TRANSACTIONAL_ID else None
         self.acks, self.timeout_ms = fields.read_acks_and_timeout(self.data, self.at)
         self.at += 6
 

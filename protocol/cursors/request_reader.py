@@ -44,7 +44,7 @@ class RequestReader:
         In C it costs a third of `RequestReader.__init__`, which would get its arguments as objects in a tuple.
         """
         self.frame = frame
-        self.data = frame
+        self.data: fields.View = frame
         self.size = len(frame)
         self.at = offset
         self.version = version

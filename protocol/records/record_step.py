@@ -10,13 +10,13 @@ beyond 32 (64) are dropped, as Java does. A header has a key. The fields fill th
     | header count varint | per header: key length varint, bytes | value length varint, bytes
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla.protocol.records.errors import InvalidRecord, OverlongLength
 
-Data = bytes | bytearray | memoryview
-RecordFields = tuple[int, int, int, int, int, int, int, int, int, int, int]
-HeaderFields = tuple[int, int, int, int, int]
+Bytes: TypeAlias = bytes | bytearray | memoryview
+RecordFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int]
+HeaderFields: TypeAlias = tuple[int, int, int, int, int]
 
 # Kinds of faults, which `read_record` returns instead of the end of the record.
 INCOMPLETE: Final = -1
@@ -40,7 +40,7 @@ PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
 RECORDS_REMAIN: Final = "Incorrect declared batch size, records still remaining in file"
 
 
-def read_varint(data: Data, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """(number, position after it) of a zigzag varint of at most five bytes. The position is INCOMPLETE or OVERLONG if it does not end."""
     raw = shift = 0
     while shift < 35:
@@ -56,7 +56,7 @@ def read_varint(data: Data, at: int, end: int) -> tuple[int, int]:
     return 0, OVERLONG
 
 
-def read_varlong(data: Data, at: int, end: int) -> tuple[int, int]:
+def read_varlong(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """As `read_varint`, of at most ten bytes."""
     raw = shift = 0
     while shift < 70:
@@ -76,7 +76,7 @@ def _fault(kind: int, first: int = 0, second: int = 0) -> RecordFields:
     return kind, first, second, 0, 0, 0, 0, 0, 0, 0, 0
 
 
-def read_record(data: Data, at: int, end: int) -> RecordFields:
+def read_record(data: Bytes, at: int, end: int) -> RecordFields:
     """Read the record that begins at `at`. The bytes end at `end`.
 
     Returns (end of the record, timestamp delta, offset delta, place of the offset delta, place of all behind it, place and size of the key,
@@ -118,13 +118,13 @@ def read_record(data: Data, at: int, end: int) -> RecordFields:
     return end, elapsed, delta, delta_at, body_at, key_at, key_size, value_at, value_size, headers, headers_at
 
 
-def check_record(data: Data, at: int, end: int) -> tuple[int, int, int, int]:
+def check_record(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
     """Of what `read_record` returns: the end, the deltas of timestamp and offset, and the size of the key."""
     end, elapsed, delta, _, _, _, key_size, _, _, _, _ = read_record(data, at, end)
     return end, elapsed, delta, key_size
 
 
-def read_header(data: Data, at: int, end: int) -> HeaderFields:
+def read_header(data: Bytes, at: int, end: int) -> HeaderFields:
     """Read the header at `at` of a record that ends at `end`.
 
     Returns (end of the header, place and size of the key, place and size of the value). For a fault it returns its kind, 0, and the number

@@ -5,12 +5,15 @@ validation checks every batch of a client with it. `RecordWalk` is for readers i
 coordinators. Both loop over the one strict step, `ottla.protocol.records.record_step`, and so agree about every byte.
 """
 
+from typing import final
+
 from ottla.protocol.records import record_step
 from ottla.protocol.records.batch import NO_TIMESTAMP
 from ottla.protocol.records.errors import InvalidRecord
-from ottla.protocol.records.record_step import BATCH_COUNT, INCOMPLETE, RECORDS_REMAIN, Data, record_error
+from ottla.protocol.records.record_step import BATCH_COUNT, INCOMPLETE, RECORDS_REMAIN, record_error
 
 
+@final
 class RecordCheck:
     """Checks the records of one batch after another, and collects what the rules of a topic need to know about them.
 
@@ -47,7 +50,7 @@ class RecordCheck:
         self.has_null_key = False
         self.offsets_are_consecutive = True
 
-    def take(self, data: Data, at: int, end: int, most: int) -> int:
+    def take(self, data: record_step.Bytes, at: int, end: int, most: int) -> int:
         """Check up to `most` of the next records, which begin at `at`. Returns the position behind them.
 
         If the bytes up to `end` end in a record, its start is returned, and `missing` is set. Raises InvalidRecord.
@@ -84,6 +87,7 @@ class RecordCheck:
         return record_error(INCOMPLETE, self.missing, self._size)
 
 
+@final
 class RecordWalk:
     """Goes from record to record of a batch, whose decompressed bytes are `data`. `advance` goes to the next one.
 
@@ -114,7 +118,7 @@ class RecordWalk:
         if count < 0:
             raise record_error(BATCH_COUNT, count, 0)
         self.data = data
-        self._data = data
+        self._data: record_step.Bytes = data
         self._left = count
         self.start = self.end = self.delta_at = self.body_at = self.key_at = self.value_at = self._headers_at = 0
         self.elapsed = self.delta = self.headers = 0

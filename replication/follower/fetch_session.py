@@ -10,12 +10,16 @@ wanted is forgotten in the next request. After any failure the next request is a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.follower.leader_requests import FIRST_FETCH_WITH_TOPIC_IDS, LAST_FETCH_WITH_TOPIC_NAMES
-from ottla.replication.leader.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.replication.leader.partition import Partition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -325,7 +325,7 @@ class Fetcher:
 
     def process(self, followed: FollowedPartition, found: Found) -> int:
         """Append the received records and move the offsets. Returns the cost, in bytes appended."""
-        partition = followed.partition
+        partition: Partition = followed.partition
         if partition.leader_epoch != followed.leader_epoch or partition.is_leader:
             self.unfollow(followed.topic_partition)
             return 0
@@ -384,7 +384,7 @@ class Fetcher:
         followed.last_fetched_epoch = self.last_epoch(log)
         size = run.size
         self.bytes_in += size
-        partition = followed.partition
+        partition: Partition = followed.partition
         stats = partition.stats
         stats.replication_bytes_in += size
         if partition.adding_replicas and partition.broker_id in partition.adding_replicas:

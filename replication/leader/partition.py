@@ -284,7 +284,7 @@ class Partition:
     def move_high_watermark(self, offset: int) -> bool:
         """Move it to `offset`, and notify those who wait for it or for the last stable offset. Returns whether it moved."""
         log = self.log
-        stable_offset = log.last_stable_offset
+        stable_offset: int = log.last_stable_offset
         if not log.update_high_watermark(offset):
             return False
         if self.idle_fetches:

@@ -90,12 +90,14 @@ class BrokerTopicStats:
 
     def on_produce_conversion(self, topic: str, records: int, nanoseconds: int, temporary_bytes: int) -> None:
         """Count records of an old producer that were converted."""
-        self.of_any(topic).produce_message_conversions += records
+        stats = self.of_any(topic)
+        stats.produce_message_conversions += records
         self.on_conversion("Produce", nanoseconds, temporary_bytes)
 
     def on_fetch_conversion(self, topic: str, records: int, nanoseconds: int, temporary_bytes: int) -> None:
         """Count records that were converted for an old consumer."""
-        self.of_any(topic).fetch_message_conversions += records
+        stats = self.of_any(topic)
+        stats.fetch_message_conversions += records
         self.on_conversion("Fetch", nanoseconds, temporary_bytes)
 
     def of(self, topic: str) -> TopicStats:

@@ -6,13 +6,10 @@ The Fetch handler makes one for each partition of a request or of a fetch sessio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 from ottla.storage.segment.file_region import FileRegion
-
-if TYPE_CHECKING:
-    from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment import Segment
 
 
 class AskedPartition:

@@ -165,7 +165,7 @@ def note_end(log: PartitionLog, asked: AskedPartition) -> None:
 def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
     log = partition.log
     offset = asked.offset
-    region = None
+    region: FileRegion | None = None
     next_offset = offset
     if params.finds_records:
         max_bytes = asked.max_bytes if asked.max_bytes < params.left else params.left

@@ -39,14 +39,14 @@ class RealFile:
         self._position += len(data)
 
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        written = os.pwrite(self.descriptor, data, at)
+        written: int = os.pwrite(self.descriptor, data, at)
         if written != len(data):
             self._write_rest(memoryview(data), at, written)
 
     def _write_rest(self, data: memoryview, at: int, written: int) -> None:
         # A short write means a signal, a full disk or a quota; only the next call shows which.
         while written < len(data):
-            count = os.pwrite(self.descriptor, data[written:], at + written)
+            count: int = os.pwrite(self.descriptor, data[written:], at + written)
             if count == 0:
                 raise OSError(f"wrote {written} of {len(data)} bytes")
             written += count
@@ -54,7 +54,7 @@ class RealFile:
     def pread(self, length: int, at: int) -> bytes:
         if _read_cached is not None and (cached := _read_cached(self.descriptor, length, at)) is not None:
             return cached
-        data = os.pread(self.descriptor, length, at)
+        data: bytes = os.pread(self.descriptor, length, at)
         if len(data) == length or not data:
             return data
         chunks = [data]

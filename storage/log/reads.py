@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ottla.protocol.short_lived import short_lived
 from ottla.storage.segment.file_region import FileRegion
 
 MAX_HINTS = 64
@@ -9,6 +10,7 @@ MAX_UNKNOWN = 20
 """Segments with unknown largest timestamp that are examined in one turn of the event loop."""
 
 
+@short_lived
 class FetchSlice:
     """Whole batches for one fetch, or none. `next_offset` follows the last batch."""
 

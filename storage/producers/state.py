@@ -158,14 +158,14 @@ class ProducerState:
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> bool:
         """Whether the producer has written here in a transaction that is not decided; in one of this epoch, if that is given."""
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None or entry.current_txn_first_offset < 0:
             return False
         return producer_epoch < 0 or producer_epoch == entry.producer_epoch
 
     def check_epoch(self, producer_id: int, producer_epoch: int, first_offset: int) -> None:
         """Check that the producer is not fenced. Raises InvalidProducerEpoch."""
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise self._old_epoch(entry, producer_epoch, first_offset)
 
@@ -191,14 +191,14 @@ class ProducerState:
             reason = f"sequence {first_sequence} at offset {first_offset}, but sequence {verified.lowest_sequence} is not written yet"
             raise OutOfOrderSequence(self.topic_partition, producer_id, reason)
         if verified.raises_epochs and first_sequence:
-            entry = self.producers.get(producer_id)
+            entry: ProducerStateEntry | None = self.producers.get(producer_id)
             if entry is None or not entry.batches:
                 reason = f"sequence {first_sequence} at offset {first_offset}, where 0 was expected of a producer without batches"
                 raise OutOfOrderSequence(self.topic_partition, producer_id, reason)
 
     def duplicate_of(self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The batch with these sequence numbers that the log has already; None if there is none."""
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None or entry.producer_epoch != producer_epoch:
             return None
         return entry.batch_with_range(first_sequence, last_sequence)
@@ -210,7 +210,7 @@ class ProducerState:
 
         Raises InvalidProducerEpoch, OutOfOrderSequence and InvalidTxnState. Changes nothing.
         """
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None:
             # Retention or DeleteRecords may have removed all earlier batches of the producer, so any sequence number may be the next.
             return None
@@ -234,7 +234,7 @@ class ProducerState:
         Raises InvalidProducerEpoch and InvalidTxnState. Changes nothing.
         """
         self.check_epoch(producer_id, producer_epoch, first_offset)
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is not None and entry.current_txn_first_offset >= 0 and not is_transactional:
             raise self._not_transactional(producer_id, first_offset)
 
@@ -244,7 +244,7 @@ class ProducerState:
 
         Raises InvalidProducerEpoch and TransactionCoordinatorFenced. Changes nothing.
         """
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None:
             return
         epoch = entry.producer_epoch
@@ -267,7 +267,7 @@ class ProducerState:
         is_transactional: bool,
     ) -> None:
         """Record a data batch that the log has. `timestamp` is the batch's largest."""
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
         elif producer_epoch != entry.producer_epoch:
@@ -293,7 +293,7 @@ class ProducerState:
         The transaction counts as open until `complete`, which is called after the transaction index has its entry. If writing the entry
         fails, consumers must not read beyond the transaction.
         """
-        entry = self.producers.get(producer_id)
+        entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
         elif producer_epoch < entry.producer_epoch:

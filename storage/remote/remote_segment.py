@@ -56,9 +56,9 @@ class RemoteSegment(Segment):
         self._transaction_index.check()
         if self._offset_index.last_offset > entry.end_offset:
             raise CorruptIndex(self._offset_index.path, f"its last offset is {self._offset_index.last_offset}, behind {entry.end_offset}")
-        self._has_max_timestamp(self._time_index.last_timestamp, self._time_index.last_offset)
+        self.note_max_timestamp(self._time_index.last_timestamp, self._time_index.last_offset)
 
-    def _path(self, suffix: str) -> str:
+    def path_of(self, suffix: str) -> str:
         return self._name + suffix
 
     def find_by_timestamp(
@@ -83,7 +83,7 @@ class RemoteSegment(Segment):
                     return
                 break
         raise CorruptIndex(
-            self._path(TIME_INDEX_SUFFIX), f"no batch with offset {entry.offset} has the largest timestamp {entry.timestamp}"
+            self.path_of(TIME_INDEX_SUFFIX), f"no batch with offset {entry.offset} has the largest timestamp {entry.timestamp}"
         )
 
     def rebuild_indexes(self) -> NoReturn:

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING
 from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MIN_BATCH_SIZE, next_batch_size, parse_header
 from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.short_lived import short_lived
 from ottla.storage.segment.limits import BOUNDS_SIZE, CHUNK_BYTES, GAP_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
+from ottla.storage.segment.offset_index import OffsetIndex
 
 if TYPE_CHECKING:
     from ottla.storage.disk.filesystem import File
     from ottla.storage.segment.cold_lookups import UnwaitingFile
-    from ottla.storage.segment.offset_index import OffsetIndex
     from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
 
 
+@short_lived
 class BatchFinder:
     """Searches one segment for batches. After `locate` or `seek` the attributes describe the current batch.
 

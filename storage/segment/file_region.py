@@ -4,11 +4,13 @@ Made by the log, sent by the network. A region holds its `File`, and a `File` cl
 that is deleted while a slow consumer reads it stays readable until the response is sent.
 """
 
+from ottla.protocol.short_lived import short_lived
 from ottla.storage.disk.filesystem import File
 
 _WARM_BYTES = 256 * 1024
 
 
+@short_lived
 class FileRegion:
     """`length` bytes of `file` from `position`. Immutable.
 

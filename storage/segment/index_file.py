@@ -47,7 +47,7 @@ class IndexFile:
         self._filesystem = filesystem
         self._tail = bytearray()
         self._map: mmap.mmap | bytes = b""
-        self._view = memoryview(self._map)
+        self._view: fields.Bytes = memoryview(self._map)
         self._mapped = 0
         self.path = path
         self.base_offset = base_offset
@@ -60,7 +60,7 @@ class IndexFile:
     def _set_length(self, length: int) -> None:
         self.length = length
         self.max_entries = length // self.entry_size
-        self.full_at = self.max_entries - self.KEPT_ENTRIES
+        self.full_at: int = self.max_entries - self.KEPT_ENTRIES
 
     def is_full(self) -> bool:
         """Whether the segment must be rolled before the next append."""
@@ -187,7 +187,7 @@ class IndexFile:
             self._mapped = self._written
         return data
 
-    def _mapped_entries(self) -> memoryview:
+    def _mapped_entries(self) -> fields.Bytes:
         """The entries in the file."""
         if self._mapped < self._written:
             self._mapping()
@@ -213,7 +213,7 @@ class IndexFile:
         self._mapped = 0
 
 
-def last_slot(data: memoryview | bytearray, count: int, size: int, at: int, is_long: bool, target: int) -> int:
+def last_slot(data: fields.Bytes, count: int, size: int, at: int, is_long: bool, target: int) -> int:
     """Of `count` entries of `size` bytes the last one whose number at byte `at` is at most `target`; -1 if there is none.
 
     Searches the last entries first, as Apache Kafka does: most lookups are for recent records, and so touch only pages that are in use
@@ -251,5 +251,5 @@ def last_slot(data: memoryview | bytearray, count: int, size: int, at: int, is_l
     return low
 
 
-def _number(data: memoryview | bytearray, at: int, is_long: bool) -> int:
+def _number(data: fields.Bytes, at: int, is_long: bool) -> int:
     return fields.read_long(data, at) if is_long else fields.read_number(data, at)

@@ -5,7 +5,7 @@ from typing import Final
 
 FIRST_BYTES: Final = 4 * 1024 * 1024
 """Growth of a segment, in bytes, before disk space is reserved for more: see `reservations`."""
-NEVER: Final = sys.maxsize
+NEVER: Final[int] = sys.maxsize
 """An offset or a size that no log reaches."""
 UNKNOWN: Final = -2
 """Timestamp of a first batch that was not read yet."""

@@ -58,16 +58,17 @@ class LogSettings:
     )
 
     def __init__(self, config: TopicConfig) -> None:
-        self.segment_bytes = config[SEGMENT_BYTES]
-        self.segment_ms = config[SEGMENT_MS]
+        self.segment_bytes: int = config[SEGMENT_BYTES]
+        self.segment_ms: int = config[SEGMENT_MS]
         max_lag_ms = config[MAX_COMPACTION_LAG_MS]
-        self.roll_after_ms = min(self.segment_ms, max_lag_ms) if max_lag_ms > 0 and "compact" in config[CLEANUP_POLICY] else self.segment_ms
-        self.segment_jitter_ms = config[SEGMENT_JITTER_MS]
-        self.index_bytes = config[SEGMENT_INDEX_BYTES]
-        self.index_interval_bytes = config[INDEX_INTERVAL_BYTES]
-        self.preallocate = config[PREALLOCATE]
-        self.file_delete_delay_ms = config[FILE_DELETE_DELAY_MS]
-        self.flush_messages = config[FLUSH_MESSAGES]
+        is_limited = max_lag_ms > 0 and "compact" in config[CLEANUP_POLICY]
+        self.roll_after_ms: int = min(self.segment_ms, max_lag_ms) if is_limited else self.segment_ms
+        self.segment_jitter_ms: int = config[SEGMENT_JITTER_MS]
+        self.index_bytes: int = config[SEGMENT_INDEX_BYTES]
+        self.index_interval_bytes: int = config[INDEX_INTERVAL_BYTES]
+        self.preallocate: bool = config[PREALLOCATE]
+        self.file_delete_delay_ms: int = config[FILE_DELETE_DELAY_MS]
+        self.flush_messages: int = config[FLUSH_MESSAGES]
 
     def to_numbers(self) -> dict[str, int]:
         """The values by name, for a process that has no configuration."""

@@ -70,7 +70,7 @@ class OffsetIndex(IndexFile):
         relative = offset - base_offset
         target = relative if relative < MAX_RELATIVE_OFFSET else MAX_RELATIVE_OFFSET
         is_in_memory = self._is_in_memory(target, 0)
-        entries: memoryview | bytearray
+        entries: fields.Bytes
         if is_in_memory:
             entries = self._tail
             count = self.entries - self._written
@@ -92,7 +92,7 @@ class OffsetIndex(IndexFile):
 
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The offset and position of the last entry whose batch begins at or before `position`."""
-        entries: memoryview | bytearray
+        entries: fields.Bytes
         if self._is_in_memory(position, POSITION_AT):
             entries = self._tail
             count = self.entries - self._written

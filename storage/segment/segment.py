@@ -111,7 +111,7 @@ class Segment:
         self._has_staged_entries = False
         self._entries_before = (0, 0)
         self._time_entries_before = (0, 0, 0)
-        self.size = filesystem.size(self.path) if size is None else size
+        self.size: int = filesystem.size(self.path) if size is None else size
         self.reserve_at = self.size + FIRST_BYTES  # the size at which `Reservations` reserves more
         self.reserved_bytes = 0  # the amount that `Reservations` reserved last
 
@@ -151,14 +151,15 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return self._path(LOG_SUFFIX)
+        return self.path_of(LOG_SUFFIX)
 
     @property
     def paths(self) -> list[str]:
         """All files that a segment may have. The transaction index exists only after an aborted transaction."""
-        return [self._path(suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
+        return [self.path_of(suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
 
-    def _path(self, suffix: str) -> str:
+    def path_of(self, suffix: str) -> str:
+        """The path of the file with that suffix."""
         return f"{self._directory}/{file_name(self.base_offset, suffix)}{self._suffix}"
 
     @property
@@ -172,7 +173,7 @@ class Segment:
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
         if index is None:
-            path = self._path(OFFSET_INDEX_SUFFIX)
+            path = self.path_of(OFFSET_INDEX_SUFFIX)
             index = OffsetIndex(self.filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
             self._offset_index = index
         return index
@@ -181,7 +182,7 @@ class Segment:
     def time_index(self) -> TimeIndex:
         index = self._time_index
         if index is None:
-            path = self._path(TIME_INDEX_SUFFIX)
+            path = self.path_of(TIME_INDEX_SUFFIX)
             index = TimeIndex(self.filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
             self._time_index = index
         return index
@@ -190,7 +191,7 @@ class Segment:
     def transaction_index(self) -> TransactionIndex:
         index = self._transaction_index
         if index is None:
-            path = self._path(TRANSACTION_INDEX_SUFFIX)
+            path = self.path_of(TRANSACTION_INDEX_SUFFIX)
             size = self.filesystem.size(path) if self.filesystem.exists(path) else None
             index = self._transaction_index = TransactionIndex(self.filesystem, path, self.base_offset, size)
         return index
@@ -206,10 +207,11 @@ class Segment:
         if not self.knows_max_timestamp:
             self.check_indexes()
             if not self.knows_max_timestamp:
-                self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+                self.note_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
         return TimestampOffset(self._largest_timestamp, self._offset_of_largest_timestamp)
 
-    def _has_max_timestamp(self, timestamp: int, offset: int) -> None:
+    def note_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """Record the largest timestamp of all batches, and its offset."""
         self._largest_timestamp = timestamp
         self._offset_of_largest_timestamp = offset
         self.knows_max_timestamp = True
@@ -268,10 +270,10 @@ class Segment:
             waited = now_ms - self.created_ms if first < 0 else max_timestamp - first if max_timestamp > first else 0
             if waited > settings.roll_after_ms - self.roll_jitter_ms:
                 return True
-        offset_index = self._offset_index
+        offset_index: OffsetIndex | None = self._offset_index
         if offset_index is None:
             offset_index = self.offset_index
-        time_index = self._time_index
+        time_index: TimeIndex | None = self._time_index
         if time_index is None:
             time_index = self.time_index
         return offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
@@ -452,7 +454,7 @@ class Segment:
         for _, header in batches_from(self.file, self.index_position(offset), self.size):
             if header.max_timestamp > timestamp:
                 timestamp, offset = header.max_timestamp, header.last_offset
-        self._has_max_timestamp(timestamp, offset)
+        self.note_max_timestamp(timestamp, offset)
 
     def rebuild_indexes(self) -> None:
         """Rebuild offset and time index from the batch headers. Raises protocol's RecordFormatError for damaged headers."""
@@ -472,30 +474,30 @@ class Segment:
         self._replace_indexes()
         self.offset_index.begin()
         self.time_index.begin()
-        self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+        self.note_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def begin_rebuild(self) -> None:
         """Empty offset and time index. An index file of a wrong size or kind is replaced."""
         self._replace_indexes()
         self.offset_index.reset()
         self.time_index.reset()
-        self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+        self.note_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def _replace_indexes(self) -> None:
         # Indexes that are not open are taken for empty: reading the last entry of a preallocated file costs a page fault of 60 µs.
         settings = self._settings
         if self._offset_index is None:
-            path = self._path(OFFSET_INDEX_SUFFIX)
+            path = self.path_of(OFFSET_INDEX_SUFFIX)
             self._offset_index = OffsetIndex(self.filesystem, path, self.base_offset, settings.index_bytes, 0)
         if self._time_index is None:
-            self._time_index = TimeIndex(self.filesystem, self._path(TIME_INDEX_SUFFIX), self.base_offset, settings.index_bytes, 0)
+            self._time_index = TimeIndex(self.filesystem, self.path_of(TIME_INDEX_SUFFIX), self.base_offset, settings.index_bytes, 0)
 
     def index_batch(self, position: int, header: BatchHeader, last_entry: int) -> int:
         """Index the batch at `position` if it is far enough from `last_entry`. Returns the position of the last entry."""
         last_max = self.max_timestamp
         if header.max_timestamp > last_max.timestamp:
             last_max = TimestampOffset(header.max_timestamp, header.last_offset)
-            self._has_max_timestamp(*last_max)
+            self.note_max_timestamp(last_max.timestamp, last_max.offset)
         if position - last_entry > self._settings.index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
             self.time_index.maybe_append(*last_max)
@@ -579,11 +581,11 @@ class Segment:
 
     def _update_index_paths(self) -> None:
         if self._offset_index is not None:
-            self._offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
+            self._offset_index.path = self.path_of(OFFSET_INDEX_SUFFIX)
         if self._time_index is not None:
-            self._time_index.path = self._path(TIME_INDEX_SUFFIX)
+            self._time_index.path = self.path_of(TIME_INDEX_SUFFIX)
         if self._transaction_index is not None:
-            self._transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
+            self._transaction_index.path = self.path_of(TRANSACTION_INDEX_SUFFIX)
 
     def delete(self) -> None:
         """Remove the files. Regions of the log file that are being sent stay readable."""

@@ -91,7 +91,7 @@ class BatchRun:
         if frame.readonly:
             frame = memoryview(bytearray(frame))
         self.frame = frame
-        self.data = frame
+        self.data: fields.View = frame
         self.work = 0
         self.check = RecordCheck()
         self.pieces: dict[int, tuple[int, int, int, int]] | None = None

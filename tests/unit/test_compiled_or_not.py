@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -113,8 +112,8 @@ def test_every_declaration_and_every_module_in_cython_is_a_source() -> None:
 
 
 @pytest.mark.parametrize("name", HOT)
-def test_every_hot_module_has_its_declarations_and_a_package_that_decides_first(name: str) -> None:
-    assert (ROOT / f"{name.replace('.', '/')}.pxd").exists()
+def test_every_hot_module_has_no_declarations_that_people_wrote_and_a_package_that_decides_first(name: str) -> None:
+    assert not (ROOT / f"{name.replace('.', '/')}.pxd").exists()
     package = importlib.import_module(".".join(name.split(".")[:-1][:2]))
     assert hasattr(package, "compiled")
 
@@ -143,36 +142,11 @@ def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> 
     assert is_compiled == "False"
     assert all(file.endswith(".py") for file in files)
 
-    with (tmp_path / HOT[0].replace(".", "/")).with_suffix(".pxd").open("a") as source:
+    with (tmp_path / HOT[0].replace(".", "/")).with_suffix(".py").open("a") as source:
         source.write("\n")
     is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
     assert is_compiled == "False"
     assert all(file.endswith(".py") for file in files)
-
-
-def attributes_of(declarations: str) -> dict[str, set[str]]:
-    """By class, the attributes that a `.pxd` declares."""
-    found: dict[str, set[str]] = {}
-    of_class: set[str] = set()
-    for line in declarations.splitlines():
-        if begins := re.match(r"cdef class (\w+)", line):
-            found[begins[1]] = of_class = set()
-        elif line.startswith("    cdef ") and "(" not in line:
-            of_class |= {name.split()[-1] for name in line.split("#")[0].split(",") if name.strip()}
-    return found
-
-
-@pytest.mark.parametrize("name", HOT)
-def test_every_hot_class_declares_its_slots(name: str) -> None:
-    path = ROOT / name.replace(".", "/")
-    spec = importlib.util.spec_from_file_location("in_python", path.with_suffix(".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    in_python = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(in_python)
-    for of_class, attributes in attributes_of(path.with_suffix(".pxd").read_text()).items():
-        slots = getattr(in_python, of_class).__slots__
-        assert ({slots} if isinstance(slots, str) else set(slots)) <= attributes, of_class
 
 
 TRANSLATOR = """
@@ -227,7 +201,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "LICENSE",
         "ottla/protocol/hot_modules.py",
         *DECLARATIONS,
-        *(f"{name.replace('.', '/')}.{ending}" for name in TWO for ending in ("py", "pxd")),
+        *(f"{name.replace('.', '/')}.py" for name in TWO),
+        *(f"declarations/{path.name}" for path in (ROOT / "declarations").glob("*.py")),
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
@@ -289,9 +264,6 @@ def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(pro
     module.write_text(f"{module.read_text()}\n")
     os.utime(module, (0, 0))
     assert translated() == {TWO[0]}
-
-    append_line(module.with_suffix(".pxd"))
-    assert translated() == {TWO[0]}  # the other one does not use it
 
     append_line(project / "ottla" / "protocol" / "cursors" / "fields.pxd")
     assert translated() == set(TWO)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
 PRODUCT = (*FLOORS, "ottla")
 """Links in `ottla` are not followed."""
-FOLDERS = (*PRODUCT, "tests", "benchmarks", "docs")
+FOLDERS = (*PRODUCT, "tests", "benchmarks", "declarations", "docs")
 TOP_LEVEL = {
     *FOLDERS, "debian", "deploy", "pytest-ottla", ".ci", ".dockerignore", ".gitignore", "Dockerfile", "MANIFEST.in",
     "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py", "start.py",

@@ -10,17 +10,19 @@ UNSUPPORTED_VERSION where `message.downconversion.enable` is false.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.data.delayed_fetch import DelayedFetch, go_on
 from ottla.broker.handlers.data.fetch_reading import Fetch
 from ottla.broker.handlers.data.fetch_stages import ANSWERED, PARTITIONS_PER_STEP
-from ottla.broker.network.connection import Connection
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.malformed import answer_in_turn
 from ottla.broker.request.services import Services
 from ottla.protocol.cursors.fetch import FetchReader
 from ottla.storage.segment.cold_lookups import ColdRead
+
+if TYPE_CHECKING:
+    from ottla.broker.network.connection import Connection
 
 LARGE_BYTES: Final = 64 * 1024
 """Smallest request that waits for its turn, bytes. A partition takes at least 20 bytes, and some clients name all partitions every time."""

@@ -57,7 +57,7 @@ from ottla.broker.handlers.data.topic_counters import count_failed_fetch
 from ottla.broker.network.request_channel import Parts
 from ottla.broker.quotas.quota_type import FETCH
 from ottla.broker.request.services import Services
-from ottla.broker.security.access import CLUSTER_NAME
+from ottla.broker.security.access import CLUSTER_NAME, Access
 from ottla.config.topic import COMPRESSION_TYPE, MESSAGE_DOWNCONVERSION_ENABLE
 from ottla.protocol.cursors.fetch import FetchReader
 from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
@@ -140,7 +140,7 @@ class Fetch:
         is_new = request.session_epoch == INITIAL_EPOCH
         self.services = services
         self.connection = connection
-        self._access = connection.access
+        self._access: Access = connection.access
         self.delayed: DelayedFetch | None = None
         """The operation that waits for it, once it has to wait."""
         self.parts: Parts = []
@@ -155,7 +155,7 @@ class Fetch:
         self._correlation_id = correlation_id
         self._replicas = services.data.replica_manager
         self._creates_session = is_new
-        self._max_bytes = services.data.fetch_max_bytes
+        self._max_bytes: int = services.data.fetch_max_bytes
         self._max_bytes = min(self._max_bytes, request.max_bytes)
         self._min_bytes = request.min_bytes if request.min_bytes < self._max_bytes else self._max_bytes
         self._entries: list[SessionPartition] = []
@@ -366,7 +366,7 @@ class Fetch:
 
     def _limit_bytes(self) -> None:
         """Read no more than the quota of the client lets through at once. A larger answer would be withheld again and again."""
-        most = self.connection.most_fetch_bytes
+        most: float = self.connection.most_fetch_bytes
         self._is_limited = most < INFINITE
         if most < self._max_bytes:
             self._max_bytes = int(most)

@@ -64,7 +64,7 @@ class FetchWriter:
         self._params = params
         self._services = services
         self._answer = FetchAnswer(version, correlation_id)
-        self._error_counts = services.error_counts
+        self._error_counts: dict[int, int] = services.error_counts
         self._sound = 0  # partitions without an error
         self._leader_ids: set[int] | None = None
         self._is_untellable = False

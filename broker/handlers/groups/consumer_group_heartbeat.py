@@ -12,12 +12,14 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.groups.consumer.assignors import Assignment as Assigned
+from ottla.broker.groups.consumer.coordinator import ConsumerGroups
 from ottla.broker.groups.consumer.effects import Beat, BeatResult
 from ottla.broker.groups.consumer.reconciliation import Held
 from ottla.broker.handlers.groups.member_heartbeat import host_of, refusal_of, subscription_of
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.context import DelayedAnswer, RequestContext
+from ottla.broker.security.client import Client
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
@@ -54,12 +56,12 @@ def handle_consumer_group_heartbeat_frame(
         return None
     member, instance = beat.member_id, beat.instance_id
     group_id, member_id, instance_id = beat.group_id.decode(), member.decode(), None if instance is None else instance.decode()
-    client = connection.client
-    consumer = services.coordinators.groups.consumer
+    client: Client = connection.client
+    consumer: ConsumerGroups = services.coordinators.groups.consumer
     group = consumer.without_news(group_id, member_id, beat.epoch, instance_id, client.client_id or "", "/" + client.java_host)
     if group is None:
         return None
-    counts = services.error_counts
+    counts: dict[int, int] = services.error_counts
     if not connection.access.may(READ, GROUP, group_id):
         error = ERRORS | int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         counts[error] = counts.get(error, 0) + 1

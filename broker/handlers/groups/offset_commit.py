@@ -156,9 +156,10 @@ class OffsetCommit:
         self._connection = connection
         self._services = services
         self._refusal = _refusal(reader, connection.access)
-        self._now_ms = now_ms = services.clock.now_ms()
+        now_ms: int = services.clock.now_ms()
+        self._now_ms = now_ms
         retention_ms = reader.retention_time_ms
-        self._expire_timestamp = NO_EXPIRY if retention_ms == DEFAULT_RETENTION_MS else min(now_ms + retention_ms, MAX_TIMESTAMP)
+        self._expire_timestamp: int = NO_EXPIRY if retention_ms == DEFAULT_RETENTION_MS else min(now_ms + retention_ms, MAX_TIMESTAMP)
         self._decided: dict[bytes, list[tuple[int, int]]] = {}
         """By topic, the partitions whose answer is known before anything is committed, with the error code."""
         self._commits: dict[bytes, TopicCommit] = {}

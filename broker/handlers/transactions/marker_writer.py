@@ -38,7 +38,7 @@ class MarkerWriter:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._timeout_ms = services.config[REQUEST_TIMEOUT_MS]
+        self._timeout_ms: int = services.config[REQUEST_TIMEOUT_MS]
 
     async def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> None:
         """Append the marker to each partition, with pauses. `then` gets an error code for each when all are decided, perhaps here.

@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from ottla.broker.loop.deadlines import SWEPT_FROM, Deadlines
-from ottla.broker.loop.purgatory import MAX_TIMEOUTS, DelayedOperation, Purgatory
+from ottla.broker.loop.purgatory import MAX_TIMEOUTS, SWEPT_FROM, Deadlines, DelayedOperation, Purgatory
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.replication.ports.waiters import Waiters
 from tests.support.timers import FakeTime

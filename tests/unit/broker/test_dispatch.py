@@ -53,7 +53,7 @@ def leading() -> HandlerBench:
 
 def fail(bench: HandlerBench, key: ApiKey, version: int, error: Exception | None = None, answer: Any = None) -> None:
     """The handler of this request raises from now on, or returns what it is given."""
-    route = bench.dispatcher._route(key, version)
+    route = bench.dispatcher.route_of(key, version)
     assert route is not None
 
     def handler(request: object, context: object) -> Any:
@@ -142,7 +142,7 @@ async def test_a_request_between_brokers_is_urgent_if_its_sender_may_act_as_a_br
 @on_a_loop
 async def test_the_one_header_without_a_client_id_is_read() -> None:
     bench = leading()
-    route = bench.dispatcher._route(ApiKey.CONTROLLED_SHUTDOWN, 0)
+    route = bench.dispatcher.route_of(ApiKey.CONTROLLED_SHUTDOWN, 0)
     assert route is not None
     read: list[object] = []
 
@@ -290,7 +290,7 @@ async def test_work_that_fails_later_is_answered_too() -> None:
 async def test_a_frame_handler_that_fails_is_not_tried_again_the_ordinary_way() -> None:
     bench = leading()
     tried = []
-    route = bench.dispatcher._route(ApiKey.PRODUCE, 9)
+    route = bench.dispatcher.route_of(ApiKey.PRODUCE, 9)
     assert route is not None
 
     def frame_handler(*_: object) -> None:
@@ -307,7 +307,7 @@ async def test_a_frame_handler_that_fails_is_not_tried_again_the_ordinary_way() 
 @on_a_loop
 async def test_what_a_frame_handler_leaves_is_decoded_for_the_handler_of_messages() -> None:
     bench = leading()
-    route = bench.dispatcher._route(ApiKey.FIND_COORDINATOR, 2)
+    route = bench.dispatcher.route_of(ApiKey.FIND_COORDINATOR, 2)
     assert route is not None
     asked = []
 
@@ -358,7 +358,7 @@ def test_every_implemented_version_has_a_handler() -> None:
         for key in IMPLEMENTED:
             first, last = versions_in_3_9(key)
             for version in range(first, last + 1):
-                route = bench.dispatcher._route(key, version)
+                route = bench.dispatcher.route_of(key, version)
                 assert route is not None
                 assert (route.api_key, route.version) == (key, version)
                 of_messages, of_frames = handlers_of(key)

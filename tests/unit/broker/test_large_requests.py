@@ -13,7 +13,6 @@ from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.handlers.data.produce_codes import AT_ONCE
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.security.authorizer import Authorizer
-from ottla.broker.serving import message_requests
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.pauses import begin_slices
 from ottla.protocol.acls import Operation, ResourceType
@@ -220,7 +219,7 @@ async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_a
 @on_a_loop
 async def test_a_large_request_whose_handler_waits_lets_the_next_one_be_served() -> None:
     world = World(slice_ns=10**6)
-    route = world.dispatcher._route(ApiKey.LIST_OFFSETS, 7)
+    route = world.dispatcher.route_of(ApiKey.LIST_OFFSETS, 7)
     assert route is not None
     serve, go = route.handler, asyncio.Event()
 
@@ -259,13 +258,12 @@ async def test_who_may_not_act_as_a_broker_waits_like_every_client_and_is_refuse
     assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * ELEMENTS
 
 
-def test_only_who_may_act_as_a_broker_may_send_any_number_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_requests, "MAX_ELEMENTS", ELEMENTS)
-
+def test_only_who_may_act_as_a_broker_may_send_any_number_of_elements() -> None:
     @on_a_loop
     async def scenario() -> None:
         for authorizer, is_closed in ((Grants(), True), (Grants((Operation.CLUSTER_ACTION, ResourceType.CLUSTER)), False)):
             world = World(slice_ns=10**6, authorizer=authorizer)
+            world.dispatcher.messages.max_elements = ELEMENTS
             world.services.cluster.controller = SimpleNamespace(broker_epoch=2)
             client = world.connect()
             client.send(request_frame(leaders(ELEMENTS), ApiKey.LEADER_AND_ISR, 5))

@@ -58,7 +58,7 @@ def test_a_request_for_it_closes_the_connection_without_counting_as_bad_input(
         assert bench.connection.reasons == []
         bench.features.levels = {"made.up": 1}
         bench.services.listed.update()
-        assert bench.dispatcher._route(ApiKey.END_TXN, 5) is not None
+        assert bench.dispatcher.route_of(ApiKey.END_TXN, 5) is not None
         assert bench.ask(EndTxnRequest(), ApiKey.END_TXN, 4).control is None
         bench.features.levels = {}
         bench.services.listed.update()

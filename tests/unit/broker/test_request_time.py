@@ -30,7 +30,7 @@ from tests.support.pauses import every_pause_waits
 
 def serve(bench: HandlerBench, key: ApiKey, version: int, handler: Any) -> None:
     """Have a request of this kind handled by `handler`."""
-    route = bench.dispatcher._route(key, version)
+    route = bench.dispatcher.route_of(key, version)
     assert route is not None
     route.handler = handler
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.consumer.heartbeats import WAITING_INTERVAL_MS
 from ottla.broker.groups.consumer.members import MemberState, indexes_of
-from ottla.broker.groups.consumer.settings import GroupTimes
+from ottla.broker.groups.consumer.settings import WAITING_INTERVAL_MS, GroupTimes
 from ottla.broker.groups.consumer.subscriptions import preferred
 from ottla.broker.groups.group import Committer, GroupState
 from ottla.protocol.errors import ErrorCode

@@ -1,1 +1,0 @@
-# Its functions have no types of C: they deal with bytes and with fields of tuples.
