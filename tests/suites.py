@@ -72,7 +72,7 @@ def sanitize() -> Iterator[Step]:
     """-fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan."""
     shutil.rmtree(SANITIZED, ignore_errors=True)
     without = shutil.ignore_patterns("*.so", "compiled.*.digest", "__pycache__")
-    for name in (*FLOORS, "benchmarks", "tests"):
+    for name in (*FLOORS, "benchmarks", "declarations", "tests"):
         shutil.copytree(ROOT / name, SANITIZED / name, symlinks=True, ignore=without)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, SANITIZED)

@@ -16,7 +16,7 @@ from ottla.protocol.compiled import describe
 from tests.distributions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("ottla",)
+SOURCES = ("ottla", "declarations")
 """Its links are followed."""
 ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
