@@ -64,6 +64,9 @@ class Expiry:
         state.log_size_bytes = remote_bytes
         state.log_size_computation_ms = elapsed_ms(services.clock) - began
         if expired.log_start_offset is not None:
+            # By a wrong clock, the log would begin behind copies that are not due, and they would go once the clock is right.
+            await self._removals.compare_clocks(retention.now_ms)
+            log = self._leadership.check()
             # In memory, before the first deletion: for a reader below, the offset is out of range, and no segment is missing.
             log.increment_log_start_offset(min(expired.log_start_offset, log.high_watermark), "remote segments expire")
         await self._remove(expired.segments, state)

@@ -18,15 +18,16 @@ CHECK_MS: Final = 60 * 1000
 class Removals:
     """Removes segments for the tasks of all partitions."""
 
-    __slots__ = ("_apart_ms", "_broker_id", "_clock", "_compared_at", "_metadata", "_store")
+    __slots__ = ("_broker_id", "_clock", "_compared_at", "_metadata", "_origin", "_store")
 
     def __init__(self, store: RemoteStore, metadata: RemoteLogMetadata, broker_id: int, clock: Clock) -> None:
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
         self._clock = clock
-        self._apart_ms = 0
-        self._compared_at: float | None = None
+        self._compared_at: int | None = None
+        self._origin: tuple[int, int] | None = None
+        """The store's time when this broker's `elapsed_ms` was 0, milliseconds: between these two. None if the store has no clock."""
 
     async def remove(self, entry: SegmentEntry, check: Callable[[], object]) -> None:
         """Removes one segment. `check` is called after every wait, and ends the work by an exception.
@@ -34,7 +35,7 @@ class Removals:
         No object is deleted before the deletion's begin is applied, so no reader is sent to it any more. An interrupted removal is
         repeated from the beginning. Raises RemoteStoreError, MetadataWriteFailed, MetadataNotReady.
         """
-        await self._compare_clocks()
+        await self.compare_clocks(self._clock.now_ms())
         check()
         partition, uuid = entry.id
         known = self._metadata.get(partition, uuid)
@@ -54,17 +55,23 @@ class Removals:
         check()
         await self._publish(entry.id, SegmentState.DELETE_SEGMENT_FINISHED)
 
-    async def _compare_clocks(self) -> None:
-        """Raises StoreClockApart if a clock is wrong, and RemoteStoreError: by a wrong one, copies seem older than they are."""
-        now = elapsed_ms(self._clock)
-        if self._compared_at is None or now - self._compared_at > CHECK_MS:
-            before = self._clock.now_ms()
+    async def compare_clocks(self, now_ms: int) -> None:
+        """Raises StoreClockApart if `now_ms`, by this broker's clock, is a wrong time: by that, copies seem older than they are.
+
+        A clock that is set between two questions to the store is noticed, too. Raises RemoteStoreError if the store does not answer.
+        """
+        elapsed = elapsed_ms(self._clock)
+        if self._compared_at is None or elapsed - self._compared_at > CHECK_MS:
             of_store = await self._store.now_ms()
-            apart = 0 if of_store is None else max(before - of_store, of_store - self._clock.now_ms(), 0)
-            self._apart_ms, self._compared_at = apart, now
-        if self._apart_ms > MOST_APART_MS:
+            self._origin = None if of_store is None else (of_store - elapsed_ms(self._clock), of_store - elapsed)
+            self._compared_at = elapsed
+        if self._origin is None:
+            return
+        earliest, latest = self._origin
+        apart_ms = max(earliest + elapsed - now_ms, now_ms - latest - elapsed)
+        if apart_ms > MOST_APART_MS:
             raise StoreClockApart(
-                f"the clocks of this broker and of the remote store differ by {self._apart_ms // 1000} s, more than "
+                f"the clocks of this broker and of the remote store differ by {apart_ms // 1000} s, more than "
                 f"{MOST_APART_MS // 1000} s: no copy is removed; correct the clock that is wrong"
             )
 

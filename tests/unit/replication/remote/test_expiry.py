@@ -90,10 +90,26 @@ def test_nothing_is_removed_while_the_clocks_of_store_and_broker_are_apart(apart
             with pytest.raises(StoreClockApart, match="differ by 360 s"):
                 await replica.expiry.run()
         assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
+        assert replica.log.log_start_offset == 0, "a log that begins later would have its copies removed by the right clock"
         replica.clock.move(CHECK_MS + 1)
         replica.store.clock_ms = replica.clock.now_ms() - MOST_APART_MS
         await replica.expiry.run()
         assert [start for start, _ in replica.ranges()] == [2, 3]
+
+    run(scenario())
+
+
+def test_nothing_is_removed_by_a_clock_that_was_set_since_the_last_comparison() -> None:
+    async def scenario() -> None:
+        replica = await copied(retention_ms=5 * HOUR_MS)
+        replica.store.clock_ms = replica.clock.now_ms()
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [1, 2, 3]
+        replica.clock.set_back(-2 * HOUR_MS)
+        with pytest.raises(StoreClockApart, match="differ by 7200 s"):
+            await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [1, 2, 3]
+        assert replica.log.log_start_offset == 1
 
     run(scenario())
 
