@@ -67,3 +67,7 @@ class Context(NamedTuple):
     times: GroupTimes
     heartbeat_interval_ms: int
     """The time to the next heartbeat of a member that waits for nothing."""
+
+    def is_recent(self, then_ms: int, interval_ms: int) -> bool:
+        """Whether less than an interval has passed since then. A time to come was long ago: the clock was set back since."""
+        return 0 <= self.now_ms - then_ms < interval_ms

@@ -121,9 +121,9 @@ def resolution(
     if not regexes:
         return []
     if regexes <= group.regexes.keys():
-        age_ms = context.now_ms - group.resolved_ms
         has_other_topics = group.resolved_topics is None or group.resolved_topics.keys() != context.topics.keys()
-        if age_ms < LEAST_PAUSE_MS or not (has_other_topics or age_ms >= context.settings.regex_refresh_interval_ms):
+        interval_ms = LEAST_PAUSE_MS if has_other_topics else max(LEAST_PAUSE_MS, context.settings.regex_refresh_interval_ms)
+        if context.is_recent(group.resolved_ms, interval_ms):
             return []
     return [ResolveRegexes(regexes, may_describe)]
 

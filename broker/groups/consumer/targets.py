@@ -57,8 +57,7 @@ def may_compute(group: AssignedGroup, epoch: int, context: Context) -> bool:
     """Whether there is an epoch without a target, and the last target is old enough for the next one."""
     if epoch <= group.target_epoch:
         return False
-    interval_ms = context.times.assignment_interval_ms
-    return not group.target_ms or context.now_ms - group.target_ms >= interval_ms
+    return not group.target_ms or not context.is_recent(group.target_ms, context.times.assignment_interval_ms)
 
 
 def names_of(member: Member, regexes: Mapping[str, Resolved]) -> frozenset[str]:

@@ -128,7 +128,7 @@ def _initialization(
 ) -> Initialize | None:
     """The partitions that the subscriptions of the group need and that are not initialized, unless that is in progress."""
     since_ms = group.initializing_since_ms
-    if since_ms is not None and context.now_ms - since_ms < context.settings.initialize_retry_ms:
+    if since_ms is not None and context.is_recent(since_ms, context.settings.initialize_retry_ms):
         return None
     missing = group.uninitialized(topics_after(group, old, member), context.topics)
     if not missing:

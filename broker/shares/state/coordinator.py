@@ -192,6 +192,8 @@ class ShareCoordinator:
             reply(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif state is not None and state_epoch == state.state_epoch and start_offset == NO_OFFSET:
             self._when_replicated(state, lambda error: reply(refused(error)))  # the question is repeated; leaders may use the state already
+        elif state is not None and state_epoch == state.state_epoch and start_offset == 0 and state.is_used:
+            reply(refused(ErrorCode.FENCED_STATE_EPOCH))  # that of a topic that has grown is late: members already have the partition
         else:
             if state is None:
                 state = StoredState(key)
@@ -221,8 +223,10 @@ class ShareCoordinator:
         """Call `then` when all in-sync replicas have the records of the state so far."""
         if state in self._unreplicated:
             self._reads.setdefault(state, []).append(then)
-        else:
+        elif state.is_replicated:
             then(ErrorCode.NONE)
+        else:  # the last record was not in time; another one, which changes nothing, follows it
+            self._change(state, state.led(state.leader_epoch), then)
 
     def _on_readable(self, state: StoredState, reply: Reply, error: ErrorCode) -> None:
         reply(refused(error) if error else _found(state))
@@ -317,6 +321,7 @@ class ShareCoordinator:
         records = encode_pairs([(encoded_key, None if value is None else encode_value(value))])
         offset = self._log.append(index, records, 1, appending.on_replicated)
         if offset != NOT_APPENDED:
+            state.is_replicated = False
             self._apply(state, value, offset)
         appending.on_applied()
 
@@ -337,11 +342,12 @@ class ShareCoordinator:
             self._unreplicated[state] = left
         elif not error:
             state.kept_from = state.snapshot_offset
+            state.is_replicated = True
         error = STORE_ERRORS.get(error, error)
+        # The reads come first: `then` may write more, which they would show.
+        for read in () if left else self._reads.pop(state, ()):
+            read(error)
         then(error)
-        if not left:
-            for read in self._reads.pop(state, ()):
-                read(error)
 
 
 class _Appending:

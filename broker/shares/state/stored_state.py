@@ -57,6 +57,8 @@ class StoredState:
         "batches",
         "complete_count",
         "created_ms",
+        "is_replicated",
+        "is_used",
         "kept_from",
         "key",
         "leader_epoch",
@@ -88,6 +90,10 @@ class StoredState:
         """The offset of the last snapshot in the log."""
         self.kept_from = 0
         """The offset of a snapshot that all in-sync replicas have. Earlier records of this share partition are no longer needed."""
+        self.is_replicated = True
+        """Whether all in-sync replicas have the records that this broker appended."""
+        self.is_used = False
+        """Whether a leader has stored anything since the initialization. So it is for a loaded state, if anything tells."""
 
     # -- records -------------------------------------------------------------------------------------------------------------
 
@@ -150,6 +156,8 @@ class StoredState:
         """The state is that of the record at an offset of the log."""
         if self.snapshot_epoch < 0:
             self.kept_from = offset  # nothing is before it
+        is_told = value.delivery_complete_count > 0 or bool(value.state_batches)
+        self.is_used = is_told or (self.is_used and value.state_epoch == self.state_epoch)
         self.snapshot_epoch = value.snapshot_epoch
         self.state_epoch = value.state_epoch
         self.leader_epoch = value.leader_epoch
@@ -168,6 +176,8 @@ class StoredState:
         if value.leader_epoch != -1:
             self.leader_epoch = value.leader_epoch
         self.leader_fence = max(self.leader_fence, value.leader_epoch)
+        if value.state_batches or value.start_offset != self.start_offset:
+            self.is_used = True
         if value.start_offset != NO_OFFSET:
             self.start_offset = value.start_offset
         self.complete_count = value.delivery_complete_count

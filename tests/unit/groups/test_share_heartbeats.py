@@ -113,6 +113,16 @@ def test_an_initialization_that_failed_changes_nothing_and_is_asked_for_again() 
     assert partitions_of(driver.beat("a", 2)) == {"t": [0]}
 
 
+def test_a_clock_that_was_set_back_delays_neither_an_initialization_nor_a_target() -> None:
+    driver = Driver(1_000, t=1)
+    driver.beat("a", 0, "t")
+    driver.initialize(is_done=False)
+    driver.now_ms -= 86_400_000
+    driver.beat("a", 2)
+    driver.initialize()
+    assert partitions_of(driver.beat("a", 2)) == {"t": [0]}
+
+
 def test_a_topic_that_nobody_subscribes_to_any_more_raises_no_epoch() -> None:
     driver = Driver(0, t=1, u=1)
     driver.beat("a", 0, "t")

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.shares.record_states import StateBatch
-from ottla.broker.shares.state.coordinator import StateResult
+from ottla.broker.shares.state.coordinator import StateResult, StateWrite
 from ottla.broker.shares.state.loading import ShareStateLoader
 from ottla.broker.shares.state.stored_state import (
     SNAPSHOT,
@@ -245,6 +245,53 @@ def test_a_repeated_initialization_leaves_the_state_to_the_leader_that_has_it() 
         assert bench.initialize(3, -1) == []
         fetch(bench)
         assert bench.read(0)[0].batches == ()
+
+    run_shares(scenario)
+
+
+def test_a_late_initialization_for_a_topic_that_has_grown_undoes_nothing() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate()
+        assert [bench.initialize(2, 0), bench.initialize(2, 7), bench.initialize(2, 0)] == 3 * [[StateResult()]], "nobody has used it"
+        bench.read(0)
+        bench.write((3, 4, 2, 1), start=2, complete=2, state_epoch=2)
+        for epoch in (0, 1):
+            assert [each.error for each in bench.initialize(2, 0)] == [ErrorCode.FENCED_STATE_EPOCH]
+            assert (bench.read(0)[0].start_offset, bench.read(0)[0].batches) == (2, (StateBatch(3, 4, 2, 1),))
+            await bench.coordinate(epoch=2 * epoch + 1, leader=1)
+            await bench.coordinate(epoch=2 * epoch + 2)
+        assert bench.initialize(3, 0) == [StateResult()]
+        assert bench.initialize(3, 7) == [StateResult()]
+
+    run_shares(scenario)
+
+
+@pytest.mark.parametrize("question", ["initialize", "read"])
+def test_what_was_not_replicated_in_time_is_not_said_to_be_there(question: str) -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        late = bench.initialize(2, -1)
+        bench.pass_time(10_000)
+        assert [each.error for each in late] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        again = bench.initialize(2, -1) if question == "initialize" else bench.read(0)
+        assert again == []
+        fetch(bench)
+        assert [each.error for each in again] == [ErrorCode.NONE]
+        assert bench.read(0)[0].error == ErrorCode.NONE
+
+    run_shares(scenario)
+
+
+def test_a_read_does_not_show_what_an_answer_of_a_write_led_to() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.initialize()
+        fetch(bench)
+        write = StateWrite(1, 0, 0, 0, [StateBatch(0, 0, 2, 1)])
+        bench.shares.write(KEY, write, lambda _: bench.shares.write(KEY, write._replace(batches=[StateBatch(1, 1, 2, 1)]), lambda _: None))
+        read = bench.read(0)
+        fetch(bench)
+        assert read[0].batches == (StateBatch(0, 0, 2, 1),)
 
     run_shares(scenario)
 
