@@ -1,12 +1,16 @@
 """Keeps segments in a directory that all brokers share, in the layout of Apache Kafka's LocalTieredStorage.
 
 Each part of a segment is a file. A copy is durable when `copy` returns: local segments are removed because of it.
+
+A call may hang for minutes, and end when a later attempt has made the same copy. So an attempt never empties a file: it writes the same
+bytes to the same places, and cuts what is behind them at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -39,18 +43,11 @@ class DirectoryStore:
 
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """Copies the records last. See RemoteStore."""
-        name = f"{self._directory_of(entry)}/{segment_name(entry)}"
-        await self._run(name, partial(self._make_directories, entry))
-        for kind, data in ((IndexKind.PRODUCER_SNAPSHOT, files.producer_snapshot), (IndexKind.LEADER_EPOCH, files.leader_epochs)):
-            await self._run(name, partial(self._write, name + SUFFIX_OF[kind], data))
-        sources = [(files.offset_index, SUFFIX_OF[IndexKind.OFFSET]), (files.time_index, SUFFIX_OF[IndexKind.TIMESTAMP])]
-        if files.transaction_index is not None:
-            sources.append((files.transaction_index, SUFFIX_OF[IndexKind.TRANSACTION]))
-        for source, suffix in (*sources, (files.log, LOG_SUFFIX)):
-            at: int | None = 0
-            while at is not None:
-                at = await self._run(name, partial(self._copy_piece, source, name + suffix, at))
-        await self._run(name, partial(self._filesystem.sync_directory, self._directory_of(entry)))
+        is_over = threading.Event()
+        try:
+            await self._copy(entry, files, is_over)
+        finally:
+            is_over.set()
         return None
 
     async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
@@ -116,6 +113,20 @@ class DirectoryStore:
     async def close(self) -> None:
         """Does nothing: calls in progress end in their threads."""
 
+    async def _copy(self, entry: SegmentEntry, files: SegmentFiles, is_over: threading.Event) -> None:
+        name = f"{self._directory_of(entry)}/{segment_name(entry)}"
+        await self._run(name, partial(self._make_directories, entry))
+        for kind, data in ((IndexKind.PRODUCER_SNAPSHOT, files.producer_snapshot), (IndexKind.LEADER_EPOCH, files.leader_epochs)):
+            await self._run(name, partial(self._write, name + SUFFIX_OF[kind], data))
+        sources = [(files.offset_index, SUFFIX_OF[IndexKind.OFFSET]), (files.time_index, SUFFIX_OF[IndexKind.TIMESTAMP])]
+        if files.transaction_index is not None:
+            sources.append((files.transaction_index, SUFFIX_OF[IndexKind.TRANSACTION]))
+        for source, suffix in (*sources, (files.log, LOG_SUFFIX)):
+            at: int | None = 0
+            while at is not None:
+                at = await self._run(name, partial(self._copy_piece, source, name + suffix, at, is_over))
+        await self._run(name, partial(self._filesystem.sync_directory, self._directory_of(entry)))
+
     async def _run(self, path: str, work: Callable[[], _Result]) -> _Result:
         """Does blocking work, in time. Raises RemoteStoreError and its kinds."""
         try:
@@ -146,24 +157,28 @@ class DirectoryStore:
     def _write(self, path: str, data: bytes) -> None:
         file = self._filesystem.open(path, create=True)
         try:
-            file.truncate(0)
             file.pwrite(data, 0)
+            file.truncate(len(data))
             file.sync()
         finally:
             file.close()
 
-    def _copy_piece(self, source: str, path: str, at: int) -> int | None:
-        """Copies from position `at` on. Returns where the next piece begins; None if this was the last, and the file is durable."""
+    def _copy_piece(self, source: str, path: str, at: int, is_over: threading.Event) -> int | None:
+        """Copies from position `at` on. Returns where the next piece begins; None if this was the last, and the file is durable.
+
+        Copies no more once the attempt `is_over`: the segment may have been truncated since.
+        """
         to_copy = self._filesystem.open(source, read_only=True)
         try:
             file = self._filesystem.open(path, create=True)
             try:
-                if not at:
-                    file.truncate(0)
                 end = at + PIECE_BYTES
                 while at < end:
                     data = to_copy.pread(min(_COPY_BYTES, end - at), at)
+                    if is_over.is_set():
+                        raise TimeoutError(f"{path}: this attempt to copy is over")
                     if not data:
+                        file.truncate(at)
                         file.sync()
                         return None
                     file.pwrite(data, at)

@@ -1,9 +1,13 @@
-"""A broker dies, or its machine loses power, at any call of a directory store to its file system."""
+"""A broker dies, or its machine loses power, at any call of a directory store to its file system, or the call hangs for long."""
 
+import asyncio
+import contextlib
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla.broker.remote.store_threads import StoreThreads
 from ottla.storage.remote import directory_store
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError, SegmentFiles
@@ -106,3 +110,41 @@ def test_a_removal_that_a_crash_ends_is_completed_by_the_next() -> None:
         assert names(disk) == []
         call += 1
     assert call > 6
+
+
+async def copies_twice(disk: MemoryFileSystem, number: int) -> bool:
+    """Copies while the first attempt hangs in this call, until the second one has ended. Returns whether there were as many calls."""
+    loop, reached, gate = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    calls = 0
+
+    def hang(_name: str, path: str) -> bool:
+        nonlocal calls
+        calls += path.startswith("/shared")
+        if calls == number and path.startswith("/shared"):
+            loop.call_soon_threadsafe(reached.set)
+            gate.wait(60)
+        return False
+
+    faulty = FaultyFileSystem(disk)
+    faulty.fails_if = hang
+    before = threading.enumerate()
+    threads = StoreThreads()
+    first = asyncio.ensure_future(DirectoryStore(faulty, "/shared", threads).copy(ENTRY, FILES))
+    await asyncio.wait({first, asyncio.ensure_future(reached.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    first.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await first
+    await a_store(disk).copy(ENTRY, FILES)
+    gate.set()
+    threads.close()
+    for thread in set(threading.enumerate()) - set(before):
+        thread.join(60)
+    return reached.is_set()
+
+
+def test_a_copy_stays_whole_when_a_call_of_an_attempt_that_was_given_up_ends_at_last() -> None:
+    number = 1
+    while do(copies_twice(disk := a_disk(), number)):
+        check_whole(disk)
+        number += 1
+    assert number > 20
