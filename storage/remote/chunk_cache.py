@@ -97,6 +97,9 @@ class ChunkCache:
                         if not file.is_evicted:
                             self._evict(entry.id.uuid)  # which of the chunks is wrong is not known
                         raise
+                    except OSError:  # the disk does not give back what it took
+                        if not file.is_evicted:
+                            self._evict(entry.id.uuid)
 
     async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, data: bytes | memoryview, first_batch: int | None) -> bool:
         if not self._is_off() and file.file is not None:

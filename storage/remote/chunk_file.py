@@ -43,6 +43,7 @@ class ChunkFile:
     """The chunks of a segment that are present."""
 
     __slots__ = (
+        "_borders",
         "_entry",
         "_heads",
         "_open_at",
@@ -74,6 +75,8 @@ class ChunkFile:
         """Position of a batch from which a walk began -> its base offset."""
         self._open_at: dict[int, tuple[int, int]] = {}
         """Number of a chunk that is not there -> position of the batch whose check needs it, and the offset behind the batch before it."""
+        self._borders: dict[int, tuple[int, int]] = {}
+        """Number of a chunk -> the same for the batch at its beginning, if that was verified."""
 
     def length_of(self, number: int) -> int:
         """Returns the bytes of a chunk."""
@@ -96,6 +99,8 @@ class ChunkFile:
         """Forgets a chunk that is only in memory."""
         if self.in_memory.pop(number, None) is not None:
             self.present.discard(number)
+            if number in self._borders:
+                self._open_at[number] = self._borders[number]  # other bytes may come the next time
 
     # -- in a thread -----------------------------------------------------------------------------------------------------
 
@@ -112,15 +117,15 @@ class ChunkFile:
         else:
             self.in_memory[number] = data
         added = _Added(number, number * self.chunk_bytes, memoryview(data))
-        if number in self._open_at:
-            self._walk(*self._open_at.pop(number), added, False)
-        elif first_batch is not None:
+        known = self._open_at.get(number)
+        if (known is None or self._walk(*known, added, False) < number) and first_batch is not None:
             self._walk(first_batch, self._entry.start_offset, added, True)
+        self._open_at.pop(number, None)  # not before: if the disk fails, the chunk is verified once more
 
-    def _walk(self, position: int, next_offset: int, added: _Added, is_head: bool) -> None:
+    def _walk(self, position: int, next_offset: int, added: _Added, is_head: bool) -> int:
         """Verifies batches from `position` to a chunk that is not there, or to batches that were verified before.
 
-        Their offsets are `next_offset` and higher.
+        Their offsets are `next_offset` and higher. Returns the number of the chunk where it ends.
         """
         maybe_yield = PacedYield()
         while position < self.size:
@@ -132,8 +137,10 @@ class ChunkFile:
                 missing = self._first_missing(position, end, added)
             if missing is not None:
                 self._open_at[missing] = position, next_offset
-                return
+                return missing
             self._verify(position, end, header, added)
+            for number in range(-(-position // self.chunk_bytes), (end - 1) // self.chunk_bytes + 1):
+                self._borders[number] = position, next_offset
             if is_head:
                 self._heads[position] = header.base_offset
                 is_head = False
@@ -141,7 +148,8 @@ class ChunkFile:
             if position in self._heads:
                 if self._heads[position] < next_offset:
                     raise CorruptChunk(f"offset {self._heads[position]} follows {next_offset - 1} at byte {position}")
-                return
+                break
+        return position // self.chunk_bytes
 
     def _first_missing(self, start: int, end: int, added: _Added) -> int | None:
         if start >= added.at and end <= added.at + len(added.data):
