@@ -24,6 +24,9 @@ SCRAM_SECRET = "/ottla_scram_secret"
 TOKENS = "/delegation_token/tokens"
 TOKEN_CHANGES = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = "/delegation_token/token_changes/token_change_"
+UNKNOWN_PRINCIPAL = "Unknown:?"
+UNKNOWN_HOST = "?"
+"""These match no client."""
 
 
 class AclEntry(NamedTuple):
@@ -57,7 +60,10 @@ def encode_acls(entries: Sequence[AclEntry]) -> bytes:
 
 
 def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
-    """The inverse of encode_acls, without ACLs that no answer could show. They match no client: no principal has such a name."""
+    """The inverse of encode_acls, but for texts that no answer could show: UNKNOWN_PRINCIPAL and UNKNOWN_HOST replace them.
+
+    Such an ACL matches no client, but it stays. A resource without any could be open to everyone.
+    """
     try:
         entries = [
             AclEntry(acl["principal"], acl["permissionType"], acl["host"], acl["operation"]) for acl in decode_object(path, data)["acls"]
@@ -66,9 +72,16 @@ def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
         raise MalformedZNode(path, f"not a list of ACLs: {error!r}") from error
     if not all(isinstance(value, str) for entry in entries for value in entry):
         raise MalformedZNode(path, "not a list of ACLs: their values are texts")
-    found = [entry for entry in entries if _can_be_answered(entry.principal) and _can_be_answered(entry.host)]
-    if len(found) < len(entries):
-        logger.error("%s: %d ACLs are ignored, because no client can have their principal or host", path, len(entries) - len(found))
+    found = [
+        entry._replace(
+            principal=entry.principal if _can_be_answered(entry.principal) else UNKNOWN_PRINCIPAL,
+            host=entry.host if _can_be_answered(entry.host) else UNKNOWN_HOST,
+        )
+        for entry in entries
+    ]
+    if found != entries:
+        changed = sum(one != other for one, other in zip(entries, found, strict=True))
+        logger.error("%s: %d ACLs match no client, because none can have their principal or host", path, changed)
     return found
 
 

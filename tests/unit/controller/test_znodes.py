@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.security.acl_index import AclIndex
 from ottla.controller.znodes import changes, security
 from ottla.controller.znodes import layout as znodes
 from ottla.controller.znodes.java_order import properties_order, scala_map_order
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.topic_partition import TopicPartition
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper"
@@ -293,5 +295,18 @@ def test_an_acl_that_no_answer_could_show_hides_no_other(text: str, caplog: pyte
     good = security.AclEntry("User:a", "Deny", "*", "Read")
     found = [good, good._replace(principal=text), good._replace(host=text)]
     acls = [{"principal": each.principal, "permissionType": "Deny", "host": each.host, "operation": "Read"} for each in found]
-    assert security.decode_acls("/kafka-acl/Topic/t", json.dumps({"version": 1, "acls": acls}).encode()) == [good]
-    assert "/kafka-acl/Topic/t: 2 ACLs are ignored" in caplog.text
+    expected = [good, good._replace(principal="Unknown:?"), good._replace(host="?")]
+    assert security.decode_acls("/kafka-acl/Topic/t", json.dumps({"version": 1, "acls": acls}).encode()) == expected
+    assert "/kafka-acl/Topic/t: 2 ACLs match no client" in caplog.text
+
+
+def test_a_resource_whose_only_acl_no_answer_could_show_has_an_acl_all_the_same() -> None:
+    """`allow.everyone.if.no.acl.found` does not open it."""
+    acls = [{"principal": "User:" + "x" * 40_000, "permissionType": "Allow", "host": "*", "operation": "Read"}]
+    (found,) = security.decode_acls("/kafka-acl/Topic/t", json.dumps({"version": 1, "acls": acls}).encode())
+    index = AclIndex()
+    index.set(
+        ResourcePattern(ResourceType.TOPIC, "t", PatternType.LITERAL),
+        [AccessControlEntry(found.principal, found.host, Operation.READ, PermissionType.ALLOW)],
+    )
+    assert not index.decide("User:a", "127.0.0.1", Operation.READ, ResourceType.TOPIC, "t", without_acls=True)
