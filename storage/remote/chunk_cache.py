@@ -63,6 +63,7 @@ class ChunkCache:
         self._memory_bytes = 0
         self._off_until = -1
         self._removals: set[asyncio.Future[None]] = set()
+        budget.relieve_with(self._relieve)
 
     def prepare(self) -> None:
         """Removes files of an earlier process. Blocks; called once, at the start. Raises OSError."""
@@ -200,8 +201,18 @@ class ChunkCache:
         while self._memory_bytes > self._budget.limit // MEMORY_SHARE and len(self._in_memory) > 1:
             self._drop(*next(iter(self._in_memory)))
 
+    def _relieve(self, excess: int) -> None:
+        """Forgets the oldest chunks in memory when nothing else takes memory: no transfer will give any back."""
+        while excess > 0 and self._in_memory and self._budget.used <= self._memory_bytes:
+            size = self._forget(*next(iter(self._in_memory)))
+            self._budget.used -= size
+            excess -= size
+
     def _drop(self, uuid: bytes, number: int) -> None:
+        self._budget.give_back(self._forget(uuid, number))
+
+    def _forget(self, uuid: bytes, number: int) -> int:
         file, size = self._in_memory.pop((uuid, number))
         file.drop_from_memory(number)
         self._memory_bytes -= size
-        self._budget.give_back(size)
+        return size

@@ -229,8 +229,7 @@ class ChunkLoads:
             self._fail(load, counts, RemoteStoreError(str(error)))
         finally:
             self._loads.pop((entry.id.uuid, load.number), None)
-            if not keeps_memory:
-                self._budget.give_back(size)
+            self._budget.give_back(0 if keeps_memory else size)
 
     async def _fetch(self, entry: SegmentEntry, start: int, size: int) -> bytes | memoryview:
         try:

@@ -13,22 +13,29 @@ from collections.abc import Callable
 class MemoryBudget:
     """Bytes that may be in memory at once. A request for more than all of them is served alone."""
 
-    __slots__ = ("_copies", "_on_room", "limit", "used")
+    __slots__ = ("_copies", "_on_room", "_relieve", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self._copies: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._on_room: Callable[[], None] = lambda: None
+        self._relieve: Callable[[int], None] = lambda excess: None
 
     def call_on_room(self, on_room: Callable[[], None]) -> None:
         """Sets the one callback that uses room first, when some was given back."""
         self._on_room = on_room
 
+    def relieve_with(self, relieve: Callable[[int], None]) -> None:
+        """Sets the one callback that may lower `used` by this many bytes, because otherwise there is no room."""
+        self._relieve = relieve
+
     def try_take(self, size: int) -> bool:
         """Takes the bytes if there is room for them, or nothing else is taken."""
         if self.used and self.used + size > self.limit:
-            return False
+            self._relieve(self.used + size - self.limit)
+            if self.used and self.used + size > self.limit:
+                return False
         self.used += size
         return True
 

@@ -112,6 +112,30 @@ def test_reads_go_on_from_memory_while_the_disk_is_full(tmp_path: Path, method: 
     run(story)
 
 
+def test_chunks_in_memory_do_not_keep_the_whole_budget_from_reads_and_copies(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, (entry, *_) = await a_remote_log(tmp_path, log, memory=1500)
+        reading.chunks._off_until = 1 << 60  # the disk refuses everything
+        await reading.indexes.load(entry)
+        for number in range(3):
+            await asyncio.wait_for(reading.loads.want(entry, number, None, "reader"), 10)
+            assert reading.budget.used == 1000
+        reading.store.gate = asyncio.Event()
+        done = reading.loads.want(entry, 3, None, "reader")
+        await quiet()
+        copy = asyncio.ensure_future(reading.budget.take(1500))
+        reading.store.gate.set()
+        await done
+        await asyncio.wait_for(copy, 10)
+        reading.budget.give_back(1500)
+        assert reading.budget.used == 0
+        await reading.reader.close()
+
+    run(story)
+
+
 class Unreadable:
     """A file on a disk that takes everything, and gives nothing back."""
 
