@@ -7,6 +7,8 @@ one large one.
 from collections.abc import Iterator
 
 from ottla.protocol.records.batch import HEADER_SIZE, MIN_BATCH_SIZE, BatchHeader, header_bytes, next_batch_size, parse_header
+from ottla.protocol.records.errors import CorruptRecord
+from ottla.storage.disk.checkpoint import MAX_OFFSET
 from ottla.storage.disk.filesystem import File
 from ottla.storage.segment.cold_lookups import UnwaitingFile
 
@@ -17,7 +19,7 @@ _READ_BYTES = 1024 * 1024
 def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch in `[position, end)`. Stops at a batch that is cut off.
 
-    Raises protocol's RecordFormatError where no batch can begin.
+    Raises protocol's RecordFormatError where no batch can begin, and for offsets beyond 64 bits.
     """
     length = _CHUNK_BYTES
     while end - position >= MIN_BATCH_SIZE:
@@ -29,7 +31,10 @@ def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterato
                 return
             if len(chunk) - at < header_bytes(chunk, at):
                 break
-            yield position, parse_header(chunk, at)
+            header = parse_header(chunk, at)
+            if header.last_offset >= MAX_OFFSET:
+                raise CorruptRecord(f"the batch at byte {position} has offset {header.last_offset}, which none can follow")
+            yield position, header
             at += size
             position += size
         if at == 0:

@@ -255,6 +255,19 @@ def test_a_tail_that_a_clean_shutdown_cannot_have_left_is_checked() -> None:
     _check_whole(log)
 
 
+@pytest.mark.parametrize("offset", [2**63 - 2, 2**63 - 1])
+@pytest.mark.parametrize("suffix", ["", ".index", ".timeindex"], ids=["indexed", "no offset index", "no time index"])
+def test_a_batch_with_offsets_beyond_64_bits_is_damage_after_a_clean_stop_too(offset: int, suffix: str) -> None:
+    filesystem = _written(4)
+    size = filesystem.size(_path(0)) // 4
+    filesystem.open(_path(0)).pwrite(struct.pack(">q", offset), 3 * size)
+    if suffix:
+        filesystem.unlink(_path(0, suffix))
+    log = _on(filesystem, clean=True)
+    assert log.log_end_offset == 6
+    _check_whole(log)
+
+
 def test_producers_are_known_again_after_a_crash() -> None:
     filesystem = MemoryFileSystem()
     log = _on(filesystem)
