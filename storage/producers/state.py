@@ -433,4 +433,5 @@ class ProducerState:
 
 def is_expired(entry: ProducerStateEntry, now_ms: int, producer_id_expiration_ms: int) -> bool:
     """Whether the producer was idle for `producer_id_expiration_ms` and has no open transaction."""
-    return entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= producer_id_expiration_ms
+    # Clients choose the timestamps, so a difference to one may be beyond the numbers of C.
+    return entry.current_txn_first_offset < 0 and entry.last_timestamp <= now_ms - producer_id_expiration_ms

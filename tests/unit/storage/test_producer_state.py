@@ -221,6 +221,12 @@ def test_idle_producers_are_forgotten_unless_their_transaction_is_open() -> None
     assert sorted(state.producers) == [2, 3]
 
 
+def test_a_producer_of_the_earliest_timestamp_is_forgotten() -> None:
+    state = a_state()
+    produce(state, 0, 0, timestamp=-(2**63))
+    assert state.remove_expired(200, 100) == 1
+
+
 def test_a_transaction_is_late_when_every_timeout_is_over() -> None:
     state = a_state()
     produce(state, 0, 0, transactional=True, timestamp=1000)
