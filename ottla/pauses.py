@@ -75,7 +75,7 @@ class Slices:
         """Whether the event loop runs, and the slice of its current turn has begun and lasts."""
         return self._is_begun and self._clock_ns() < self._until_ns and self.loop.is_running()
 
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether long work has used up its time in this turn."""
         now_ns = self._clock_ns()
         if not self._is_begun:
@@ -146,7 +146,7 @@ def is_over() -> bool:
     if latest is not None and latest.is_in_slice():
         return False
     slices = _slices_here()
-    return slices is not None and slices.is_over()
+    return slices is not None and slices.has_ended()
 
 
 def pause() -> Awaitable[None]:

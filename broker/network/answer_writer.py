@@ -72,7 +72,7 @@ class AnswerWriter:
                 found += int.from_bytes(fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
         return found
 
-    def gather(self, parts: Parts, out: Parts) -> int:
+    def append(self, parts: Parts, out: Parts) -> int:
         """Append a response, with its length, to `out`. Returns its size."""
         size, has_regions = gather.put(parts, out)
         if has_regions:

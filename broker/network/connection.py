@@ -351,7 +351,7 @@ class Connection:
             out.append(answer)
             return len(answer)
         if isinstance(answer, list):
-            size = self._writer.gather(answer, out)
+            size = self._writer.append(answer, out)
             if size >= TURN_BYTES:
                 self._write(out)
                 out.clear()

@@ -106,7 +106,7 @@ def raises_epoch(client_version: int) -> bool:
     return client_version >= VERSION_2
 
 
-def is_epoch_exhausted(producer_epoch: int) -> bool:
+def is_exhausted(producer_epoch: int) -> bool:
     """Whether the next epoch would be the one that only fences."""
     return producer_epoch >= MAX_EPOCH - 1
 
@@ -177,7 +177,7 @@ class TransactionMetadata:
     @property
     def is_epoch_exhausted(self) -> bool:
         """Whether the next producer needs another producer id."""
-        return is_epoch_exhausted(self.producer_epoch)
+        return is_exhausted(self.producer_epoch)
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Whether a transaction has been open for longer than its producer allowed, and nothing is pending."""

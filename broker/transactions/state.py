@@ -29,7 +29,7 @@ from ottla.broker.transactions.metadata import (
     TransactionMetadata,
     TransactionState,
     TransitMetadata,
-    is_epoch_exhausted,
+    is_exhausted,
     raises_epoch,
 )
 from ottla.broker.transactions.partitions import Partitions, includes
@@ -90,7 +90,7 @@ def _may_go_on(txn: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     return (
         txn.producer_epoch == NO_PRODUCER_EPOCH
         or expected.producer_id == txn.producer_id
-        or (expected.producer_id == txn.previous_producer_id and is_epoch_exhausted(expected.producer_epoch))
+        or (expected.producer_id == txn.previous_producer_id and is_exhausted(expected.producer_epoch))
     )
 
 

@@ -172,10 +172,10 @@ class IndexFile:
         """
         tail = self._tail
         size = self.entry_size
-        slot = last_slot(tail, len(tail) // size, size, at, is_long, target)
+        slot = search(tail, len(tail) // size, size, at, is_long, target)
         if slot >= 0:
             return self._written + slot
-        return last_slot(self._mapped_entries(), self._written, size, at, is_long, target)
+        return search(self._mapped_entries(), self._written, size, at, is_long, target)
 
     def _mapping(self) -> mmap.mmap | bytes:
         data = self._map
@@ -213,7 +213,7 @@ class IndexFile:
         self._mapped = 0
 
 
-def last_slot(data: fields.Bytes, count: int, size: int, at: int, is_long: bool, target: int) -> int:
+def search(data: fields.Bytes, count: int, size: int, at: int, is_long: bool, target: int) -> int:
     """Of `count` entries of `size` bytes the last one whose number at byte `at` is at most `target`; -1 if there is none.
 
     Searches the last entries first, as Apache Kafka does: most lookups are for recent records, and so touch only pages that are in use

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.protocol.cursors import fields
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptIndex
-from ottla.storage.segment.index_file import IndexFile, last_slot
+from ottla.storage.segment.index_file import IndexFile, search
 from ottla.storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
 
 _ENTRY = struct.Struct(">ii")
@@ -77,7 +77,7 @@ class OffsetIndex(IndexFile):
         else:
             entries = self._mapped_entries()
             count = self._written
-        slot = last_slot(entries, count, ENTRY_SIZE, 0, False, target)
+        slot = search(entries, count, ENTRY_SIZE, 0, False, target)
         first = position = 0
         if slot >= 0:
             first, position = fields.read_entry(entries, slot * ENTRY_SIZE)
@@ -99,7 +99,7 @@ class OffsetIndex(IndexFile):
         else:
             entries = self._mapped_entries()
             count = self._written
-        slot = last_slot(entries, count, ENTRY_SIZE, POSITION_AT, False, position)
+        slot = search(entries, count, ENTRY_SIZE, POSITION_AT, False, position)
         if slot < 0:
             return self.base_offset, 0
         offset, found = fields.read_entry(entries, slot * ENTRY_SIZE)

@@ -58,3 +58,13 @@ def test_most_that_the_hot_modules_hold_has_a_type_of_c() -> None:
     kinds = re.findall(r"^    cdef (?:public )?(\w+) \w+$", found, flags=re.MULTILINE)
     assert len(kinds) > 900
     assert kinds.count("object") < len(kinds) / 3
+
+
+@pytest.mark.parametrize("module", HOT)
+def test_no_function_and_no_module_shares_the_name_of_a_method_that_would_keep_it_out_of_c(module: str) -> None:
+    tree = ast.parse((ROOT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8"))
+    methods = {each.name for node in tree.body if isinstance(node, ast.ClassDef) for each in node.body if isinstance(each, ast.FunctionDef)}
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    imported = {(node.module, each.name) for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
+    modules = {name for package, name in imported if (ROOT / f"{package}.{name}".replace(".", "/")).with_suffix(".py").exists()}
+    assert not methods & (functions | modules)

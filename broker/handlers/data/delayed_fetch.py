@@ -31,7 +31,7 @@ QUOTA_LOOK_MS = 10
 """Time after which a fetch checks again whether the leader's quota allows the records that it withheld, ms."""
 
 
-def go_on(fetch: Fetch, cold: ColdRead | None) -> Pending:
+def let_wait(fetch: Fetch, cold: ColdRead | None) -> Pending:
     """Let a fetch wait or continue later, or let threads read the pages that were not in the page cache."""
     pending = Pending()
     delayed = DelayedFetch(fetch, pending)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.handlers.data.delayed_fetch import DelayedFetch, go_on
+from ottla.broker.handlers.data.delayed_fetch import DelayedFetch, let_wait
 from ottla.broker.handlers.data.fetch_reading import Fetch
 from ottla.broker.handlers.data.fetch_stages import ANSWERED, PARTITIONS_PER_STEP
 from ottla.broker.network.request_channel import Answer, Pending
@@ -44,7 +44,7 @@ def handle_fetch_frame(
             return fetch.parts
     except ColdRead as found:
         cold = found
-    return go_on(fetch, cold)
+    return let_wait(fetch, cold)
 
 
 async def _read(
