@@ -14,6 +14,7 @@ of the two logs has failed, the future log never replaces the current one: the r
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.config.broker import BrokerConfig
@@ -35,6 +36,7 @@ from ottla.storage.errors import (
 from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.lineage import epochs_between
 from ottla.storage.remote.tier import OTHER_LOG
 from ottla.storage.segment.file_region import FileRegion
@@ -58,7 +60,7 @@ _ANY_EPOCH = 2**31 - 1
 class Move:
     """One partition being moved. `current` and `future` are its logs."""
 
-    __slots__ = ("current", "cuts", "future", "has_marker", "is_stopped", "was_flushed")
+    __slots__ = ("current", "cuts", "future", "has_marker", "is_stopped", "producers", "was_flushed")
 
     def __init__(self, current: PartitionLog, future: PartitionLog) -> None:
         self.current = current
@@ -67,6 +69,8 @@ class Move:
         self.was_flushed = False
         self.has_marker = False
         """Whether the directory of the future log has the file OTHER_LOG if that of the current log has it."""
+        self.producers: tuple[int, bytes] | None = None
+        """The local log start offset of the current log, and the producers of the records before it: a snapshot, or nothing."""
         self.cuts = 0
         """Number of truncations: data that was read before one is not appended after it."""
 
@@ -246,7 +250,6 @@ class LogMoves:
             return
         except OffsetMovedToTieredStorage:
             self._begin_behind_remote(move)
-            self._later(move, 0)
             return
         region = found.region
         if region is None:
@@ -322,13 +325,39 @@ class LogMoves:
 
     def _begin_behind_remote(self, move: Move) -> None:
         """The older records are in the remote store only: the future log begins with the first local segment, and knows the earlier
-        epochs."""
-        move.cuts += 1
+        epochs and producers."""
         current, future = move.current, move.future
         start = current.local_log_start_offset
+        if move.producers is None or move.producers[0] != start:
+            found: list[bytes] = []
+            work = partial(current.producer_state.read_snapshot, start)
+            self._background.submit(_NAME, lambda: found.append(work()), lambda error: self._on_producers(move, start, found, error))
+            return
+        snapshot = move.producers[1]
+        move.cuts += 1
         epochs = epochs_between(current.leader_epochs.entries, current.log_start_offset, start)
 
-        future.truncations.truncate_fully_in_thread(start, lambda error: self._on_cut(move, error), current.log_start_offset, epochs)
+        def then(error: Exception | None) -> None:
+            if error is None and snapshot:
+                path = future.producer_state.snapshot_path(start)
+                future.producer_state.take_over(start, decode_snapshot(snapshot, path), self._clock.now_ms())
+                write = partial(future.files.small_files.replace, path.rpartition("/")[2], snapshot)
+                self._background.submit(_NAME, write, lambda error: self._on_written(move, error))
+            self._on_cut(move, error)
+
+        future.truncations.truncate_fully_in_thread(start, then, current.log_start_offset, epochs)
+        self._later(move, 0)
+
+    def _on_written(self, move: Move, error: BaseException | None) -> None:
+        if isinstance(error, OSError) and not move.is_stopped:
+            self._fail(move, move.future.files.failure(error))
+
+    def _on_producers(self, move: Move, start: int, found: list[bytes], error: BaseException | None) -> None:
+        if error is not None and not move.is_stopped:
+            self._retry_after_fault(move, error)
+            return
+        move.producers = start, b"".join(found)
+        self._step(move)
 
     # ---- completion
 

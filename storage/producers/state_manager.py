@@ -234,6 +234,16 @@ class ProducerStateManager:
         """Ends the verifications that no batch followed for `producer.id.expiration.ms`."""
         remove_expired_verifications(self.state.verifications, now_ms, self.producer_id_expiration_ms)
 
+    def read_snapshot(self, offset: int) -> bytes:
+        """Returns the content of the snapshot at `offset`; nothing if there is none that is whole. Blocks; raises OSError."""
+        path = self.snapshot_path(offset)
+        try:
+            data = self._fs.read_file(path)
+            decode_snapshot(data, path)
+        except (FileNotFoundError, CorruptSnapshot):
+            return b""
+        return data
+
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete snapshots without a segment, except the newest if it is behind all segments: a clean stop wrote that one."""
         strays = sorted(set(self._offsets).difference(segment_base_offsets))

@@ -5,6 +5,7 @@ import pytest
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.lineage import OffsetAndEpoch
 from ottla.storage.remote.tier import OTHER_LOG
 from tests.support.batches import a_batch
@@ -21,7 +22,7 @@ def a_tiered_log(disks: Disks) -> tuple[LogManager, PartitionLog]:
     manager = disks.start(remote_log_storage_system_enable="true")
     log = manager.get_or_create(T0, bytes(range(16)), is_new=True, log_dir="/a")
     for offset in range(10):
-        append(log, a_batch(), epoch=0 if offset < 3 else 4)
+        append(log, a_batch(producer_id=7) if offset == 2 else a_batch(), epoch=0 if offset < 3 else 4)
     log.update_high_watermark(10)
     log.increment_log_start_offset(1, "test")
     assert log.tier is not None
@@ -78,3 +79,19 @@ def test_records_that_become_remote_during_a_move_are_not_copied_any_more() -> N
     assert (moved.log_start_offset, moved.log_end_offset) == (1, 10)
     assert moved.leader_epochs.entries == [(0, 1), (4, 3)]
     assert read_all(moved, 8) == read_all(log, 8)
+
+
+def test_producers_whose_last_batches_are_remote_only_stay_known() -> None:
+    disks = Disks(log_dirs="/a,/b")
+    manager, log = a_tiered_log(disks)
+    producers = log.producer_state.state.producers
+    assert 7 in producers
+    a_future_log(manager, log, "/b")
+    manager.moves.start(T0)
+    disks.background.advance(50)
+    moved = manager.get(T0)
+    assert moved is not None
+    assert moved.log_dir == "/b"
+    assert moved.producer_state.state.producers.keys() == producers.keys()
+    snapshot = moved.context.filesystem.read_file(moved.producer_state.snapshot_path(LOCAL_START))
+    assert [each.producer_id for each in decode_snapshot(snapshot, "its snapshot")] == [7]
