@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -22,15 +23,22 @@ Place = tuple[bytes, int]
 
 
 class StateOfGroups:
-    """See the module."""
+    """See the module. New states of a group wait for deletions of its former ones: a late deletion would take a new state."""
 
-    __slots__ = ("_access",)
+    __slots__ = ("_access", "_behind", "_deletions")
 
     def __init__(self, access: StateAccess) -> None:
         self._access = access
+        self._deletions: Counter[str] = Counter()
+        """The deletions that have no result yet, by group."""
+        self._behind: dict[str, list[Callable[[], None]]] = {}
+        """The work that waits for deletions, by group."""
 
     def initialize(self, group_id: str, partitions: Partitions, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
         """Initialize the partitions, and call `then` with whether all of them are. Those of topics in `grown` begin at the first record."""
+        if group_id in self._deletions:
+            self._behind.setdefault(group_id, []).append(partial(self.initialize, group_id, partitions, epoch, grown, then))
+            return
         keys = _keys(group_id, partitions)
         left = len(keys)
         is_done = True
@@ -50,11 +58,24 @@ class StateOfGroups:
 
     def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[dict[Place, ErrorCode]], None]) -> None:
         """Initialize partitions to begin at these offsets, and call `then` with the results."""
+        if group_id in self._deletions:
+            self._behind.setdefault(group_id, []).append(partial(self.move, group_id, offsets, epoch, then))
+            return
         self._each({place: InitializeState(SharePartitionKey(group_id, *place), epoch, offset) for place, offset in offsets.items()}, then)
 
     def forget(self, group_id: str, places: Iterable[Place], then: Callable[[dict[Place, ErrorCode]], None]) -> None:
         """Delete the state of partitions, and call `then` with the results."""
-        self._each({place: DeleteState(SharePartitionKey(group_id, *place)) for place in places}, then)
+        self._deletions[group_id] += 1
+
+        def on_results(results: dict[Place, ErrorCode]) -> None:
+            self._deletions[group_id] -= 1
+            if not self._deletions[group_id]:
+                del self._deletions[group_id]
+                for work in self._behind.pop(group_id, ()):
+                    work()
+            then(results)
+
+        self._each({place: DeleteState(SharePartitionKey(group_id, *place)) for place in places}, on_results)
 
     def _each(self, questions: Mapping[Place, Question], then: Callable[[dict[Place, ErrorCode]], None]) -> None:
         results: dict[Place, ErrorCode] = {}
@@ -72,12 +93,12 @@ class StateOfGroups:
     def delete(self, group_id: str, partitions: Partitions) -> None:
         """Delete the state of the partitions."""
 
-        def on_result(result: StateResult) -> None:
-            if result.error:
-                logger.warning("group %s: the state of a share partition stays (%s): %s", group_id, result.error.name, result.message)
+        def on_results(results: dict[Place, ErrorCode]) -> None:
+            for error in results.values():
+                if error:
+                    logger.warning("group %s: the state of a share partition stays (%s): %s", group_id, error.name, error.message)
 
-        for key in _keys(group_id, partitions):
-            self._access.ask(DeleteState(key), on_result)
+        self.forget(group_id, [(key.topic_id, key.partition) for key in _keys(group_id, partitions)], on_results)
 
 
 def _keys(group_id: str, partitions: Partitions) -> list[SharePartitionKey]:
