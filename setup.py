@@ -103,10 +103,12 @@ class BuildHotModules(build_ext):
         BUILD.mkdir(parents=True, exist_ok=True)
         with open(BUILD / ".lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.of_sources = LIST["digest"](ROOT)
+            self.of_sources = ""
             self.cache = Cache()
             super().run()
             self.cache.shrink()
+            if not self.of_sources:
+                return  # without Cython; what an earlier build left is not of these sources
             if missing := self._missing():
                 self.warn(f"the hot path runs as Python, because these could not be compiled: {', '.join(missing)}")
                 _remove([self._binary(each) for each in self.extensions])
@@ -121,7 +123,8 @@ class BuildHotModules(build_ext):
             self.warn("there is no Cython")
             return
         compiler = _version(self.compiler.compiler_so[0])
-        _write_sources()
+        others = _write_sources()
+        self.of_sources = "\n".join([LIST["digest"](ROOT, others), *others])
         made_by = [sys.version, Cython.__version__, compiler, *self.compiler.compiler_so, *self.compiler.linker_so]
         self.keys = {each.name: _digest(each, made_by) for each in self.extensions}
         everything = self.extensions
@@ -138,7 +141,7 @@ class BuildHotModules(build_ext):
 
     def copy_extensions_to_source(self) -> None:
         """Put the modules beside their sources. Those of an earlier build stay if one is missing. A running broker keeps its own."""
-        if self._missing():
+        if not self.of_sources or self._missing():
             return
         record = ROOT / LIST["record"](SUFFIX)
         record.unlink(missing_ok=True)
@@ -230,15 +233,18 @@ def _version(compiler: str) -> str:
         return ""
 
 
-def _write_sources() -> None:
-    """All that Cython reads, in a folder of its own: the sources, and the declarations of C types, which are made of them."""
+def _write_sources() -> list[str]:
+    """All that Cython reads, in a folder of its own: the sources, and the declarations of C types, which are made of them.
+
+    Returns the names of the other files that types were taken from.
+    """
     sys.path.insert(0, str(ROOT))
     try:
         from declarations.writer import write
     finally:
         sys.path.remove(str(ROOT))
     shutil.rmtree(SOURCES, ignore_errors=True)
-    write(ROOT, SOURCES, LIST["HOT"], LIST["sources"]())
+    return write(ROOT, SOURCES, LIST["HOT"], LIST["sources"]())
 
 
 def _translate(extensions: list[Extension]) -> None:

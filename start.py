@@ -174,7 +174,7 @@ class Environment:
             recorded = (ROOT / hot["record"]()).read_text(encoding="ascii")
         except OSError:
             return False
-        return recorded == hot["digest"](ROOT) and all((ROOT / name).exists() for name in hot["binaries"]())
+        return hot["is_current"](ROOT, recorded) and all((ROOT / name).exists() for name in hot["binaries"]())
 
     def cannot_compile(self) -> str:
         """The reason why the modules cannot be compiled here; empty if they can."""

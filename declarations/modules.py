@@ -70,6 +70,11 @@ class Modules:
         self._read: dict[str, Module | None] = {}
         self._declared: dict[str, Declared] = {}
 
+    @property
+    def read(self) -> set[str]:
+        """The names of the modules that were read."""
+        return {name for name, module in self._read.items() if module is not None}
+
     def get(self, name: str) -> Module | None:
         """The module; None if it is none of these."""
         if name not in self._read:

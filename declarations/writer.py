@@ -22,6 +22,11 @@ class Writer:
         self._used: set[str] = set()
         """The types in the declarations that are being written."""
 
+    @property
+    def read(self) -> set[str]:
+        """The modules that were read."""
+        return self._modules.read
+
     def declarations(self, name: str) -> str:
         """The text of the `.pxd` of a module."""
         module = self._modules.hot_module(name)
@@ -118,8 +123,11 @@ class Writer:
         return f"{decorator}{indent}{'cdef' if member.is_hidden else 'cpdef'} {self._use(returned)} {node.name}({', '.join(parts)})\n"
 
 
-def write(root: Path, into: Path, hot: tuple[str, ...], sources: list[str]) -> None:
-    """Copy the files `sources` from below `root` to below `into`, with declarations beside each module of `hot`."""
+def write(root: Path, into: Path, hot: tuple[str, ...], sources: list[str]) -> list[str]:
+    """Copy the files `sources` from below `root` to below `into`, with declarations beside each module of `hot`.
+
+    Returns the names of the other files that were read.
+    """
     for name in sources:
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, into / name) if (root / name).exists() else None
@@ -130,3 +138,4 @@ def write(root: Path, into: Path, hot: tuple[str, ...], sources: list[str]) -> N
         path = into / name.replace(".", "/")
         path.with_suffix(".pxd").write_text(writer.declarations(name), encoding="utf-8")
         path.with_suffix(".py").write_text(writer.source(name), encoding="utf-8")
+    return sorted({f"{name.replace('.', '/')}.py" for name in writer.read} - set(sources))

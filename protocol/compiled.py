@@ -13,7 +13,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.protocol.hot_modules import HOT, NATIVE, SHARED, binaries, digest, record
+from ottla.protocol.hot_modules import HOT, NATIVE, SHARED, binaries, is_current, record
 
 ROOT: Final = Path(__file__).parents[2]
 """The folder that holds the package `ottla`."""
@@ -48,7 +48,7 @@ def why_not(root: Path) -> str:
         recorded = (root / record()).read_text(encoding="ascii")
     except OSError:
         return "not compiled to the end"
-    return "" if recorded == digest(root) else "a source has changed since: `make install` compiles it"
+    return "" if is_current(root, recorded) else "a source has changed since: `make install` compiles it"
 
 
 REASON: Final = why_not(ROOT)

@@ -1,5 +1,6 @@
 """Lists the modules that are compiled, and hashes their sources. `setup.py` runs this file by its path, without the package."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -127,14 +128,15 @@ def binaries(suffix: str = EXTENSION_SUFFIXES[0]) -> list[str]:
 
 
 def record(suffix: str = EXTENSION_SUFFIXES[0]) -> str:
-    """The file that a complete build leaves, as a path relative to the root. It holds the `digest` of the sources."""
+    """The file that a complete build leaves, as a path relative to the root. It holds the `digest` of the sources, and the names of the
+    files besides these that C types were taken from."""
     return f"ottla/protocol/compiled{suffix.removesuffix('.so')}.digest"
 
 
-def digest(root: Path) -> str:
-    """The hash of all sources. Missing files change it, too."""
+def digest(root: Path, others: Sequence[str] = ()) -> str:
+    """The hash of all sources, and of `others`. Missing files change it, too."""
     hashed = blake2b(digest_size=16)
-    for name in sources():
+    for name in (*sources(), *others):
         hashed.update(name.encode() + b"\0")
         try:
             with open(root / name, "rb", buffering=0) as file:
@@ -142,3 +144,9 @@ def digest(root: Path) -> str:
         except FileNotFoundError:
             hashed.update(b"\0")
     return hashed.hexdigest()
+
+
+def is_current(root: Path, recorded: str) -> bool:
+    """Whether the sources are those of the build that left this text in its `record`."""
+    of_sources, *others = recorded.splitlines() or [""]
+    return of_sources == digest(root, others)

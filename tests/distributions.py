@@ -60,9 +60,9 @@ def check_compiled(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive, TemporaryDirectory() as folder:
         archive.extractall(folder)
         protocol = Path(folder, "ottla", "protocol")
-        digest = runpy.run_path(str(protocol / "hot_modules.py"))["digest"](Path(folder))
+        is_current = runpy.run_path(str(protocol / "hot_modules.py"))["is_current"]
         records = [record.read_text(encoding="ascii") for record in protocol.glob("compiled.*.digest")]
-    is_compiled = records == [digest]
+        is_compiled = len(records) == 1 and is_current(Path(folder), records[0])
     if is_compiled == wheel.name.endswith("-none-any.whl"):
         raise SystemExit(f"{wheel.name} is {'' if is_compiled else 'not '}compiled")
 

@@ -80,9 +80,10 @@ def test_the_tool_of_apache_kafka_adds_lists_and_removes_acls(tmp_path: Path) ->
 
         prefixed = ("--topic", "pre-", "--resource-pattern-type", "prefixed")
         assert "Adding ACLs for resource" in tool("--add", "--allow-principal", "User:alice", "--producer", *prefixed)
-        listed = tool("--list", "--topic", "pre-1", "--resource-pattern-type", "match")
+        match = ("--list", "--topic", "pre-1", "--resource-pattern-type", "match")
+        listed = str(eventually(lambda: tool(*match).strip(), what="the broker that the tool asks next hears of the ACLs"))
         assert "resource `ResourcePattern(resourceType=TOPIC, name=pre-, patternType=PREFIXED)`" in listed
         for operation in ("WRITE", "DESCRIBE", "CREATE"):
             assert f"(principal=User:alice, host=*, operation={operation}, permissionType=ALLOW)" in listed
         tool("--remove", "--force", *prefixed)
-        assert tool("--list").strip() == ""
+        eventually(lambda: tool("--list").strip() == "", what="every broker hears that the ACLs are gone")

@@ -22,6 +22,8 @@ FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config"
 EVERY = 1 if "OTTLA_SOAK" in os.environ else 4
 """Which files are changed: each, or each fourth."""
 
+OTHER = "ottla/broker/network/limits.py"
+"""A file that is not compiled, and has constants whose types compiled modules use."""
 compiled_alone = pytest.mark.skipif(not IS_COMPILED, reason=f"the hot path is {describe()} here")
 
 
@@ -35,10 +37,12 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             shutil.copy(ROOT / name, folder / name)
     for name in binaries():
         (folder / name).touch()
-    (folder / record()).write_text(digest(folder))
+    shutil.copy(ROOT / OTHER, folder / OTHER)
+    recorded = f"{digest(folder, [OTHER])}\n{OTHER}"
+    (folder / record()).write_text(recorded)
     yield folder
     assert all((folder / name).exists() for name in binaries())
-    assert (folder / record()).read_text() == digest(folder)
+    assert (folder / record()).read_text() == recorded
 
 
 @pytest.fixture
@@ -85,6 +89,12 @@ def test_a_change_in_any_source_leaves_all_of_them_out(name: str, build: Path) -
 @pytest.mark.parametrize("name", sources()[::EVERY])
 def test_a_source_that_comes_or_goes_leaves_all_of_them_out(name: str, build: Path) -> None:
     with changed(build / name, None if (build / name).exists() else b""):
+        assert "changed" in why_not(build)
+
+
+def test_so_does_a_change_in_a_file_that_only_gave_a_type(build: Path) -> None:
+    assert OTHER not in sources()
+    with changed(build / OTHER, (build / OTHER).read_bytes() + b"\n"):
         assert "changed" in why_not(build)
 
 
