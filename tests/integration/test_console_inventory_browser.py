@@ -77,6 +77,12 @@ def open_with(page: Page, console: Console, place: str, answers: Mapping[str, An
     page.wait_for_text("…")
 
 
+def answer_late(page: Page) -> None:
+    """Give the answer to `late`, once the page has asked for it."""
+    page.wait_for("window.tell", "the page asks")
+    page.run("tell()")
+
+
 def rows(page: Page, label: str) -> list[list[str]]:
     """The texts of the cells of a table."""
     drawn = f"[...document.querySelectorAll('[aria-label=\"{label}\"] .space .row')]"
@@ -89,7 +95,7 @@ def test_the_overview_shows_disks_and_versions_when_the_brokers_have_answered(co
     open_with(page, console, "#/", {"overview": OVERVIEW, "brokers": TOLD}, "brokers")
     assert [row[-1] for row in rows(page, "Brokers")] == ["…"] * 3
     page.run("document.querySelector('[aria-label=Brokers] .space a').focus()")
-    page.run("tell()")
+    answer_late(page)
     page.wait_for_text("Broker 7 is not alive: its disks are unknown.")
     page.wait_for_text(f"Broker 2: {SHOWN}")
     page.wait_for_text("Brokers 0, 2 support other requests than 1: versions are mixed")
@@ -110,7 +116,7 @@ def test_topics_get_their_sizes_and_are_sorted_by_them(console: Console, page: P
     for _ in range(2):
         page.click("[role=columnheader] a", "leader size")
     page.run("document.querySelector('.space a').focus()")
-    page.run("tell()")
+    answer_late(page)
     page.wait_for_text("The leader size counts each record once")
     assert [[row[0], *row[3:5]] for row in rows(page, "Topics")] == [
         ["b", "4.9 KiB", "unknown"],
@@ -146,7 +152,7 @@ def test_the_page_stays_if_no_broker_tells_more(
     console: Console, page: Page, place: str, label: str, answers: Mapping[str, Any], late: str
 ) -> None:
     open_with(page, console, place, answers, late)
-    page.run("tell()")
+    answer_late(page)
     page.wait_for_text("no broker tells it")
     assert all("unknown" in row and "…" not in row for row in rows(page, label))
     assert len(rows(page, label)) == 3
