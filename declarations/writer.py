@@ -45,7 +45,7 @@ class Writer:
         hidden = self._members.method_names(module)
         for name, what in module.names.items():
             if isinstance(what, Imported) and name not in hidden and (place := self._imported(module, name, what)):
-                lines.append(f"from {place[0]} cimport {place[1]}\n")
+                lines.append(f"from {place[0]} cimport {place[1]}{f' as {name}' if name != place[1] else ''}\n")
         for kind in sorted(self._used):
             owner = self._types.classes.get(kind)
             if owner is not None and owner.module is not module:

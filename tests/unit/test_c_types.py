@@ -176,6 +176,14 @@ class Reader:
     assert "cdef public int64_t first\n    cdef public int64_t second\n" in found
 
 
+def test_a_module_with_functions_of_c_keeps_the_name_that_its_importer_gives_it(tmp_path: Path) -> None:
+    made = writer(
+        tmp_path, "from ottla import fields as read\n\n\ndef first(data: bytes) -> int:\n    return read.int32(data, 0)\n", fields=""
+    )
+    (tmp_path / "ottla" / "fields.pxd").write_text("cdef inline int32_t int32(View data, Py_ssize_t at):\n    return 0\n")
+    assert "from ottla cimport fields as read" in made.declarations("ottla.hot").splitlines()
+
+
 def test_all_that_cython_reads_is_in_one_folder(tmp_path: Path) -> None:
     root, into = tmp_path / "root", tmp_path / "into"
     (root / "ottla" / "inner").mkdir(parents=True)
