@@ -10,7 +10,7 @@ import pytest
 from tests.support.acl_requests import ANONYMOUS, AUTHORIZER
 from tests.support.axe import axe_source, violations
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.chromium import Page, a_page, is_installed
+from tests.support.chromium import Page, is_installed
 from tests.support.command_line import CommandLine
 from tests.support.running_console import Console, a_console
 
@@ -61,12 +61,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def console(broker: BrokerProcess) -> Iterator[Console]:
     with a_console(broker.bootstrap) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with a_page(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 def open_page(page: Page, console: Console, path: str) -> None:

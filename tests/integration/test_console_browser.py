@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.console.login.passwords import hashed
-from tests.support.chromium import Page, a_page, is_installed
+from tests.support.chromium import Page, is_installed
 from tests.support.command_line import CommandLine
 from tests.support.hostile_records import GROUP, HOSTILE, a_broker_of_hostile_records
 from tests.support.judged_broker import JudgedBroker, needs_its_broker, only_ottla
@@ -48,12 +48,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedBroker]:
 def console(broker: JudgedBroker) -> Iterator[Console]:
     with a_console(broker.bootstrap) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with a_page(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(
@@ -155,6 +149,7 @@ def test_offsets_are_reset_after_a_preview_and_a_hostile_group_is_deleted(consol
 def test_a_name_that_a_field_or_a_path_does_not_take_is_typed_as_it_is_shown(console: Console, page: Page, name: str, typed: str) -> None:
     offset = {"topic": "t", "partition": 0, "before": None, "offset": 0}
     console.change("POST", "group-reset", {"group": name, "offsets": [offset]})
+    page.open("about:blank")  # so that no button of the page before can be pressed
     page.open(f"{console.address}#/groups/{urllib.parse.quote(name)}")
     page.wait_for_text("Classic")
     use_dialog(page, "Delete the group", {"Type": typed}, "Delete")

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.api_keys import ApiKey
 from tests.support.broker_process import eventually
-from tests.support.chromium import Page, a_page, is_installed
+from tests.support.chromium import Page, is_installed
 from tests.support.hostile_records import HOSTILE
 from tests.support.many_topics import a_broker_of_topics
 from tests.support.running_console import Console, a_console
@@ -46,12 +46,6 @@ SIZES = {
 def console() -> Iterator[Console]:
     with a_console("127.0.0.1:1") as running:  # all answers about the cluster are those of the tests
         yield running
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with a_page(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 def open_with(page: Page, console: Console, place: str, answers: Mapping[str, Any], late: str) -> None:

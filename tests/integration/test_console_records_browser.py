@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
-from tests.support.chromium import Page, a_page, is_installed
+from tests.support.chromium import Page, is_installed
 from tests.support.command_line import CommandLine
 from tests.support.running_console import Console, a_console
 
@@ -56,12 +56,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def console(broker: BrokerProcess) -> Iterator[Console]:
     with a_console(broker.bootstrap) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with a_page(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 def previews(page: Page) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.chromium import Page, a_page, is_installed
+from tests.support.chromium import Page, is_installed
 from tests.support.running_console import Console, a_console
 from tests.support.share_clients import Librdkafka, begin_group, work_on_nine
 from tests.support.share_members import produce
@@ -32,12 +32,6 @@ def console(broker: BrokerProcess) -> Iterator[Console]:
 def client(broker: BrokerProcess) -> Iterator[WireClient]:
     with a_wire_client(broker.port) as connected:
         yield connected
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with a_page(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 def test_records_in_flight_are_shown_and_released(broker: BrokerProcess, console: Console, client: WireClient, page: Page) -> None:
