@@ -406,6 +406,7 @@ class Broker:
         self._cluster = ClusterWiring(services, control_requests, environment.connect, self._security.of_peers)
         self._held.push_async_callback(self._cluster.close)
         self.controller = self._make_controller(paused)
+        self.controller.on_deletion_progress(services.administration.metadata_waits.notify)
         services.cluster = ClusterServices(
             controller=self.controller,
             control_requests=control_requests,

@@ -139,6 +139,10 @@ class Controller:
         """Number of requests of the active controller that wait to be sent, by broker."""
         return self._core.senders.queue_sizes
 
+    def on_deletion_progress(self, callback: Callable[[], None]) -> None:
+        """Set the callback for every deletion of a topic that is finished, suspended or left to another controller."""
+        self._core.deletion.on_progress = callback
+
     def measure(self, on_event: OnEventDone, on_sent: OnSent) -> None:
         """Set the callbacks of metrics: for every event, and for every request when it leaves its broker's queue."""
         self._queue.on_done = on_event
@@ -238,8 +242,9 @@ class Controller:
         self._rebalance.end()
         self._refused_writes.end()
         await self._core.senders.remove_all()
+        dropped = self._core.context.clear()
         self._core.deletion.clear()
-        await clear_in_slices(self._core.context.clear())
+        await clear_in_slices(dropped)
 
     def _controller_watch(self, _: object) -> None:
         self._queue.put("ControllerChange", self._on_controller_change)

@@ -5,6 +5,7 @@ Works on any broker, because it only writes znodes; the controller's watches rep
 this broker's metadata shows the outcome, or the client's timeout has passed. Called by the request handlers.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
@@ -133,8 +134,9 @@ class TopicAdmin:
         validate_only: bool = False,
         timeout_ms: int = 30_000,
         take_mutations: TakeMutations = unlimited,
+        is_soon_free: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, CreatedTopic | ControllerError]:
-        """Create topics of different names; for each the created topic, or the error.
+        """Create topics of different names; for each the created topic, or the error. A name that `is_soon_free` is waited for.
 
         AdminTimeout means that the topic was created but its partitions had no leaders within the timeout.
         """
@@ -146,6 +148,9 @@ class TopicAdmin:
                 f"Excessively large number of topics per request: {len(topics)}, at most {MAX_NEW_PARTITIONS} can be created at once."
             )
         topics = topics[:MAX_NEW_PARTITIONS]
+        clock = asyncio.get_running_loop().time
+        until = clock() + timeout_ms / 1000
+        await self._metadata_waits.until_all(topics, lambda topic: not is_soon_free(topic.name), timeout_ms)
         existing = await self._what_exists(topics)
         remaining = MAX_NEW_PARTITIONS
         for topic in topics:
@@ -165,7 +170,7 @@ class TopicAdmin:
         for plan, outcome in zip(plans, await self._write(plans), strict=True):
             results[plan.topic.name] = outcome
         created = [plan for plan in plans if isinstance(results[plan.topic.name], CreatedTopic)]
-        await self._metadata_waits.until_all(created, self._has_leaders, timeout_ms)
+        await self._metadata_waits.until_all(created, self._has_leaders, int((until - clock()) * 1000))
         for plan in created:
             await pause()
             outcome = results[plan.topic.name]

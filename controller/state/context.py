@@ -150,3 +150,7 @@ class ControllerContext:
     def is_being_deleted(self, topic: str) -> bool:
         """Whether the topic is queued for deletion."""
         return topic in self.topics_to_be_deleted
+
+    def is_soon_deleted(self, topic: str) -> bool:
+        """Whether the topic is queued for deletion, and no replica that is offline suspends that."""
+        return topic in self.topics_to_be_deleted and topic not in self.topics_ineligible_for_deletion

@@ -12,7 +12,7 @@ replica on a dead broker waits until that broker is back; its live replicas are 
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from ottla.controller.errors import NoNode, NotEmpty, StoreError
 from ottla.controller.state.context import ControllerContext, Replica
@@ -37,11 +37,14 @@ class TopicDeletion:
         self._started: dict[str, set[Replica]] = {}
         """Topics whose replicas were sent StopReplica with delete, and the replicas that have not answered."""
         self._deleted: dict[str, set[Replica]] = {}
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called when a deletion is finished, suspended or left to another controller."""
 
     def clear(self) -> None:
         """Drop the deletions in progress, because another controller took over, or this one begins."""
         self._started.clear()
         self._deleted.clear()
+        self.on_progress()
 
     def enqueue(self, topics: Set[str]) -> None:
         """Add topics whose deletion was requested. `resume` starts it.
@@ -130,6 +133,7 @@ class TopicDeletion:
         if topic not in self._context.topics_ineligible_for_deletion:
             logger.info("deletion of topic %s is suspended: %s", topic, reason)
             self._context.topics_ineligible_for_deletion.add(topic)
+            self.on_progress()
 
     async def _is_deleted(self, topic: str) -> bool:
         """Whether the brokers of all its replicas have deleted them."""
@@ -208,6 +212,7 @@ class TopicDeletion:
         self._started.pop(topic, None)
         self._deleted.pop(topic, None)
         logger.info("topic %s is deleted", topic)
+        self.on_progress()
 
     async def _remove(self, paths: list[str]) -> None:
         deletes: list[Delete] = []

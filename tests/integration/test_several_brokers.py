@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from ottla.protocol.messages.stop_replica import StopReplicaRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.schema.message import Message
 from ottla.protocol.topic_partition import TopicPartition
-from tests.support.admin_requests import BROKER, OK, SET, TOPIC, change
+from tests.support.admin_requests import BROKER, OK, SET, TOPIC, change, delete
 from tests.support.in_process_broker import InProcessBroker
 from tests.support.several_brokers import create_topic, leaders_of, metadata_of, start_broker, three_brokers, until
 from tests.support.wire_client import a_wire_client
@@ -64,6 +65,15 @@ def test_every_broker_says_the_same_of_the_cluster(brokers: Brokers) -> None:
     described = [ask(broker, DescribeClusterRequest(), 1) for broker in brokers]
     assert {each.controller_id for each in described} == {0}  # type: ignore[attr-defined]  # DescribeCluster has it
     assert sorted(leaders_of(brokers[0], "orders").values()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_topic_is_created_again_as_soon_as_it_is_deleted_and_every_broker_has_the_new_one(brokers: Brokers) -> None:
+    with a_wire_client(brokers[0].port) as client:
+        for partitions in range(1, 11):
+            create_topic(brokers[0], "orders", partitions)
+            for broker in brokers:
+                until(partial(lambda broker, number: len(leaders_of(broker, "orders")) == number, broker, partitions))
+            assert [each.error_code for each in delete(client, "orders", timeout_ms=90_000)] == [ErrorCode.NONE]
 
 
 def test_a_change_of_a_configuration_is_in_force_on_every_broker(brokers: Brokers) -> None:

@@ -3,7 +3,8 @@ answer (KIP-525), topic ids from 7. From 6 a client that has exhausted its quota
 throttled afterwards.
 
 Only the active controller's broker creates topics; any other broker answers NOT_CONTROLLER. The answer comes when this broker knows a
-leader of every partition of the new topics, or after the timeout.
+leader of every partition of the new topics, or after the timeout. Without ZooKeeper the end of the
+deletion of a topic of the same name is waited for, because Apache Kafka 4 creates the new topic at once.
 """
 
 from ottla.broker.request.context import RequestContext
@@ -29,7 +30,9 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
     """Create each topic if possible, and report its result."""
     quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
     results = await each(request.topics, _unknown)
-    if not context.broker.cluster.controller.is_active:
+    broker = context.broker
+    controller = broker.cluster.controller
+    if not controller.is_active:
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
@@ -52,11 +55,12 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             continue
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    outcomes = await context.broker.administration.topic_admin.create_topics(
+    outcomes = await broker.administration.topic_admin.create_topics(
         await each(wanted, lambda pair: _new_topic(pair[0])),
         validate_only=request.validate_only,
         timeout_ms=request.timeout_ms,
         take_mutations=quota.take,
+        is_soon_free=lambda name: broker.config.standalone and controller.context.is_soon_deleted(name),
     )
     for topic, result in wanted:
         await pause()

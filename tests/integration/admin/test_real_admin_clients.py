@@ -58,6 +58,14 @@ def test_librdkafka_administers_topics_and_configurations(broker: BrokerProcess)
         deleted["not-there"].result(SECONDS)
 
 
+def test_librdkafka_deletes_a_topic_and_creates_it_again_at_once(broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for partitions in range(1, 21):
+        assert admin.create_topics([NewTopic("in-turn", partitions, 1)])["in-turn"].result(SECONDS) is None
+        assert len(admin.list_topics("in-turn", timeout=SECONDS).topics["in-turn"].partitions) == partitions
+        assert admin.delete_topics(["in-turn"])["in-turn"].result(SECONDS) is None
+
+
 def test_librdkafka_describes_the_cluster_and_the_broker(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     cluster = admin.describe_cluster(include_authorized_operations=True).result(SECONDS)

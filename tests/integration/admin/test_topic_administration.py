@@ -11,7 +11,6 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.uuid import ZERO_UUID
 from tests.support.admin_requests import OK, a_topic, create, delete, grow, said
-from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -193,8 +192,7 @@ def test_every_version_deletes(client: WireClient, version: int) -> None:
 def test_a_name_is_free_again_after_deletion_and_comes_with_another_configuration(client: WireClient, broker: InProcessBroker) -> None:
     create(client, a_topic("again", configs={"retention.ms": "1"}))
     delete(client, "again")
-    # The answer comes when the topic is out of sight; its name is free a moment later.
-    eventually(lambda: said(create(client, a_topic("again", configs={"segment.ms": "2"}))[0]) == OK)
+    assert said(create(client, a_topic("again", configs={"segment.ms": "2"}))[0]) == OK
     (overrides,) = broker.run(
         lambda: [dict(log.config.overrides) for log in broker.services.data.log_manager.all_logs() if log.topic_partition.topic == "again"]
     )
