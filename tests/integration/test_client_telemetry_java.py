@@ -18,7 +18,9 @@ def test_the_console_producer_pushes_its_last_values_when_it_ends(tmp_path: Path
         at = ("--bootstrap-server", broker.bootstrap)
         subscription = ("--alter", "--name", "m", "--metrics", "org.apache.kafka.producer.", "--interval", "60000")
         assert run_tool_4("org.apache.kafka.tools.ClientMetricsCommand", *at, *subscription).returncode == 0
-        assert run_tool_4("org.apache.kafka.tools.ConsoleProducer", *at, "--topic", "t", input="a\nb\n").returncode == 0
+        # A producer that ends before the answer to GetTelemetrySubscriptions pushes nothing: with --sync each record waits for a second.
+        producer = ("org.apache.kafka.tools.ConsoleProducer", *at, "--topic", "t", "--sync")
+        assert run_tool_4(*producer, input="a\nb\n").returncode == 0
         endpoint = broker.broker.metrics
         assert endpoint is not None
         with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=90) as response:

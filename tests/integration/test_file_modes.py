@@ -14,10 +14,13 @@ from tests.support.command_line import CommandLine
 
 
 def modes_below(folder: Path) -> dict[str, int]:
-    """The modes of the folder and all that is below it, by path. Sockets are no files."""
+    """The modes of the folder and all that is below it, by path. Sockets are no files, nor is what a broker renames or removes meanwhile."""
     found = {"": stat.S_IMODE(folder.stat().st_mode)}
     for path in folder.rglob("*"):
-        status = path.lstat()
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue
         if stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode):
             found[str(path.relative_to(folder))] = stat.S_IMODE(status.st_mode)
     return found
