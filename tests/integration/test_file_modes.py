@@ -14,7 +14,7 @@ from tests.support.command_line import CommandLine
 
 
 def modes_below(folder: Path) -> dict[str, int]:
-    """The modes of the folder and all that is below it, by path. Sockets are no files, nor is what a broker renames or removes meanwhile."""
+    """The modes of the folder and all below it, by path. Sockets are no files, nor is what a broker renames or removes meanwhile."""
     found = {"": stat.S_IMODE(folder.stat().st_mode)}
     for path in folder.rglob("*"):
         try:
