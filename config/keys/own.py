@@ -232,7 +232,7 @@ OTTLA_GROUP_MAX_METADATA_BYTES = key(
 OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND = key(
     "ottla.group.consumer.heartbeats.per.second",
     Int(0),
-    default=500,
+    default=1_000,
     importance=LOW,
     effective=True,
     internal=True,

@@ -53,7 +53,7 @@ def test_assignors_are_named_or_are_kafkas_classes() -> None:
             consumer_settings(BrokerConfig({"group.consumer.assignors": unknown}), no_group_config)
 
 
-@pytest.mark.parametrize(("members", "interval"), [(0, 500), (10, 500), (250, 500), (1_000, 2_000), (2_500, 5_000), (100_000, 5_000)])
+@pytest.mark.parametrize(("members", "interval"), [(0, 500), (10, 500), (500, 500), (1_000, 1_000), (5_000, 5_000), (100_000, 5_000)])
 def test_few_members_are_asked_for_heartbeats_more_often(members: int, interval: int) -> None:
     settings = consumer_settings(BrokerConfig({}), no_group_config)
     assert interval_ms(settings.times_of("g"), settings, members) == interval
