@@ -4,7 +4,7 @@ A name is that of a key, of a key of one listener (`listener.name.NAME.KEY`), of
 or unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -92,8 +92,8 @@ def key_of(name: str) -> Key[Any] | None:
     return None
 
 
-def like(name: str) -> str | None:
-    """The key whose name is so like this one that probably it is meant; None if no name is."""
+def like(name: str, known: Iterable[str] = BROKER_KEYS) -> str | None:
+    """The known name that is so like this one that probably it is meant; None if no name is."""
     from difflib import get_close_matches  # most starts have no need of it
 
-    return next(iter(get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.85)), None)
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.85)), None)

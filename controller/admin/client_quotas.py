@@ -32,6 +32,8 @@ _OF_USERS: Final = _OF_CLIENTS | {"SCRAM-SHA-256", "SCRAM-SHA-512"}
 """In Apache Kafka credentials are also configurations of users; they are not numbers, so setting one through this
 request fails."""
 _OF_IPS: Final = frozenset({CONNECTION_CREATION_RATE})
+QUOTAS: Final = _OF_CLIENTS | _OF_IPS
+"""The keys of all quotas."""
 _EPSILON: Final = 1e-6
 
 Entity = Mapping[str, str | None]
@@ -100,7 +102,7 @@ def _place(entity: Entity) -> tuple[str, str, frozenset[str]]:
 
 def _text(key: str, value: float) -> str:
     """The value in its stored form."""
-    if key not in _OF_CLIENTS | _OF_IPS:
+    if key not in QUOTAS:
         raise ControllerError(f"{key} is not a quota")
     if key not in _WHOLE:
         return java_double(value)

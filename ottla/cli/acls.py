@@ -93,7 +93,7 @@ def list_acls(cluster: Cluster, as_json: bool, **options: Any) -> None:
         ]
         for acl in found
     ]
-    print_table(("resource", "name", "pattern", "principal", "host", "operation", "permission"), rows)
+    print_table(("resource", "name", "pattern", "principal", "host", "operation", "permission"), rows, empty="no ACLs")
 
 
 @acls.command()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options import cluster_command, command_group, json_option
-from ottla.cli.output import counted, for_stream, print_json, print_table, progress_bar, say
+from ottla.cli.output import Advance, counted, for_stream, print_json, print_table, progress_bar, say
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def _drain(cluster: Cluster, ids: tuple[int, ...], rate: int | None, at_once: in
     from ottla.client import drain
 
     leaving = _known(cluster, ids)
-    with _continuation_told(rate is not None), progress_bar("moving", None, unit="partitions") as advance:
-        return drain.drain(cluster, leaving, advance, at_once=at_once, rate=rate, ignore_racks=ignore_racks)
+    with progress_bar("moving", None, unit="partitions") as advance, _continuation_told(advance, rate is not None) as told:
+        return drain.drain(cluster, leaving, told, at_once=at_once, rate=rate, ignore_racks=ignore_racks)
 
 
 def _known(cluster: Cluster, ids: tuple[int, ...]) -> set[int]:
@@ -125,13 +125,21 @@ def _known(cluster: Cluster, ids: tuple[int, ...]) -> set[int]:
 
 
 @contextmanager
-def _continuation_told(is_throttled: bool) -> Iterator[None]:
-    """Tells how to continue if this block fails or is interrupted."""
+def _continuation_told(advance: Advance, is_throttled: bool) -> Iterator[Advance]:
+    """Gives `advance` on; tells how to continue if this block fails or is interrupted after moves have begun."""
+    has_begun = False
+
+    def told(done: int, total: int) -> None:
+        nonlocal has_begun
+        has_begun = True
+        advance(done, total)
+
     try:
-        yield
+        yield told
     except (ClientError, KeyboardInterrupt):
-        throttles = "; replication throttles may be left until then" if is_throttled else ""
-        say(f"partitions whose move has begun are moved to the end; the same command continues with the others{throttles}")
+        if has_begun:
+            throttles = "; replication throttles may be left until then" if is_throttled else ""
+            say(f"partitions whose move has begun are moved to the end; the same command continues with the others{throttles}")
         raise
 
 

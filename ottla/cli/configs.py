@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import amounts, cluster_command, command_group, json_option, key_values, report_outcomes
+from ottla.cli.options import amounts, cluster_command, command_group, has_wildcards, json_option, key_values, report_outcomes, topic_names
 from ottla.cli.output import print_json, print_table, say
+from ottla.client.errors import ClientError, Refused
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
-    from ottla.client.config_admin import ConfigResourceType
+    from ottla.client.config_admin import Change, ConfigResourceType
 
 _KINDS = ("topic", "group", "broker", "broker-logger", "client-metrics", "user", "client", "ip")
 _NAMED = ("topic", "group", "client-metrics")
@@ -27,10 +30,10 @@ _NOTHING = "Nothing to change: give --set, --delete, --append or --subtract."
 def configs() -> None:
     """Describe and change configurations.
 
-    Identify a topic, a group and a subscription to metrics of clients (`client-metrics`) by its name, a broker by its
-    id, all brokers as `broker default`, and the log levels of a broker as `broker-logger ID`. The configuration of a
-    user, a client (id) or an ip is its quotas; `user default` has those of users without their own. `ottla quotas` also
-    has pairs of users and clients.
+    Identify a topic, a group and a subscription to metrics of clients (`client-metrics`) by its name, several topics by a
+    pattern like 'app-*', a broker by its id, all brokers as `broker default`, and the log levels of a broker as
+    `broker-logger ID`. The configuration of a user, a client (id) or an ip is its quotas; `user default` has those of
+    users without their own. `ottla quotas` also has pairs of users and clients.
     """
 
 
@@ -49,16 +52,18 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
     if kind in _QUOTA_KINDS:
         _describe_quotas(cluster, kind, name, keys, as_json)
         return
-    resource, name = _resource(cluster, kind, name)
     found = [
-        config
-        for config in describe_configs(cluster, resource, name, synonyms=True)
+        (known, config)
+        for resource, known in _resources(cluster, kind, name)
+        for config in describe_configs(cluster, resource, known, synonyms=True)
         if (config.name in keys if keys else everything or config.config_source in DYNAMIC or kind == "broker-logger")
     ]
+    several = has_wildcards(name) and kind == "topic"
     if as_json:
         print_json(
             [
                 {
+                    **({"topic": known} if several else {}),
                     "name": config.name,
                     "value": config.value,
                     "source": SOURCES.get(config.config_source),
@@ -68,12 +73,13 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
                         {"name": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source)} for synonym in config.synonyms
                     ],
                 }
-                for config in found
+                for known, config in found
             ]
         )
         return
     rows = [
         [
+            *([known] if several else []),
             config.name,
             "(hidden)" if config.is_sensitive else config.value,
             SOURCES.get(config.config_source),
@@ -83,9 +89,9 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
                 else []
             ),
         ]
-        for config in found
+        for known, config in found
     ]
-    print_table(("key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
+    print_table((*(["topic"] if several else []), "key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
     if not rows and not keys:
         say("no dynamic configuration; --all shows static configurations and defaults")
 
@@ -112,7 +118,7 @@ def alter(
     as_json: bool,
 ) -> None:
     """Change configurations, all of them or none."""
-    from ottla.client.config_admin import Change, ConfigOperation, alter_configs
+    from ottla.client.config_admin import Change, ConfigOperation
 
     if kind in _QUOTA_KINDS:
         if appends or subtracts:
@@ -125,9 +131,66 @@ def alter(
     changes += [Change(key, ConfigOperation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
     if not changes:
         raise click.UsageError(_NOTHING)
-    resource, known = _resource(cluster, kind, name)
-    alter_configs(cluster, resource, known, changes, validate_only=validate_only)
-    _report_change(kind, name, validate_only, as_json)
+    outcomes = []
+    for resource, known in _resources(cluster, kind, name):
+        error = _refusal(cluster, kind, resource, known, changes, validate_only)
+        outcomes.append((f"{kind} {known or _DEFAULT}", error))
+    report_outcomes(outcomes, "could be changed" if validate_only else "changed", as_json=as_json)
+
+
+def _refusal(
+    cluster: Cluster, kind: str, resource: ConfigResourceType, name: str, changes: Sequence[Change], validate_only: bool
+) -> ClientError | None:
+    """Changes the configurations of one entity; the error, or None."""
+    from ottla.client.config_admin import alter_configs
+
+    try:
+        with meaning_told(kind, [change.name for change in changes]):
+            alter_configs(cluster, resource, name, changes, validate_only=validate_only)
+    except ClientError as error:
+        return error
+    return None
+
+
+@contextmanager
+def meaning_told(kind: str, names: Iterable[str]) -> Iterator[None]:
+    """Tells which keys may be meant by unknown names, in the error of the block; in a remark where brokers accept any key."""
+    try:
+        yield
+    except Refused as error:
+        error.add(meant(kind, names))
+        raise
+    if text := meant(kind, names):
+        say(f"without effect{text}")
+
+
+def meant(kind: str, names: Iterable[str]) -> str:
+    """The remark for names of which no key of this kind has one, but one that is like it; empty without such names."""
+    from ottla.config.broker_keys import like
+
+    known = _known_keys(kind)
+    found = [(name, like(name, known)) for name in names if name not in known]
+    return "".join(f"; {name} is no key: did you mean {key}?" for name, key in found if key is not None)
+
+
+def _known_keys(kind: str) -> Iterable[str]:
+    if kind == "topic":
+        from ottla.config.topic import TOPIC_KEYS
+
+        return TOPIC_KEYS
+    if kind == "group":
+        from ottla.config.resources import GROUP_KEYS
+
+        return GROUP_KEYS
+    if kind == "broker":
+        from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
+
+        return {**BROKER_KEYS, **DYNAMIC_ONLY_KEYS}
+    if kind in ("quota", *_QUOTA_KINDS):
+        from ottla.controller.admin.client_quotas import QUOTAS
+
+        return QUOTAS
+    return ()
 
 
 def _entity(kind: str, name: str) -> dict[str, str | None]:
@@ -152,22 +215,23 @@ def _alter_quotas(cluster: Cluster, kind: str, name: str, changes: dict[str, flo
 
     if not changes:
         raise click.UsageError(_NOTHING)
-    alter_quotas(cluster, _entity(kind, name), changes, validate_only=validate_only)
-    _report_change(kind, name, validate_only, as_json)
-
-
-def _report_change(kind: str, name: str, validate_only: bool, as_json: bool) -> None:
+    with meaning_told(kind, changes):
+        alter_quotas(cluster, _entity(kind, name), changes, validate_only=validate_only)
     report_outcomes([(f"{kind} {name}", None)], "could be changed" if validate_only else "changed", as_json=as_json)
 
 
-def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ConfigResourceType, str]:
+def _resources(cluster: Cluster, kind: str, name: str) -> list[tuple[ConfigResourceType, str]]:
+    """The entities that a name or a pattern stands for. Raises UsageError, and ClientError for a topic that does not exist."""
     from ottla.client.config_admin import ConfigResourceType
 
     resource = ConfigResourceType[kind.upper().replace("-", "_")]
     if resource is ConfigResourceType.TOPIC:
-        cluster.topic(name)
-    elif resource is ConfigResourceType.BROKER and name == _DEFAULT:
+        names = topic_names(cluster, [name])
+        if not has_wildcards(name):
+            cluster.topic(name)
+        return [(resource, each) for each in names]
+    if resource is ConfigResourceType.BROKER and name == _DEFAULT:
         name = ""
     elif kind not in _NAMED and (not name.isdecimal() or len(name) > _ID_DIGITS):
         raise click.UsageError(f"{name!r} is not a broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
-    return resource, name
+    return [(resource, name)]

@@ -46,7 +46,7 @@ def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...
     if as_json:
         print_json([group._asdict() for group in found])
     else:
-        print_table(("group", "protocol", "state", "type", "coordinator"), found)
+        print_table(("group", "protocol", "state", "type", "coordinator"), found, empty="no groups")
     fail(map(str, errors.values()))
 
 

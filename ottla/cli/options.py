@@ -48,6 +48,15 @@ class CommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None])
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group. The error for a name that is like none of the group's has all of them."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            if error.possibilities:
+                raise
+            raise click.UsageError(f"{error.message} There are {', '.join(self.list_commands(ctx))}.", ctx) from None
+
 
 def command_group(function: Callable[[], None]) -> click.Group:
     """Makes a group of commands, named as the function."""
@@ -308,6 +317,11 @@ def is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
+def has_wildcards(text: str) -> bool:
+    """Whether a text stands for all topics that match it."""
+    return any(each in text for each in _WILDCARDS)
+
+
 def topic_names(cluster: Cluster, texts: Iterable[str]) -> list[str]:
     """The topics of names and patterns with `*`, `?` and `[...]`, each once.
 
@@ -321,7 +335,7 @@ def topic_names(cluster: Cluster, texts: Iterable[str]) -> list[str]:
     found: list[str] = []
     existing: list[tuple[str, bool]] | None = None
     for text in texts:
-        if not any(each in text for each in _WILDCARDS):
+        if not has_wildcards(text):
             found.append(text)
             continue
         if existing is None:

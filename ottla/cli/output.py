@@ -22,12 +22,15 @@ _REDRAW_SECONDS = 0.1
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "", empty: str = "") -> None:
     """Prints a drawn table on a terminal, otherwise aligned columns with a heading line; empty cells are `-`, so that
     columns can be counted.
 
-    A table that is wider than the terminal becomes a block of lines for each row: names and ids are never broken.
+    A table that is wider than the terminal becomes a block of lines for each row: names and ids are never broken. Of a table without rows
+    the remark `empty` says what it would have.
     """
+    if empty and not rows:
+        say(empty)
     texts = [[cell_text(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         title, texts = printable(title), [[printable(text) for text in row] for row in texts]

@@ -107,7 +107,8 @@ def list_profiles(as_json: bool) -> None:
         if as_json:
             print_json([{"name": name, **profile} for name, profile in found.items()])
         else:
-            print_table(("name", *KEYS), [[name, *(profile.get(key) for key in KEYS)] for name, profile in found.items()])
+            rows = [[name, *(profile.get(key) for key in KEYS)] for name, profile in found.items()]
+            print_table(("name", *KEYS), rows, empty="no profiles")
 
 
 @profiles.command()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.configs import meaning_told
 from ottla.cli.options import amounts, cluster_command, command_group, json_option, report_outcomes
-from ottla.cli.output import print_json, print_table, say
+from ottla.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -52,9 +53,7 @@ def describe(cluster: Cluster, strict: bool, as_json: bool, **names: Any) -> Non
         print_json([{"entity": each.entity, "quotas": each.values} for each in found])
         return
     rows = [[*(_shown(each.entity, kind) for kind in _KINDS), key, f"{value:.15g}"] for each in found for key, value in each.values.items()]
-    print_table((*_KINDS, "quota", "value"), rows)
-    if not rows:
-        say("no quotas")
+    print_table((*_KINDS, "quota", "value"), rows, empty="no quotas")
 
 
 @quotas.command(name="set")
@@ -85,7 +84,8 @@ def _alter(cluster: Cluster, names: dict[str, Any], changes: dict[str, float | N
     entity = _entity(names)
     if not entity:
         raise click.UsageError("Whose quotas? Give --user, --client-id or --ip, or the default of one.")
-    alter_quotas(cluster, entity, changes, validate_only=validate_only)
+    with meaning_told("quota", changes):
+        alter_quotas(cluster, entity, changes, validate_only=validate_only)
     report_outcomes([(name_of(entity), None)], "could be changed" if validate_only else "changed", as_json=as_json)
 
 

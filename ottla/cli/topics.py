@@ -64,7 +64,7 @@ def list_topics(cluster: Cluster, names: tuple[str, ...], internal: bool, as_jso
         rows = [
             [topic.name, len(topic.partitions), max((len(part.replica_nodes) for part in topic.partitions), default=0)] for topic in found
         ]
-        print_table(("topic", "partitions", "replicas"), rows)
+        print_table(("topic", "partitions", "replicas"), rows, empty="no topics")
     fail(f"there is no topic {name}" for name in sorted(missing))
 
 
@@ -150,6 +150,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Create topics."""
+    from ottla.cli.configs import meant
     from ottla.client.errors import Refused
     from ottla.client.topic_admin import NewTopic, create_topics
     from ottla.protocol.errors import ErrorCode
@@ -160,6 +161,9 @@ def create(
     check_brokers(cluster, replicas)
     wanted = [NewTopic(name, partitions, replication_factor, key_values(configs, "--config"), replicas) for name in names]
     outcomes = create_topics(cluster, wanted, validate_only=validate_only)
+    for error in outcomes.values():
+        if isinstance(error, Refused) and error.code is ErrorCode.INVALID_CONFIG:
+            error.add(meant("topic", key_values(configs, "--config")))
     done = dict.fromkeys(outcomes, "could be created" if validate_only else "created")
     if if_not_exists:
         for name, error in outcomes.items():

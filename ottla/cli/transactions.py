@@ -69,7 +69,7 @@ def list_transactions(
     if as_json:
         print_json([each._asdict() for each in found])
     else:
-        print_table(("transactional id", "coordinator", "producer id", "state"), found)
+        print_table(("transactional id", "coordinator", "producer id", "state"), found, empty="no transactions")
     fail(map(str, errors.values()))
 
 

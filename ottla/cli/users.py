@@ -67,7 +67,7 @@ def list_users(cluster: Cluster, names: tuple[str, ...], properties: Path | None
     if as_json:
         print_json([each._asdict() for each in found])
         return
-    print_table(("user", "mechanism", "iterations"), found)
+    print_table(("user", "mechanism", "iterations"), found, empty="no users")
 
 
 @users.command()

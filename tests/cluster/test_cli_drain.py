@@ -96,7 +96,7 @@ def test_what_cannot_be_is_refused_before_anything_moves(cluster: Cluster, ottla
 
     refused = ottla("brokers", "drain", "1", status=1)
 
-    assert "wide-0 has 4 replicas, and only 3 other brokers are alive" in refused.err
+    assert refused.err == "ottla: wide-0 has 4 replicas, and only 3 other brokers are alive\n"
     assert held(ottla, 1) == before
     assert "there is no broker 9; alive are 0, 1, 2, 3" in ottla("brokers", "drain", "9", status=1).err
     ottla("topics", "delete", "wide")

@@ -102,6 +102,38 @@ def test_configurations(ottla: CommandLine) -> None:
     assert "Nothing to change" in ottla("configs", "alter", "topic", "configured", status=2).err
 
 
+def test_a_pattern_changes_and_shows_the_configurations_of_all_topics_that_match(ottla: CommandLine) -> None:
+    ottla("topics", "create", "tuned-1", "tuned-2", "untuned")
+    changed = ottla("configs", "alter", "topic", "tuned-*", "--set", "retention.ms=1000000", "--json").json
+    assert [each["name"] for each in changed] == ["topic tuned-1", "topic tuned-2"]
+    rows = [[topic, "retention.ms", "1000000", "DYNAMIC_TOPIC_CONFIG"] for topic in ("tuned-1", "tuned-2")]
+    assert ottla("configs", "describe", "topic", "*tuned*").rows == rows
+    described = ottla("configs", "describe", "topic", "tuned-*", "--json").json
+    assert [(each["topic"], each["value"]) for each in described] == [("tuned-1", "1000000"), ("tuned-2", "1000000")]
+    assert "no topic matches 'nothing-*'" in ottla("configs", "alter", "topic", "nothing-*", "--set", "retention.ms=1", status=1).err
+
+
+def test_the_key_is_named_that_may_be_meant_by_a_mistyped_one(ottla: CommandLine) -> None:
+    ottla("topics", "create", "mistyped")
+    meant = "retentoin.ms is no key: did you mean retention.ms?"
+    assert meant in ottla("configs", "alter", "topic", "mistyped", "--set", "retentoin.ms=1", status=1).err
+    assert meant in ottla("topics", "create", "another", "--config", "retentoin.ms=1", status=1).err
+    assert "did you mean" not in ottla("configs", "alter", "topic", "mistyped", "--set", "retention.ms=soon", status=1).err
+    of_broker = ottla("configs", "alter", "broker", "default", "--set", "log.retention.mss=1", "--dry-run").err
+    assert of_broker == "without effect; log.retention.mss is no key: did you mean log.retention.ms?\n"
+    quota = "producer_byte_rat is no key: did you mean producer_byte_rate?"
+    assert quota in ottla("configs", "alter", "user", "alice", "--set", "producer_byte_rat=1", status=1).err
+    assert quota in ottla("quotas", "set", "producer_byte_rat=1", "--user", "alice", status=1).err
+
+
+def test_a_list_without_entries_says_what_is_not_there(ottla: CommandLine) -> None:
+    assert ottla("groups", "list", "--state", "Dead").err == "no groups\n"
+    assert ottla("topics", "reassign", "list").err == "no moves\n"
+    assert ottla("transactions", "list").err == "no transactions\n"
+    assert ottla("transactions", "list", "--json").err == ""
+    assert "no topic of this cluster has had tiered storage" in ottla("remote", "list", status=1).err
+
+
 def test_configurations_of_brokers_and_loggers(ottla: CommandLine) -> None:
     ottla("configs", "alter", "broker", "default", "--set", "log.retention.ms=7654321")
     ottla("configs", "alter", "broker", "7", "--set", "log.cleaner.threads=2", "--validate-only")

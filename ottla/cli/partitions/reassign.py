@@ -262,4 +262,5 @@ def list_moves(cluster: Cluster, as_json: bool) -> None:
     print_table(
         ("topic", "partition", "replicas", "adding", "removing"),
         [[name.topic, name.partition, move.replicas, move.adding, move.removing] for name, move in found],
+        empty="no moves",
     )

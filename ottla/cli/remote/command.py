@@ -39,9 +39,7 @@ def list_(cluster: Cluster, topics: tuple[str, ...], unfinished: bool, as_json: 
     if as_json:
         print_json([as_object(entry, is_read=is_read) for entry, is_read in found])
         return
-    print_table(COLUMNS, [as_row(entry, is_read=is_read) for entry, is_read in found])
-    if not found:
-        say("no copies of segments")
+    print_table(COLUMNS, [as_row(entry, is_read=is_read) for entry, is_read in found], empty="no copies of segments")
 
 
 @remote.command()

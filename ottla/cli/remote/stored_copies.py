@@ -48,16 +48,22 @@ def known_copies(
 
     They are those of the chosen partitions, or of all. Raises ClientError, also if it takes longer than these seconds.
     """
-    from ottla.client.errors import ConnectionLost
+    from ottla.client.errors import ConnectionLost, Refused
     from ottla.client.fetcher import Fetcher
     from ottla.client.offsets import end_offsets, start_offsets
+    from ottla.protocol.errors import ErrorCode
     from ottla.protocol.topic_partition import TopicPartition
     from ottla.storage.remote.metadata.log import METADATA_TOPIC, MetadataLog
     from ottla.storage.remote.metadata.partitions import metadata_partition
     from ottla.storage.remote.metadata.records import partition_of
 
     until = time.monotonic() + seconds
-    indexes = cluster.partitions(METADATA_TOPIC)
+    try:
+        indexes = cluster.partitions(METADATA_TOPIC)
+    except Refused as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            error.add("; no topic of this cluster has had tiered storage")
+        raise
     logs = {TopicPartition(METADATA_TOPIC, index): MetadataLog(index) for index in indexes}
     if chosen_partitions is not None:
         for each in chosen_partitions:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -75,6 +76,21 @@ def test_groups_are_plurals_and_list(path: str) -> None:
     assert path in SINGULAR or path.endswith("s") or path == "ottla topics reassign"
     assert path in WITHOUT_LIST or "list" in names
     assert path in SINGULAR or {"list", "describe"} & set(names)
+
+
+@pytest.mark.parametrize("page", ["command-line.md", "console.md"])
+def test_every_option_that_a_page_names_exists(page: str) -> None:
+    known = {name for command in COMMANDS.values() for option in options_of(command) for name in (*option.opts, *option.secondary_opts)}
+    text = (Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
+    assert len(named) > 10
+    assert named <= known | {"--help"}
+
+
+def test_a_name_that_is_like_no_command_is_answered_with_all_of_them() -> None:
+    status, text = outcome("quotas", "list")
+    assert status == 2
+    assert "No such command 'list'. There are describe, remove, set." in text
 
 
 @pytest.mark.parametrize("path", COMMANDS)
