@@ -16,20 +16,20 @@ class Writer:
     """Writes declarations of the modules `hot`; `root` is the folder with the package `ottla`."""
 
     def __init__(self, root: Path, hot: tuple[str, ...]) -> None:
-        self._modules = Modules(root, hot)
-        self._types = Types(self._modules)
-        self._members = Members(self._modules, self._types)
+        self.modules = Modules(root, hot)
+        self.types = Types(self.modules)
+        self._members = Members(self.modules, self.types)
         self._used: set[str] = set()
         """The types in the declarations that are being written."""
 
     @property
     def read(self) -> set[str]:
         """The modules that were read."""
-        return self._modules.read
+        return self.modules.read
 
     def declarations(self, name: str) -> str:
         """The text of the `.pxd` of a module."""
-        module = self._modules.hot_module(name)
+        module = self.modules.hot_module(name)
         self._used = set()
         owners = self._owners(module)
         parts = [
@@ -47,36 +47,36 @@ class Writer:
             if isinstance(what, Imported) and name not in hidden and (place := self._imported(module, name, what)):
                 lines.append(f"from {place[0]} cimport {place[1]}{f' as {name}' if name != place[1] else ''}\n")
         for kind in sorted(self._used):
-            owner = self._types.classes.get(kind)
+            owner = self.types.classes.get(kind)
             if owner is not None and owner.module is not module:
                 lines.append(f"from {owner.module.name} cimport {kind}\n")
-            elif owner is None and (source := self._modules.source_of_type(kind)):
+            elif owner is None and (source := self.modules.source_of_type(kind)):
                 lines.append(f"from {source} cimport {kind}\n")
         return "".join(lines)
 
     def _imported(self, module: Module, name: str, what: Imported) -> tuple[str, str] | None:
         """The module and the name of a module or of a function of C that a module imports."""
         whole = f"{what.module}.{what.name}"
-        if self._modules.has_declarations(whole) or any(not each.is_hidden for each in self._functions_of(whole)):
+        if self.modules.has_declarations(whole) or any(not each.is_hidden for each in self._functions_of(whole)):
             return what.module, what.name
-        found = self._modules.find(module, name)
+        found = self.modules.find(module, name)
         known = self._functions_of(found.module.name) if found else []
         return (found.module.name, found.name) if found and any(each.node is found.what and not each.is_hidden for each in known) else None
 
     def _functions_of(self, name: str) -> list[Member]:
-        return list(self._members.functions(self._modules.hot_module(name))) if name in self._modules.hot else []
+        return list(self._members.functions(self.modules.hot_module(name))) if name in self.modules.hot else []
 
     def constants(self, module: Module) -> dict[str, str]:
         """The C types of the constants that functions of a module use."""
         bodies = [each for each in module.tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
         used = {node.id for each in bodies for node in ast.walk(each) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        kinds = {name: self._types.constant(module, name) for name in sorted(used & set(module.names))}
+        kinds = {name: self.types.constant(module, name) for name in sorted(used & set(module.names))}
         return {name: kind for name, kind in kinds.items() if kind in (INT, "double", "bytes") or (kind in EXACT and name.startswith("_"))}
 
     def source(self, name: str) -> str:
         """The text of a module for Cython: without decorators that its declarations have, and with constants that Python may import."""
-        module = self._modules.hot_module(name)
-        lines = self._modules.path_of(name).read_text(encoding="utf-8").splitlines(keepends=True)
+        module = self.modules.hot_module(name)
+        lines = self.modules.path_of(name).read_text(encoding="utf-8").splitlines(keepends=True)
         for owner in self._owners(module):
             for each in owner.node.decorator_list:
                 lines[each.lineno - 1] = "\n"
@@ -86,7 +86,7 @@ class Writer:
         return "".join(lines)
 
     def _owners(self, module: Module) -> list[CompiledClass]:
-        return [each for each in self._types.classes.values() if each.module is module]
+        return [each for each in self.types.classes.values() if each.module is module]
 
     def _use(self, kind: str) -> str:
         self._used.add(kind)
@@ -97,10 +97,10 @@ class Writer:
         decorators = [DECORATORS[name] for each in owner.node.decorator_list if (name := ast.unparse(each)) in DECORATORS]
         lines = [f"{''.join(decorators)}cdef class {owner.name}{base}:\n"]
         for name in owner.slots:
-            found = self._types.attribute(owner.name, name)
+            found = self.types.attribute(owner.name, name)
             assert found is not None
             kind = self._use(found[1])
-            is_memory = self._modules.source_of_type(kind)  # Python cannot have it
+            is_memory = self.modules.source_of_type(kind)  # Python cannot have it
             lines.append(f"    cdef {'' if is_memory else 'public '}{kind} {name}\n")
         lines += [self._function(each) for each in self._members.methods(owner)]
         return "".join(lines) if len(lines) > 1 else f"{lines[0]}    pass\n"
@@ -110,13 +110,13 @@ class Writer:
         if owner is not None:
             top = self._members.top(owner, node.name)
             model = Member(top.module, top, top.methods[node.name], member.is_hidden)
-        parameters = self._types.parameters(model.module, model.owner, model.node).types
+        parameters = self.types.parameters(model.module, model.owner, model.node).types
         first_default = len(node.args.args) - len(node.args.defaults)
         parts = [
             "self" if owner and not number else f"{self._use(kind)} {each.arg}{'=*' if number >= first_default else ''}"
             for number, (each, kind) in enumerate(zip(node.args.args, parameters.values(), strict=True))
         ]
-        returned = self._types.returned(returned_by(model.module, model.node))
+        returned = self.types.returned(returned_by(model.module, model.node))
         known = [f"{name}={self._use(kind)}" for name, kind in self._members.variables(member).items()]
         indent = "    " if owner else ""
         decorator = f"{indent}@cython.locals({', '.join(known)})\n" if known else ""

@@ -3,21 +3,22 @@
 import ast
 import re
 from collections.abc import Iterator
+from difflib import unified_diff
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from declarations.writer import Writer
 from ottla.protocol.hot_modules import HOT
+from tests.support.python_in_c import RECORDING, Lister
 
 ROOT = Path(__file__).parents[2]
 
 
 @cache
-def writer() -> Writer:
+def lister() -> Lister:
     """Reads all hot modules once."""
-    return Writer(ROOT, HOT)
+    return Lister()
 
 
 def slots_of(source: str) -> Iterator[tuple[str, set[str], set[str]]]:
@@ -46,7 +47,7 @@ def attributes_of(name: str, declarations: str) -> dict[str, str] | None:
 
 @pytest.mark.parametrize("module", HOT)
 def test_a_compiled_class_declares_all_of_its_slots_and_its_numbers(module: str) -> None:
-    declarations = writer().declarations(module)
+    declarations = lister().writer.declarations(module)
     for name, slots, numbers in slots_of((ROOT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")):
         attributes = attributes_of(name, declarations)
         assert attributes is None or attributes.keys() == slots, name
@@ -54,7 +55,7 @@ def test_a_compiled_class_declares_all_of_its_slots_and_its_numbers(module: str)
 
 
 def test_most_that_the_hot_modules_hold_has_a_type_of_c() -> None:
-    found = "".join(writer().declarations(module) for module in HOT)
+    found = "".join(lister().writer.declarations(module) for module in HOT)
     kinds = re.findall(r"^    cdef (?:public )?(\w+) \w+$", found, flags=re.MULTILINE)
     assert len(kinds) > 900
     assert kinds.count("object") < len(kinds) / 3
@@ -68,3 +69,10 @@ def test_no_function_and_no_module_shares_the_name_of_a_method_that_would_keep_i
     imported = {(node.module, each.name) for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
     modules = {name for package, name in imported if (ROOT / f"{package}.{name}".replace(".", "/")).with_suffix(".py").exists()}
     assert not methods & (functions | modules)
+
+
+def test_compiled_modules_leave_to_python_what_is_recorded_and_no_more() -> None:
+    recorded, found = RECORDING.read_text(encoding="utf-8").splitlines(), lister().listing().splitlines()
+    differences = list(unified_diff(recorded, found, "recorded", "found", lineterm="", n=1))
+    remedy = "If C cannot have what is new: python -m tests.support.python_in_c"
+    assert not differences, "\n".join([*differences, remedy])
