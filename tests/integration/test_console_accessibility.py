@@ -64,7 +64,6 @@ def console(broker: BrokerProcess) -> Iterator[Console]:
 
 
 def open_page(page: Page, console: Console, path: str) -> None:
-    page.open("about:blank")
     page.open(console.address + path)
     page.wait_for_text(PAGES[path])
     page.wait_for("!document.querySelector('main[aria-busy]') && !/Asking the|Examining|Reading…/.test(document.body.innerText)")

@@ -149,7 +149,6 @@ def test_offsets_are_reset_after_a_preview_and_a_hostile_group_is_deleted(consol
 def test_a_name_that_a_field_or_a_path_does_not_take_is_typed_as_it_is_shown(console: Console, page: Page, name: str, typed: str) -> None:
     offset = {"topic": "t", "partition": 0, "before": None, "offset": 0}
     console.change("POST", "group-reset", {"group": name, "offsets": [offset]})
-    page.open("about:blank")  # so that no button of the page before can be pressed
     page.open(f"{console.address}#/groups/{urllib.parse.quote(name)}")
     page.wait_for_text("Classic")
     use_dialog(page, "Delete the group", {"Type": typed}, "Delete")
@@ -213,7 +212,6 @@ def focused(page: Page) -> str:
 def test_the_tab_key_reaches_the_chosen_row_of_a_long_table_and_passes_the_others(console: Console, page: Page, key: str) -> None:
     if "long" not in [each["name"] for each in console.get("topics")["topics"]]:
         console.change("POST", "topics", {"name": "long", "partitions": 60})
-    page.open("about:blank")  # the order of the rows is that of a new page
     page.open(f"{console.address}#/topics/long")
     page.wait_for_text("Topic long")
     page.wait_for_text("No group reads this topic.")
@@ -354,7 +352,6 @@ def test_records_that_cannot_be_shown_are_named(console: Console, page: Page) ->
     page.wait_for_text("Not shown: the records of partition 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more. t-0: \\u202e no leader")
     page.run("document.querySelector('.record summary').click()")
     page.wait_for_text("2 more headers are in the export.")
-    page.open("about:blank")  # whose requests are answered
 
 
 def test_escape_ends_a_search_wherever_the_focus_is(console: Console, page: Page) -> None:
@@ -366,7 +363,6 @@ def test_escape_ends_a_search_wherever_the_focus_is(console: Console, page: Page
     page.run("document.activeElement.blur()")
     page.press("Escape")
     page.wait_for_text("Cancelled.")
-    page.open("about:blank")  # whose requests are answered
 
 
 def test_a_live_view_that_is_refused_or_interrupted_says_so(console: Console, page: Page) -> None:
@@ -381,7 +377,6 @@ def test_a_live_view_that_is_refused_or_interrupted_says_so(console: Console, pa
         page.run(f"window.fetch = () => Promise.resolve({answer})")
         page.click("button", "Live")
         page.wait_for_text(shown)
-    page.open("about:blank")  # whose requests are answered
 
 
 def test_a_dialog_ends_with_its_page_and_the_focus_stays_in_the_page(console: Console, page: Page) -> None:
@@ -418,7 +413,6 @@ def test_records_are_saved_as_json_and_as_csv(console: Console, page: Page) -> N
     assert json.loads(as_json.splitlines()[0])["value"] == VALUES[4]
     assert as_csv.startswith('"topic","partition","offset",')
     assert '"{""a"": [1, {""b"": ""c: d""}]}"' in as_csv
-    page.open("about:blank")  # whose links are whole
 
 
 def test_the_page_of_a_topic_shows_the_groups_that_read_it(console: Console, page: Page, broker: JudgedBroker) -> None:

@@ -50,7 +50,6 @@ def console() -> Iterator[Console]:
 
 def open_with(page: Page, console: Console, place: str, answers: Mapping[str, Any], late: str) -> None:
     """Open a page with these answers of the API by path. The answer to `late` comes when the page calls `tell()`."""
-    page.open("about:blank")
     page.open(f"{console.address}#/topics")
     page.wait_for_text("no broker can be reached")
     page.run(
@@ -168,7 +167,6 @@ def test_of_ten_thousand_topics_with_100_000_partitions_those_in_view_are_drawn(
 
         def is_shared() -> bool:
             count = broker.asked.count(ApiKey.DESCRIBE_LOG_DIRS)
-            page.open("about:blank")
             page.open(f"{console.address}#/topics")
             page.wait_for_text("30 B")
             return broker.asked.count(ApiKey.DESCRIBE_LOG_DIRS) == count

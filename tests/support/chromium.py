@@ -42,7 +42,8 @@ class Page:
         self._ask("Page.enable")
 
     def open(self, address: str) -> None:
-        """Go to an address; `wait_for` waits for what it shows."""
+        """Load an address anew, even if only its hash differs: `wait_for` finds nothing of the page before."""
+        self._ask("Page.navigate", url="about:blank")
         self._ask("Page.navigate", url=address)
 
     def run(self, code: str) -> Any:

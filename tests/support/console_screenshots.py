@@ -122,7 +122,6 @@ def take(page: Page, console: Console, states: Sequence[State], directory: Path,
             for scheme in SCHEMES:
                 page.size(width, WIDTHS[width])
                 page.colours(scheme)
-                page.open("about:blank")
                 page.open(console.address + state.path)
                 page.wait_for_text(state.shown)
                 state.prepare(page)
