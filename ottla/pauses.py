@@ -29,8 +29,8 @@ _Made = TypeVar("_Made")
 _Key = TypeVar("_Key", bound=Hashable)
 _Sortable = TypeVar("_Sortable", str, int)
 
-SLICE_NS: Final = 2_000_000
-"""The time of long work in a turn of the event loop, ns. A turn costs 1 % of it."""
+SLICE_NS: Final = 1_500_000
+"""The time of long work in a turn of the event loop, ns. A turn costs 1 % of it. The last step may end half a millisecond late."""
 SORTED_AT_ONCE: Final = 1000
 """Items that are sorted between two pauses, a fifth of a millisecond."""
 

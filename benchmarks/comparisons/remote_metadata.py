@@ -17,23 +17,26 @@ import gc
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
 from benchmarks.stalls.long_turns import Turns
-from ottla.broker.remote.metadata.fetching import MAX_PARTITION_BYTES
+from ottla.broker.remote.metadata.fetching import FETCH_VERSION, LIST_OFFSETS_VERSION, MAX_PARTITION_BYTES
 from ottla.broker.server import COLLECTOR_THRESHOLDS
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.compiled import describe
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import fetch
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.protocol.schema.message import Message
+from ottla.protocol.schema.registry import api
 from ottla.storage.remote.entries import SegmentState, TopicIdPartition
 from ottla.storage.remote.metadata.partitions import metadata_partition
 from ottla.storage.remote.metadata.records import encode_entry, encode_update
+from tests.support.fake_peers import Asked, FakePeers
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.metadata_topic import PARTITIONS, PlayedMetadata, PlayedTopic
 from tests.support.peers import until
@@ -51,11 +54,25 @@ Numbers = dict[str, float]
 """The results by name."""
 
 
+class DistantPeers(FakePeers):
+    """The broker that leads the topic: an answer arrives in a later turn, and its own codecs are compiled."""
+
+    def __init__(self, answer: Callable[[Asked], Message]) -> None:
+        super().__init__(answer)
+        for types, version in ((api(ApiKey.FETCH), FETCH_VERSION), (api(ApiKey.LIST_OFFSETS), LIST_OFFSETS_VERSION)):
+            types.request.decoder(version)
+            types.response.encoder(version)
+
+    async def travel(self) -> None:
+        await asyncio.sleep(0)
+
+
 class LongTopic(PlayedTopic):
     """A topic whose partition 0 has this many records. Answers are made before anyone asks for them."""
 
     def __init__(self, records: int) -> None:
         super().__init__()
+        self.peers = DistantPeers(self._answer)
         self.create()
         self._answers: dict[int, bytes] = {}
         named = (TopicIdPartition(bytes(range(16)), "orders", number) for number in count())

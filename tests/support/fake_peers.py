@@ -37,6 +37,9 @@ class FakePeers:
         self.made.append(peer)
         return peer
 
+    async def travel(self) -> None:
+        """Takes the time of an answer: none."""
+
     @property
     def open(self) -> int:
         """How many were not closed."""
@@ -62,7 +65,9 @@ class FakePeer:
         types = api(api_key)
         asked = Asked(address, self.client_id, api_key, version, types.request.decode(request.encode(version), version)[0])
         self._peers.asked.append(asked)
-        return types.response.decode(self._peers.answer(asked).encode(version), version)[0]
+        answer = self._peers.answer(asked).encode(version)
+        await self._peers.travel()
+        return types.response.decode(answer, version)[0]
 
     async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
         """The same of a Fetch."""

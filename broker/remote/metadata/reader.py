@@ -188,6 +188,7 @@ class MetadataReader:
         peer = self._peers.to(leader)
         failures = 0
         try:
+            await fetching.prepare()
             while logs := self._led_by(leader):
                 try:
                     await self._read_once(peer, logs)

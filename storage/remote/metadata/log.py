@@ -188,9 +188,20 @@ class MetadataLog:
         view = memoryview(data)
         at = 0
         try:
-            while (after := self._take_batch(data, view, at)) is not None:
-                at = after
-                if is_over():  # after each batch: a table of entries that becomes large takes a millisecond
+            while True:
+                lone = lone_record(data, view, at)
+                if lone is not None:
+                    offset, leader_epoch, value, at = lone
+                    if offset >= self.position:
+                        self.take_record(value, offset)
+                        self.position = offset + 1
+                        self.last_epoch = leader_epoch
+                else:
+                    after = self._take_batch(data, at)
+                    if after is None:
+                        break
+                    at = after
+                if is_over():  # after each batch: a table of entries that becomes large takes half a millisecond
                     self._notify()
                     await pause()
                     if generation != self.generation:
@@ -199,16 +210,8 @@ class MetadataLog:
             if generation == self.generation:
                 self._notify()
 
-    def _take_batch(self, data: bytes, view: memoryview, at: int) -> int | None:
+    def _take_batch(self, data: bytes, at: int) -> int | None:
         """Applies the batch there, and returns where the next one is; None if it is not whole."""
-        lone = lone_record(data, view, at)
-        if lone is not None:
-            offset, leader_epoch, value, after = lone
-            if offset >= self.position:
-                self.take_record(value, offset)
-                self.position = offset + 1
-                self.last_epoch = leader_epoch
-            return after
         size = next_batch_size(data, at, len(data))
         if size is None:
             return None
@@ -237,16 +240,16 @@ class MetadataLog:
         try:
             if value is None:
                 raise ProtocolError("it has no value")
-            record = read_record(value)
-            followed = self.followed.get(record.place)
+            kind, place, key, packed, state, broker_id, event_timestamp_ms, custom = read_record(value)
+            followed = self.followed.get(place)
             if followed is None or offset < followed.from_offset:
                 return
             self.applied += 1
-            if record.kind == SEGMENT:
-                followed.cache.add(record.key, record.packed)
-            elif record.kind != DELETION:
-                followed.cache.change(record.key, record.state, record.broker_id, record.event_timestamp_ms, record.custom)
-            elif record.state == PARTITION_FINISHED:
+            if kind == SEGMENT:
+                followed.cache.add(key, packed)
+            elif kind != DELETION:
+                followed.cache.change(key, state, broker_id, event_timestamp_ms, custom)
+            elif state == PARTITION_FINISHED:
                 followed.cache = SegmentCache(followed.cache.partition)
         except (ProtocolError, RecordRefused) as error:
             self._skip(offset, error)

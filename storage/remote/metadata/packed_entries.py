@@ -13,18 +13,24 @@ from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, 
 HEAD: Final = Struct(">qqqqiibi")
 """Start offset, end offset, largest timestamp, time of the event, broker, size, state, first epoch."""
 _OFFSETS: Final = Struct(">qq")
-_EVENT: Final = Struct(">qi")
+_FIRST: Final = Struct(">q33xi")
+"""Start offset and first epoch of HEAD."""
+_CHANGED: Final = Struct(">24sqi4sB4s")
+"""The same bytes as HEAD, of which an update changes the time of the event, the broker and the state."""
 _EVENT_AT: Final = 24
 _SIZE_AT: Final = 36
 STATE_AT: Final = 40
 _EPOCH_AT: Final = 41
-_EPOCH: Final = Struct(">i")
 _OFFSET: Final = Struct(">q")
 _TAIL: Final = Struct(">BI")
 """Flags, and the number of further epochs. The first offset, the further epochs and the custom metadata follow."""
 _HAS_CUSTOM: Final = 1
 _HAS_FIRST_OFFSET: Final = 2
 _FURTHER: Final = Struct(">iq")
+_CUSTOM_ONLY: Final = _TAIL.pack(_HAS_CUSTOM, 0)
+_CUSTOM_AT: Final = HEAD.size + _TAIL.size
+_PLAIN: Final = frozenset((b"", _CUSTOM_ONLY))
+"""The tails of entries with one epoch that begins at the start offset, but for the custom metadata. Nearly all entries have one of them."""
 
 
 def pack_tail(start_offset: int, epochs: list[tuple[int, int]], custom: bytes | None) -> bytes:
@@ -60,10 +66,10 @@ def unpack(partition: TopicIdPartition, key: int, packed: bytes) -> SegmentEntry
 
 def changed(packed: bytes, state: int, broker_id: int, event_timestamp_ms: int, custom: bytes | None) -> bytes:
     """Returns the packed entry after an update, which replaces the custom metadata, too."""
-    head = packed[:_EVENT_AT] + _EVENT.pack(event_timestamp_ms, broker_id) + packed[_SIZE_AT:STATE_AT] + bytes((state,))
-    if len(packed) == HEAD.size and custom is None:
-        return head + packed[_EPOCH_AT:]
-    return head + packed[_EPOCH_AT : HEAD.size] + pack_tail(start_of(packed), epochs_of(packed), custom)
+    head = _CHANGED.pack(packed[:_EVENT_AT], event_timestamp_ms, broker_id, packed[_SIZE_AT:STATE_AT], state, packed[_EPOCH_AT : HEAD.size])
+    if packed[HEAD.size : _CUSTOM_AT] in _PLAIN:
+        return head if custom is None else head + _CUSTOM_ONLY + custom
+    return head + pack_tail(start_of(packed), epochs_of(packed), custom)
 
 
 def start_of(packed: bytes) -> int:
@@ -78,11 +84,10 @@ def end_of(packed: bytes) -> int:
 
 def epochs_of(packed: bytes) -> list[tuple[int, int]]:
     """Returns the epochs in ascending order, with their first offsets."""
-    (epoch,) = _EPOCH.unpack_from(packed, _EPOCH_AT)
-    (offset,) = _OFFSET.unpack_from(packed)
-    at = HEAD.size
-    if len(packed) == at:
+    offset, epoch = _FIRST.unpack_from(packed)
+    if packed[HEAD.size : _CUSTOM_AT] in _PLAIN:
         return [(epoch, offset)]
+    at = HEAD.size
     flags, further = _TAIL.unpack_from(packed, at)
     at += _TAIL.size
     if flags & _HAS_FIRST_OFFSET:
@@ -104,7 +109,7 @@ def custom_of(packed: bytes) -> bytes | None:
 
 def offset_in(packed: bytes, epoch: int) -> int:
     """Returns the first offset of an epoch that the segment has."""
-    if len(packed) == HEAD.size:
+    if packed[HEAD.size : _CUSTOM_AT] in _PLAIN:
         return start_of(packed)
     return next(offset for each, offset in epochs_of(packed) if each == epoch)
 

@@ -35,7 +35,9 @@ _LONGEST_SHORT_NAME: Final = 127
 
 _COMMON_SEGMENT: Final = Struct(">20sB16sBqqiqqBiqBiBbB")
 """A segment behind the topic's name, with one epoch and no custom metadata."""
-_COMMON_UPDATE: Final = Struct(">20sB16sBiqBbB")
+_COMMON_UPDATE: Final = Struct(">20sB16sBiqB")
+"""An update behind the topic's name, up to the length of its custom metadata and one more, or 0 if it has none."""
+_LONGEST_SHORT_CUSTOM: Final = 127
 _INDEX: Final = Struct(">i")
 _ONE_ELEMENT: Final = 2
 _LAST_STATE: Final = int(SegmentState.DELETE_SEGMENT_FINISHED)
@@ -124,7 +126,7 @@ def read_record(value: bytes) -> MetadataRecord:
             found: MetadataRecord | None = None
             if kind == SEGMENT and len(value) == at + _COMMON_SEGMENT.size:
                 found = _common_segment(value, at)
-            elif kind == UPDATE and len(value) == at + _COMMON_UPDATE.size:
+            elif kind == UPDATE:
                 found = _common_update(value, at)
             if found is not None:
                 return found
@@ -161,10 +163,18 @@ def _common_segment(value: bytes, at: int) -> MetadataRecord | None:
 
 
 def _common_update(value: bytes, at: int) -> MetadataRecord | None:
-    place, partition_tags, uuid, id_tags, broker_id, event_timestamp_ms, custom, state, tags = _COMMON_UPDATE.unpack_from(value, at)
-    if partition_tags | id_tags | custom | tags or not 0 <= state <= _LAST_STATE:
+    place, partition_tags, uuid, id_tags, broker_id, event_timestamp_ms, length = _COMMON_UPDATE.unpack_from(value, at)
+    if length > _LONGEST_SHORT_CUSTOM:
         return None
-    return _record((UPDATE, place, int.from_bytes(uuid, "big"), b"", state, broker_id, event_timestamp_ms, None))
+    at += _COMMON_UPDATE.size
+    custom: bytes | None = None
+    if length:
+        custom = value[at : at + length - 1]
+        at += length - 1
+    state = value[at]
+    if partition_tags | id_tags | value[at + 1] or len(value) != at + 2 or state > _LAST_STATE:
+        return None
+    return _record((UPDATE, place, int.from_bytes(uuid, "big"), b"", state, broker_id, event_timestamp_ms, custom))
 
 
 def _any_record(value: bytes) -> MetadataRecord:

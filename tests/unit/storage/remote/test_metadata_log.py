@@ -208,12 +208,12 @@ def test_any_order_of_following_and_reading_leads_to_the_same_entries(values: li
     assert log.skipped == whole.skipped == 0
 
 
-@pytest.mark.parametrize("size", [0, 1, 60, 63, 64, 100, 127, 128, 200, 300, 1000, 8000, 8191, 8192, 20_000])
+@pytest.mark.parametrize("size", [0, 1, 60, 63, 64, 100, 127, 128, 200, 300, 1000, 1100, 8191, 8192, 20_000])
 def test_the_reader_of_lone_records_agrees_with_that_of_all_records(size: int) -> None:
     value = bytes(number % 256 for number in range(size))
     data = batches_of([value], 2**40, 7)
     lone = lone_record(data, memoryview(data), 0)
-    assert lone == ((2**40, 7, value, len(data)) if 64 <= size <= 8000 else None)
+    assert lone == ((2**40, 7, value, len(data)) if 64 <= size <= 1000 else None)
 
 
 @given(st.integers(0, 400), st.integers(0, 255), st.integers(0, 400))
