@@ -20,6 +20,8 @@ from ottla.protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 0.5
+_PLANNED: Final = 100
+"""Partitions of one plan, which costs two answers with the metadata of all partitions."""
 _OWN: Final = 2
 """DYNAMIC_BROKER_CONFIG: the source of a value that was set for one broker at run time."""
 
@@ -91,23 +93,33 @@ def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | No
 def _move_some(
     cluster: Cluster, plan: Plan, left: dict[TopicPartition, list[int]], progress: Progress, before: int, at_once: int, rate: int | None
 ) -> set[TopicPartition]:
-    """Move the first `at_once` partitions of the plan, and return them; with an empty plan, wait for those that move already.
+    """Move the first partitions of the plan, `at_once` at a time, and return them; with an empty plan, wait for those that move already.
 
     `left` has the replicas of all partitions that are to move. Raises SomeRefused.
     """
-    some = dict(list(plan.items())[:at_once])
-    if rate is not None and some:
-        reassignments.throttle(cluster, {name: left[name] for name in some if name in left}, some, rate)
-    outcomes = reassignments.reassign(cluster, some) if some else {}
-    refused = {str(name): error for name, error in outcomes.items() if error is not None}
-    waiting = set(some or left) - {name for name, error in outcomes.items() if error is not None}
-    _wait(cluster, waiting, progress, before, before + len(left))
-    _until_known(cluster, {name: some[name] for name in waiting if name in some})
+    names = list(plan)[: max(at_once, _PLANNED)]
+    total = before + len(left)
+    if rate is not None and names:
+        some = {name: plan[name] for name in names}
+        reassignments.throttle(cluster, {name: left[name] for name in names if name in left}, some, rate)
+    if not names:
+        _wait(cluster, set(left), progress, before, total)
+        return set(left)
+    moved: set[TopicPartition] = set()
+    refused: dict[str, ClientError] = {}
+    while names and not refused:
+        outcomes = reassignments.reassign(cluster, {name: plan[name] for name in names[:at_once]})
+        refused = {str(name): error for name, error in outcomes.items() if error is not None}
+        moving = {name for name in names[:at_once] if str(name) not in refused}
+        _wait(cluster, moving, progress, before + len(moved), total)
+        moved |= moving
+        del names[:at_once]
+    _until_known(cluster, {name: plan[name] for name in moved})
     if rate is not None:
-        reassignments.clear_throttles(cluster, {name.topic for name in waiting})
+        reassignments.clear_throttles(cluster, {name.topic for name in moved})
     if refused:
         raise SomeRefused(refused)
-    return waiting
+    return moved
 
 
 def forget_settings(cluster: Cluster, broker: int) -> list[str]:
