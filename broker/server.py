@@ -87,7 +87,12 @@ from ottla.config.keys.network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from ottla.config.keys.own import OTTLA_INTERNAL_TOPICS_CAN_GROW, OTTLA_METRICS_LISTENER, OTTLA_SLOW_REQUEST_MS
+from ottla.config.keys.own import (
+    OTTLA_INTERNAL_TOPICS_CAN_GROW,
+    OTTLA_METRICS_LISTENER,
+    OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS,
+    OTTLA_SLOW_REQUEST_MS,
+)
 from ottla.config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
@@ -111,9 +116,10 @@ from ottla.controller.admin.topic_admin import TopicAdmin
 from ottla.controller.controller import Controller
 from ottla.controller.errors import ControllerError, NoNode, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
-from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, TopicAssignment, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
@@ -259,6 +265,8 @@ class Broker:
         await self._open_directories()
         reads = await storage.open_reads(self.log_manager.directories.live[0].path) if storage is not None else None
         await self._open_store()
+        if storage is not None:
+            await storage.claim(self._cluster_id)
         await self._load_logs()
         self._make_services()
         await self._bind()
@@ -566,6 +574,7 @@ class Broker:
         self._held.push_async_callback(self.services.cluster.producer_ids.stop)
 
     def _begin_remote(self, storage: RemoteStorage, reads: RemoteReads) -> RemoteServices:
+        from ottla.broker.remote.leftovers import Leftovers
         from ottla.broker.remote.tasks import begin_tasks
 
         services = self.services
@@ -574,6 +583,10 @@ class Broker:
         self._held.push_async_callback(metadata.close)
         tasks = begin_tasks(services, storage, metadata, self._background, self._random)
         self._held.push_async_callback(tasks.stop)
+        leftovers = Leftovers(storage.store, tasks, self._cluster_id, self._topic_id_of, lambda: self.controller.is_active)
+        if interval_ms := self.config[OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS]:
+            leftovers.start(interval_ms / 1000)
+        self._held.push_async_callback(leftovers.close)
         return RemoteServices(storage=storage, reads=reads, metadata=metadata, tasks=tasks)
 
     async def _join_cluster(self) -> None:
@@ -628,12 +641,24 @@ class Broker:
 
     async def _partitions_of(self, topic: str) -> Collection[int]:
         """The partitions that a topic has in the metadata store; none of a topic that does not exist."""
+        found = await self._assignment_of(topic)
+        return () if found is None else found.partitions.keys()
+
+    async def _topic_id_of(self, topic: str) -> bytes | None:
+        """The id that a topic has in the metadata store, zeros if that does not tell it; None for a topic that does not exist."""
+        try:
+            found = await self._assignment_of(topic)
+        except MalformedZNode:
+            return ZERO_UUID
+        return None if found is None else found.topic_id or ZERO_UUID
+
+    async def _assignment_of(self, topic: str) -> TopicAssignment | None:
         path = topic_path(topic)
         try:
             data, _ = await self.store.get(path)
         except NoNode:
-            return ()
-        return decode_topic(path, data).partitions.keys()
+            return None
+        return decode_topic(path, data)
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""

@@ -41,7 +41,7 @@ from ottla.storage.remote.object_layout import (
     object_key,
     read_custom_metadata,
 )
-from ottla.storage.remote.ports import IndexKind, RemoteStoreError, SegmentFiles
+from ottla.storage.remote.ports import OWNER_NAME, IndexKind, RemoteObjectMissing, RemoteStoreError, SegmentFiles, StoredObject
 from ottla.storage.remote.threads import Threads
 
 MAX_INDEXES_BYTES: Final = 256 << 20
@@ -56,6 +56,7 @@ obstore itself reads a file with two more copies of its bytes: 1.25 ms of proces
 ZSTD_LEVEL: Final = 3
 CLOCK: Final = ".ottla-clock"
 """The object that is written anew to learn the time of the store."""
+_MAX_OWNER_BYTES: Final = 1000
 
 _Result = TypeVar("_Result")
 
@@ -158,13 +159,22 @@ class ObjectStore:
         """See RemoteStore."""
         return await self._objects.written_at_ms(self._settings.key_prefix + CLOCK)
 
-    async def list(self, prefix: str) -> AsyncIterator[str]:
+    async def owner(self, claim: str | None = None) -> str | None:
+        """See RemoteStore. Of brokers that claim it at once, the first has it."""
+        key = self._settings.key_prefix + OWNER_NAME
+        known = await self._owner(key)
+        if known is None and claim is not None:
+            await self._objects.put(key, f"{claim}\n".encode())
+            known = await self._owner(key)
+        return known
+
+    async def list(self, prefix: str) -> AsyncIterator[StoredObject]:
         """See RemoteStore. Names are keys without `key.prefix`."""
-        whole = self._settings.key_prefix + prefix
-        folder = whole.rpartition("/")[0]
-        async for key in self._objects.list(folder or None):
-            if key.startswith(whole) and key != self._settings.key_prefix + CLOCK:
-                yield key.removeprefix(self._settings.key_prefix)
+        own = self._settings.key_prefix
+        folder = (own + prefix).rpartition("/")[0]
+        async for key, modified_ms in self._objects.list(folder or None):
+            if key.startswith(own + prefix) and key not in (own + CLOCK, own + OWNER_NAME):
+                yield StoredObject(key.removeprefix(own), modified_ms)
 
     async def close(self) -> None:
         """See RemoteStore."""
@@ -246,6 +256,12 @@ class ObjectStore:
         return parts
 
     # -- reading ---------------------------------------------------------------------------------------------------------
+
+    async def _owner(self, key: str) -> str | None:
+        try:
+            return (await self._objects.get(key, _MAX_OWNER_BYTES)).decode(errors="replace").strip()
+        except RemoteObjectMissing:
+            return None
 
     def _key(self, entry: SegmentEntry, suffix: str) -> str:
         try:

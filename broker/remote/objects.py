@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.config.errors import ConfigError
 from ottla.config.remote_store import AZURE, GCS, S3, StoreSettings
-from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError
+from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoredObject
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as AnyStore
@@ -106,14 +106,14 @@ class Objects:
         """Writes a small object anew, and returns the time that the store notes for it, by its own clock."""
         await self._call(key, lambda: self._obstore.put_async(self._store, key, b"\n"))
         found = await self._call(key, lambda: self._obstore.head_async(self._store, key))
-        return int(found["last_modified"].timestamp() * 1000)
+        return _ms(found["last_modified"])
 
     async def probe(self) -> None:
         """Raises if the bucket cannot be reached, does not exist, or refuses the credentials."""
         await self._call("", lambda: self._obstore.list_with_delimiter_async(self._store, prefix="ottla-probe"), asks_bucket=False)
 
-    async def list(self, folder: str | None) -> AsyncIterator[str]:
-        """Names the objects below a folder, or all."""
+    async def list(self, folder: str | None) -> AsyncIterator[StoredObject]:
+        """Shows the objects below a folder, or all."""
         stream = self._obstore.list(self._store, prefix=folder, chunk_size=1000)
         batches = stream.__aiter__()
         while True:
@@ -122,7 +122,7 @@ class Objects:
             except StopAsyncIteration:
                 return
             for meta in batch:
-                yield meta["path"]
+                yield StoredObject(meta["path"], _ms(meta["last_modified"]))
 
     async def close(self) -> None:
         """Ends calls in progress."""
@@ -164,6 +164,10 @@ class Objects:
 
 class _Exists(RemoteStoreError):
     """An object of that name exists already."""
+
+
+def _ms(time: datetime) -> int:
+    return int(time.timestamp() * 1000)
 
 
 def _reason(error: Exception) -> str:

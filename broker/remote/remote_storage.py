@@ -35,7 +35,7 @@ from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import OWNER_NAME, RemoteStore, RemoteStoreError
 from ottla.storage.remote.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -102,6 +102,22 @@ class RemoteStorage:
             raise ConfigError(f"the remote store cannot be used: {reason}; check it, and the keys {prefix}*") from None
         if self.settings.ignored:
             logger.warning("these keys of the remote store have no effect: %s", ", ".join(self.settings.ignored))
+
+    async def claim(self, cluster_id: str) -> None:
+        """Makes the store that of this cluster, if it has no owner. Raises ConfigError if it belongs to another one."""
+        await self.check_owner(cluster_id, claim=cluster_id)
+
+    async def check_owner(self, cluster_id: str, claim: str | None = None) -> None:
+        """Raises ConfigError if the store belongs to another cluster: its segments would be mixed with those of this one."""
+        try:
+            owner = await self.store.owner(claim)
+        except RemoteStoreError as error:
+            raise ConfigError(f"the remote store cannot be used: {error}") from None
+        if owner not in (None, cluster_id):
+            raise ConfigError(
+                f"the remote store belongs to the cluster {owner}, as its object {OWNER_NAME} says, and this is the cluster {cluster_id}: "
+                "give each cluster a bucket, a directory or a key.prefix of its own"
+            )
 
     async def open_reads(self, log_dir: str) -> RemoteReads:
         """Opens the caches in the first log directory. Raises ConfigError if the disk refuses them."""

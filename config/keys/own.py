@@ -259,6 +259,16 @@ OTTLA_REMOTE_MEMORY_BYTES = key(
     doc="How much memory transfers to and from the remote store of tiered storage may take together: 16 MiB for each segment that is "
     "copied to an object store, and `chunk.size` for each chunk that is read.",
 )
+OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS = key(
+    "ottla.remote.leftovers.interval.ms",
+    Long(0),
+    default=DAY,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How often the broker of the controller lists the remote store of tiered storage, to find copies of topics that do not exist any "
+    "more. The second listing that shows them removes them. The first one is an hour after the start. 0 lists nothing.",
+)
 OTTLA_REMOTE_CHUNK_CACHE_BYTES = key(
     "ottla.remote.chunk.cache.bytes",
     Long(MiB),

@@ -127,16 +127,16 @@ class Copier:
         check()
         entry = self._entry(segment, checksums)
         await services.quota.wait(entry.size)
-        check()
         stats = services.counters.of(self._partition.topic)
-        stats.copy_requests += 1
         try:
+            check()
+            stats.copy_requests += 1
             if services.metadata.get(self._partition, entry.id.uuid) is None:
                 await services.metadata.add(entry)
                 check()
             custom = await services.store.copy(entry, files)
-        except (RemoteStoreError, MetadataWriteFailed):
-            stats.copy_errors += 1
+        except BaseException as error:
+            stats.copy_errors += isinstance(error, RemoteStoreError | MetadataWriteFailed)
             services.quota.give_back(entry.size)
             raise
         check()

@@ -25,7 +25,7 @@ from ottla.replication.remote.leadership import Deposed, Leadership
 from ottla.replication.remote.positions import CopiesOf, find_log_start, is_of_other_log, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.errors import StorageError
-from ottla.storage.remote.entries import TopicIdPartition
+from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.ports import MetadataNotReady, MetadataWriteFailed, RemoteStoreDenied, RemoteStoreError, StoreClockApart
 
 logger = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class RemoteLogManager:
         self._deletions: set[TopicIdPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet_until: dict[str, float] = {}
+        self._is_stopped = False
 
     @property
     def counters(self) -> RemoteCounters:
@@ -74,6 +75,8 @@ class RemoteLogManager:
     def on_leadership_change(self, partition: Partition) -> None:
         """Begins the tasks of a replica that became leader or follower, and ends those of its former role. Also for one that was removed,
         or whose topic got its remote storage."""
+        if self._is_stopped:
+            return
         topic_partition = partition.topic_partition
         former = self._replicas.pop(topic_partition, None)
         if former is not None:
@@ -104,11 +107,17 @@ class RemoteLogManager:
             replica = self._replicas.get(topic_partition)
             if replica is not None and replica.leadership is not None and replica.partition not in self._deletions:
                 self._end(replica)
-                self._deletions.add(replica.partition)
-                self._start(self._delete_all(replica.partition), f"remote deletion of {topic_partition}")
+                self._begin_deletion(replica.partition, [])
+
+    def on_leftovers(self, partition: TopicIdPartition, copies: list[SegmentEntry]) -> None:
+        """The store has copies of a topic that does not exist any more: removes its entries and their objects, and then these objects."""
+        if partition not in self._deletions and all(each.partition != partition for each in self._replicas.values()):
+            self._services.metadata.follow(partition)
+            self._begin_deletion(partition, copies)
 
     async def stop(self) -> None:
-        """Ends all tasks. The rest is done after the next start, or by the next leader."""
+        """Ends all tasks, and begins no more. The rest is done after the next start, or by the next leader."""
+        self._is_stopped = True
         for replica in self._replicas.values():
             self._end(replica)
         tasks = list(self._tasks)
@@ -128,6 +137,11 @@ class RemoteLogManager:
     def _begin(self, replica: _Replica, step: Step, slots: asyncio.Semaphore | None) -> None:
         name = f"{replica.partition.topic}-{replica.partition.partition}"
         replica.tasks.append(self._start(self._repeat(name, step, slots), f"remote storage of {name}"))
+
+    def _begin_deletion(self, partition: TopicIdPartition, leftovers: list[SegmentEntry]) -> None:
+        if not self._is_stopped:
+            self._deletions.add(partition)
+            self._start(self._delete_all(partition, leftovers), f"remote deletion of {partition.topic}-{partition.partition}")
 
     def _start(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -188,18 +202,18 @@ class RemoteLogManager:
         refresh(partition.log, CopiesOf(self._services.metadata, replica.partition))
         return False
 
-    async def _delete_all(self, partition: TopicIdPartition) -> None:
+    async def _delete_all(self, partition: TopicIdPartition, leftovers: list[SegmentEntry]) -> None:
         """Removes all segments of a deleted partition; repeated until it is done. The partition is gone, so nothing else writes entries."""
         name = f"{partition.topic}-{partition.partition}"
         try:
-            await self._repeat(name, partial(self._delete_some, partition), self._expiry_slots)
+            await self._repeat(name, partial(self._delete_some, partition, leftovers), self._expiry_slots)
         finally:
             self._deletions.discard(partition)
             if all(each.partition != partition for each in self._replicas.values()):
                 self._services.metadata.unfollow(partition)
 
-    async def _delete_some(self, partition: TopicIdPartition) -> bool | None:
-        """Removes all segments but those that a cancelled copy may still be writing."""
+    async def _delete_some(self, partition: TopicIdPartition, leftovers: list[SegmentEntry]) -> bool | None:
+        """Removes all segments but those that a cancelled copy may still be writing, and then the objects that no entry names."""
         busy = False
         stats = self._services.counters.of(partition.topic)
         for entry in list(self._services.metadata.all_entries(partition)):
@@ -208,7 +222,12 @@ class RemoteLogManager:
                 continue
             stats.delete_requests += 1
             await self._removals.remove(entry, lambda: None)
-        return False if busy else None
+        if busy:
+            return False
+        while leftovers:
+            await self._services.store.delete(leftovers[-1])
+            leftovers.pop()
+        return None
 
     def _report(self, name: str, error: Exception, wait_ms: float) -> None:
         """Logs a failure. One of the store concerns all partitions, and is logged once a minute."""

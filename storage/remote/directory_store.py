@@ -18,7 +18,15 @@ from typing import Final, TypeVar
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.local_layout import LOG_SUFFIX, ROOT, SUFFIX_OF, partition_directory, segment_name
-from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, SegmentFiles
+from ottla.storage.remote.ports import (
+    OWNER_NAME,
+    IndexKind,
+    RemoteObjectMissing,
+    RemoteStoreDenied,
+    RemoteStoreError,
+    SegmentFiles,
+    StoredObject,
+)
 from ottla.storage.remote.threads import Threads
 
 PIECE_BYTES: Final = 8 << 20
@@ -100,15 +108,20 @@ class DirectoryStore:
         except OSError as error:
             raise _translated(self._base, error) from error
 
-    async def list(self, prefix: str) -> AsyncIterator[str]:
-        """Names the files `<partition's folder>/<file>` that begin with the prefix."""
+    async def owner(self, claim: str | None = None) -> str | None:
+        """See RemoteStore."""
+        path = f"{self._root}/{OWNER_NAME}"
+        return await self._run(path, partial(self._owner, path, claim))
+
+    async def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+        """Shows the files `<partition's folder>/<file>` that begin with the prefix."""
         folders: Sequence[str] = await self._run(self._root, partial(self._filesystem.list_directory, self._root))
         for folder in folders:
             if folder.startswith(prefix) or prefix.startswith(f"{folder}/"):
                 directory = f"{self._root}/{folder}"
-                for name in await self._run(directory, partial(self._names_in, directory)):
+                for name, modified_ms in await self._run(directory, partial(self._files_in, directory)):
                     if f"{folder}/{name}".startswith(prefix):
-                        yield f"{folder}/{name}"
+                        yield StoredObject(f"{folder}/{name}", modified_ms)
 
     async def close(self) -> None:
         """Does nothing: calls in progress end in their threads."""
@@ -204,11 +217,24 @@ class DirectoryStore:
         if self._filesystem.is_directory(directory):
             self._filesystem.sync_directory(directory)
 
-    def _names_in(self, directory: str) -> Sequence[str]:
-        try:
-            return self._filesystem.list_directory(directory)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+    def _files_in(self, directory: str) -> Sequence[tuple[str, int]]:
+        """The files with the times of their last changes, but those that are removed meanwhile."""
+        found = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for name in self._filesystem.list_directory(directory):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((name, self._filesystem.modified_ms(f"{directory}/{name}")))
+        return found
+
+    def _owner(self, path: str, claim: str | None) -> str | None:
+        """The owner that the file names. A file that was cut off, which is empty, is written again."""
+        with contextlib.suppress(FileNotFoundError):
+            if known := self._filesystem.read_file(path).decode(errors="replace").strip():
+                return known
+        if claim is not None:
+            self._write(path, f"{claim}\n".encode())
+            self._filesystem.sync_directory(self._root)
+        return claim
 
 
 def _translated(path: str, error: OSError) -> RemoteStoreError:

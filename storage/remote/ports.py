@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.storage.remote.entries import SegmentEntry, SegmentUpdate, TopicIdPartition
 
@@ -32,6 +32,17 @@ class StoreClockApart(RemoteStoreError):
 
 class RemoteStoreDenied(RemoteStoreError):
     """The store refuses these credentials: a retry is of no use before they change."""
+
+
+OWNER_NAME: Final = ".ottla-cluster-id"
+"""The object that names the cluster to which a store belongs."""
+
+
+class StoredObject(NamedTuple):
+    """An object as a listing shows it. `modified_ms` is by the store's clock."""
+
+    name: str
+    modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +94,14 @@ class RemoteStore(Protocol):
     async def now_ms(self) -> int | None:
         """Returns the time of the store's clock at some moment of the call, milliseconds since 1970; None if it has no clock of its own."""
 
-    def list(self, prefix: str) -> AsyncIterator[str]:
-        """Names the objects below a prefix, as the layout names them."""
+    async def owner(self, claim: str | None = None) -> str | None:
+        """Returns the id of the cluster to which the store belongs, None if it has no owner.
+
+        A store without an owner belongs to the cluster `claim` from then on, if that is given.
+        """
+
+    def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+        """Shows the objects below a prefix, but those that are of no segment by their purpose. The layout names them."""
 
     async def close(self) -> None:
         """Ends transfers and gives back connections, within 5 s also where the store never answers."""

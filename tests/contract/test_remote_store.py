@@ -117,7 +117,7 @@ def do(call: Awaitable[_Result]) -> _Result:
 
 
 async def _names(store: RemoteStore, prefix: str) -> list[str]:
-    return sorted([name async for name in store.list(prefix)])
+    return sorted([each.name async for each in store.list(prefix)])
 
 
 @pytest.mark.parametrize(
@@ -264,6 +264,32 @@ def test_a_store_with_a_clock_tells_its_time_and_keeps_no_object_of_that(case: C
 
     assert found is None or abs(found - time.time() * 1000) < MOST_APART_MS
     assert do(_names(case.store, "")) == []
+
+
+def test_objects_are_listed_with_the_times_at_which_they_were_written(case: Case) -> None:
+    async def times() -> list[int]:
+        return [each.modified_ms async for each in case.store.list("")]
+
+    case.copy(an_entry(0, 99, len(RECORDS)))
+
+    found = do(times())
+
+    assert found
+    assert all(abs(each - time.time() * 1000) < MOST_APART_MS for each in found)
+
+
+def test_a_store_belongs_to_the_first_cluster_that_claims_it(case: Case) -> None:
+    owners = [do(case.store.owner(claim)) for claim in (None, "one", "another", None)]
+
+    assert owners == [None, "one", "one", "one"]
+    assert do(_names(case.store, "")) == []
+
+
+def test_a_store_that_is_gone_has_an_owner_that_is_not_known(case: Case) -> None:
+    case.break_it()
+
+    with pytest.raises(RemoteStoreError):
+        do(case.store.owner("one"))
 
 
 def test_a_closed_store_ends_at_once(case: Case) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
-from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteObjectMissing, RemoteStoreError, SegmentFiles
+from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteObjectMissing, RemoteStoreError, SegmentFiles, StoredObject
 from tests.simulation.committed import Committed
 from tests.simulation.loop import Life
 from tests.simulation.network import SimulatedNetwork
@@ -185,10 +185,14 @@ class SimulatedRemoteStore:
         """See RemoteStore. Clocks of brokers are wrong in stories, and no rule here depends on them."""
         return None
 
-    async def list(self, prefix: str) -> AsyncIterator[str]:
-        """See RemoteStore."""
+    async def owner(self, claim: str | None = None) -> str | None:
+        """See RemoteStore. A story has one cluster."""
+        return claim
+
+    async def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+        """See RemoteStore. The names are in no layout."""
         for uuid in self._objects.parts:
-            yield uuid.hex()
+            yield StoredObject(uuid.hex(), 0)
 
     async def close(self) -> None:
         """See RemoteStore."""

@@ -13,7 +13,7 @@ ACCESS_KEY = "moto-secret"
 
 @contextmanager
 def a_moto_server(*buckets: str) -> Iterator[str]:
-    """The address of an S3 that has these buckets."""
+    """The address of an S3 that has these buckets. A process has them once, so a new server forgets those of the former ones."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise a line for each request
@@ -22,6 +22,7 @@ def a_moto_server(*buckets: str) -> Iterator[str]:
     try:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
+        forget_buckets(url)
         for bucket in buckets:
             make_bucket(url, bucket)
         yield url

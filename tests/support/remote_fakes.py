@@ -16,6 +16,7 @@ from ottla.storage.remote.ports import (
     RemoteObjectMissing,
     RemoteStoreError,
     SegmentFiles,
+    StoredObject,
 )
 
 
@@ -43,6 +44,9 @@ class MemoryStore:
         self.custom: bytes | None = None
         self.calls: list[tuple[str, int]] = []
         self.clock_ms: int | None = None
+        self.owner_id: str | None = None
+        self.names: dict[str, int] = {}
+        """The objects that a listing shows, and when they were written."""
 
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """See RemoteStore."""
@@ -96,11 +100,16 @@ class MemoryStore:
         """See RemoteStore."""
         return self.clock_ms
 
-    async def list(self, prefix: str) -> AsyncIterator[str]:
+    async def owner(self, claim: str | None = None) -> str | None:
         """See RemoteStore."""
-        for uuid in self.parts:
-            if uuid.hex().startswith(prefix):
-                yield uuid.hex()
+        self.owner_id = self.owner_id or claim
+        return self.owner_id
+
+    async def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+        """See RemoteStore."""
+        for name, modified_ms in self.names.items():
+            if name.startswith(prefix):
+                yield StoredObject(name, modified_ms)
 
     async def close(self) -> None:
         """See RemoteStore."""

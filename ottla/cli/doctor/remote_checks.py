@@ -72,7 +72,7 @@ def check_remote(facts: RemoteFacts, configs: Configs, topics: Mapping[str, Sequ
             yield found(
                 "remote-copies-unowned",
                 f"{count} copies of the deleted topic {topic} are in the remote store",
-                "start all brokers that led it: they delete the copies; otherwise delete the objects that ottla remote scrub lists",
+                "start all brokers that led it: they delete the copies; others the broker of the controller deletes within two days",
             )
         elif topic in configs and configs[topic].get(ENABLE) != "true":
             yield found(

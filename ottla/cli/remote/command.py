@@ -56,7 +56,7 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
 
     wanted = [entry for entry, is_read in known_copies(cluster) if is_read and chosen(entry, topics)]
     try:
-        faults = asyncio.run(_faults(config_file, wanted))
+        faults = asyncio.run(_faults(config_file, cluster.refresh(()).cluster_id or "", wanted))
     except ConfigError as error:
         fail([str(error)])
         return
@@ -75,12 +75,12 @@ remote.add_command(scrub)
 remote.add_command(restore)
 
 
-async def _faults(config_file: Path, entries: list[SegmentEntry]) -> list[tuple[SegmentEntry, str]]:
-    """The copies that are not complete, and why. Raises ConfigError."""
+async def _faults(config_file: Path, cluster_id: str, entries: list[SegmentEntry]) -> list[tuple[SegmentEntry, str]]:
+    """The copies that are not complete, and why. Raises ConfigError, also if the store belongs to another cluster."""
     from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 
     faults = []
-    async with the_store(config_file) as storage:
+    async with the_store(config_file, cluster_id) as storage:
         for entry in entries:
             try:
                 await storage.store.fetch(entry, entry.size - 1, entry.size)

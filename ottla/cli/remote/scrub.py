@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.cli.options import Amount, cluster_command, fail, json_option
+from ottla.broker.remote.stored_names import stored_name
+from ottla.cli.options import Amount, cluster_command, fail, json_option, report_outcomes
 from ottla.cli.output import print_json, print_table, say
+from ottla.cli.remote.removal import remove_orphans
 from ottla.cli.remote.store_access import config_option, the_store
-from ottla.cli.remote.stored_copies import COLUMNS, StoredName, as_object, as_row, chosen, known_copies, still_read, stored_name
+from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies, still_read
+from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
     from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.client.cluster import Cluster
     from ottla.storage.remote.entries import SegmentEntry
+    from ottla.storage.remote.ports import StoredObject
 
 _MIB: Final = 1 << 20
 _SHOWN_ORPHANS: Final = 1000
@@ -81,23 +85,34 @@ class Throttle:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Note the copies that are whole in this file, and leave out those that it has. Removed when all are whole.",
 )
+@click.option("--remove", is_flag=True, help="List and remove the objects of no copy that are older than a day. Copies are not read.")
 @json_option
 @cluster_command
 def scrub(
-    cluster: Cluster, topics: tuple[str, ...], config_file: Path, rate: float | None, progress_file: Path | None, as_json: bool
+    cluster: Cluster,
+    topics: tuple[str, ...],
+    config_file: Path,
+    rate: float | None,
+    progress_file: Path | None,
+    remove: bool,
+    as_json: bool,
 ) -> None:
     """Read all copies that consumers may read, and compare records, indexes and metadata; find objects without an owner.
 
-    The checksum of each batch is verified, and each entry of an index is compared with the records. Nothing is changed. Status 1 if a
-    copy is missing or damaged, or an object belongs to no copy.
+    The checksum of each batch is verified, and each entry of an index is compared with the records. Status 1 if a copy is missing or
+    damaged, or an object belongs to no copy. Nothing is changed without --remove.
     """
     from ottla.config.errors import ConfigError
     from ottla.storage.remote.ports import RemoteStoreError
 
+    cluster_id = cluster.refresh(()).cluster_id or ""
     try:
-        progress = Progress(progress_file, cluster.refresh(()).cluster_id or "")
+        if remove:
+            _remove(cluster, topics, config_file, cluster_id, as_json=as_json)
+            return
+        progress = Progress(progress_file, cluster_id)
         faults, orphans, count = asyncio.run(
-            _scrub(cluster, topics, config_file, Throttle(None if rate is None else rate * _MIB), progress)
+            _scrub(cluster, topics, config_file, cluster_id, Throttle(None if rate is None else rate * _MIB), progress)
         )
     except (ConfigError, RemoteStoreError, ValueError, OSError) as error:
         fail([str(error)])
@@ -116,18 +131,40 @@ def scrub(
         fail([f"{len(faults)} copies are damaged, {len(orphans)} objects belong to no copy"])
 
 
+def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, *, as_json: bool) -> None:
+    """Lists the objects of no copy, and removes them. Raises ConfigError, RemoteStoreError."""
+    from ottla.config.errors import ConfigError
+    from ottla.storage.remote.ports import OWNER_NAME
+
+    async def remove() -> dict[str, str | None]:
+        async with the_store(config_file, cluster_id) as storage:
+            if await storage.store.owner() is None:
+                raise ConfigError(f"the store has no {OWNER_NAME}, which a broker writes when it starts: its cluster is not known")
+            objects = [each async for each in storage.store.list("")]
+            known = known_copies(cluster)
+            names = set(_orphans(objects, known, topics))
+            orphans = [each for each in objects if each.name in names]
+            for name in sorted(names):
+                say(f"of no copy: {name}")
+            return await remove_orphans(cluster, storage.store, orphans, {entry.id.partition for entry, _ in known})
+
+    outcomes = asyncio.run(remove())
+    stays = {name: None if reason is None else ClientError(f"{name} stays: {reason}") for name, reason in sorted(outcomes.items())}
+    report_outcomes(stays.items(), "removed", as_json=as_json)
+
+
 async def _scrub(
-    cluster: Cluster, topics: tuple[str, ...], config_file: Path, throttle: Throttle, progress: Progress
+    cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, throttle: Throttle, progress: Progress
 ) -> tuple[list[tuple[SegmentEntry, list[str]]], list[str], int]:
     """Damaged copies with their faults, objects of no copy, and the number of copies.
 
-    Raises ConfigError, and RemoteStoreError if the store does not list its objects.
+    Raises ConfigError, also if the store belongs to another cluster, and RemoteStoreError if it does not list its objects.
     """
     from ottla.protocol.uuid import to_text
     from ottla.storage.remote.ports import RemoteStoreError
 
-    async with the_store(config_file) as storage:
-        before = [name async for name in storage.store.list("")]
+    async with the_store(config_file, cluster_id) as storage:
+        before = [each async for each in storage.store.list("")]
         known = known_copies(cluster)
         orphans = list(_orphans(before, known, topics))
         wanted = [entry for entry, is_read in known if is_read and chosen(entry, topics)]
@@ -147,7 +184,7 @@ async def _scrub(
         read = still_read(cluster, (entry for entry, _ in faults))
         faults = [(entry, found) for entry, found in faults if entry.id in read]
         if orphans:  # those that a broker removed meanwhile had an owner
-            after = {name async for name in storage.store.list("")}
+            after = {each.name async for each in storage.store.list("")}
             orphans = [name for name in orphans if name in after]
     return faults, orphans, len(wanted)
 
@@ -168,13 +205,13 @@ async def _faults_of(storage: RemoteStorage, entry: SegmentEntry, throttle: Thro
     return proof.faults()
 
 
-def _orphans(names: Iterable[str], known: list[tuple[SegmentEntry, bool]], topics: tuple[str, ...]) -> Iterator[str]:
+def _orphans(objects: Iterable[StoredObject], known: list[tuple[SegmentEntry, bool]], topics: tuple[str, ...]) -> Iterator[str]:
     """The objects that no entry of the metadata owns; those of the given topics, if any are given."""
     from ottla.protocol.uuid import to_text
 
     owned = {(to_text(entry.id.uuid), entry.start_offset) for entry, _ in known}
-    for name in sorted(names):
-        stored: StoredName | None = stored_name(name)
+    for name in sorted(each.name for each in objects):
+        stored = stored_name(name)
         if stored is None:
             if not topics:
                 yield name

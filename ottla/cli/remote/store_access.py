@@ -24,8 +24,8 @@ config_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 
 
 @asynccontextmanager
-async def the_store(config_file: Path) -> AsyncIterator[RemoteStorage]:
-    """The store of these properties, which answers. Raises ConfigError."""
+async def the_store(config_file: Path, cluster_id: str | None = None) -> AsyncIterator[RemoteStorage]:
+    """The store of these properties, which answers. Raises ConfigError, also if it belongs to another cluster than one with this id."""
     from ottla.broker.loop.clock import SystemClock
     from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.config.broker import BrokerConfig
@@ -36,6 +36,8 @@ async def the_store(config_file: Path) -> AsyncIterator[RemoteStorage]:
         storage = RemoteStorage(BrokerConfig(load_properties(config_file, os.environ)), RealFileSystem(), threads, SystemClock())
         try:
             await storage.probe()
+            if cluster_id is not None:
+                await storage.check_owner(cluster_id)
             yield storage
         finally:
             await storage.store.close()

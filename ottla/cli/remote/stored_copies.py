@@ -1,12 +1,11 @@
-"""Tells which copies the metadata of a cluster know, which ones the objects of a store make up, and how both are printed."""
+"""Tells which copies the metadata of a cluster know, and how they are printed."""
 
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -14,31 +13,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 1.0
 COLUMNS: Final = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "max timestamp", "broker", "segment")
-
-_TOPIC = r"(?P<topic>[a-zA-Z0-9._-]+)"
-_ID = r"(?P<id>[A-Za-z0-9_-]{22})"
-_COPY = r"(?P<start>\d{20})-(?P<uuid>[A-Za-z0-9_-]{22})"
-_OBJECT: Final = re.compile(rf"{_TOPIC}-{_ID}/(?P<partition>\d+)/{_COPY}\.(?P<part>[a-z-]+)")
-_FILE: Final = re.compile(rf"{_TOPIC}-(?P<partition>\d+)-{_ID}/{_COPY}\.(?P<part>[a-z_]+)")
-
-
-class StoredName(NamedTuple):
-    """The parts of the name of an object: its topic and partition, and the part of a copy."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    start_offset: int
-    uuid: str
-    part: str
-
-
-def stored_name(name: str) -> StoredName | None:
-    """Reads the name of an object in either layout; None for one that is of no copy."""
-    found = _OBJECT.fullmatch(name) or _FILE.fullmatch(name)
-    if found is None:
-        return None
-    return StoredName(found["topic"], found["id"], int(found["partition"]), int(found["start"]), found["uuid"], found["part"])
 
 
 def known_copies(

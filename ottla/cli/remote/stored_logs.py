@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.cli.remote.stored_copies import StoredName, stored_name
-from ottla.protocol.uuid import from_text
+from ottla.broker.remote.stored_names import StoredName, stored_name
 from ottla.storage.disk.leader_epochs import decode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
+from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
 from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 
@@ -51,7 +50,7 @@ async def stored_logs(storage: RemoteStorage, topic: str, topic_id: str | None, 
     Copies with records of leader epochs above `most_epoch` do not count.
     """
     prefix = f"{topic}-"
-    found = [each async for each in storage.store.list("") if each.startswith(prefix)]
+    found = [each.name async for each in storage.store.list("") if each.name.startswith(prefix)]
     names = [each for each in map(stored_name, found) if each is not None and each.topic == topic and each.part == _RECORDS]
     ids = sorted({each.topic_id for each in names})
     if topic_id is not None:
@@ -60,7 +59,7 @@ async def stored_logs(storage: RemoteStorage, topic: str, topic_id: str | None, 
         raise ValueError(f"the store has several topics named {topic}: choose one by --topic-id: {', '.join(ids)}")
     partitions: dict[TopicIdPartition, list[StoredName]] = {}
     for name in names:
-        partitions.setdefault(TopicIdPartition(from_text(name.topic_id), topic, name.partition), []).append(name)
+        partitions.setdefault(name.topic_id_partition, []).append(name)
     return [await _log(storage, partition, copies, most_epoch) for partition, copies in sorted(partitions.items())]
 
 
@@ -70,7 +69,7 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
     epochs_of: dict[bytes, list[tuple[int, int]]] = {}
     for name in names:
         try:
-            entry = await _entry(storage, partition, name)
+            entry = await _entry(storage, name)
             epochs = decode_leader_epochs(await storage.store.index(entry, IndexKind.LEADER_EPOCH), name.uuid)
             if not entry.leader_epochs:
                 entry = replace(entry, leader_epochs=dict(epochs_between(epochs, entry.start_offset, _MOST_OFFSET)))
@@ -101,11 +100,9 @@ async def _log(storage: RemoteStorage, partition: TopicIdPartition, names: Itera
     return StoredLog(partition, chain, left_out, missing, lineage)
 
 
-async def _entry(storage: RemoteStorage, partition: TopicIdPartition, name: StoredName) -> SegmentEntry:
+async def _entry(storage: RemoteStorage, name: StoredName) -> SegmentEntry:
     """The entry of a copy as the store tells it. Raises RemoteStoreError."""
-    entry = SegmentEntry(
-        SegmentId(partition, from_text(name.uuid)), name.start_offset, _MOST_OFFSET, -1, -1, -1, {}, 0, SegmentState.COPY_SEGMENT_FINISHED
-    )
+    entry = replace(name.entry(), end_offset=_MOST_OFFSET, state=SegmentState.COPY_SEGMENT_FINISHED)
     manifest = await storage.store.manifest(entry)
     if manifest is None:
         return replace(entry, size=await storage.store.size(entry))

@@ -52,7 +52,10 @@ def test_a_store_that_refuses_a_running_broker_is_an_alarm_and_producers_go_on(
     proxy: FaultProxy, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.forget()
-    keys = SETTINGS | {"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **s3_keys(proxy.url)}
+    keys = SETTINGS | {
+        "remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE,
+        **s3_keys(proxy.url, **{"key.prefix": "of-another-broker/"}),
+    }
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
         proxy.choose = always(Fault.FORBIDDEN)
         fill(broker, 1)

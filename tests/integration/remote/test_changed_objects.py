@@ -54,7 +54,7 @@ def test_a_changed_byte_harms_one_read_at_most(tmp_path: Path, kind: str, is_com
         objects, store = a_store()
         entries = (await copy_closed_segments(log, store))[:1]
         expected = local_bytes(log, entries)
-        (key,) = [key async for key in store.list("") if f"/{0:020d}-" in key and key.endswith(f".{kind}")]
+        (key,) = [each.name async for each in store.list("") if f"/{0:020d}-" in each.name and each.name.endswith(f".{kind}")]
         failures = 0
         for at in range(len(await objects.get(key, 1 << 20))):
             objects, store = a_store()

@@ -47,6 +47,21 @@ def test_a_bucket_that_is_there_is_a_store(s3: S3Server, tmp_path: Path) -> None
     start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(s3.url))
 
 
+@pytest.mark.parametrize("kind", ["directory", "bucket"])
+def test_a_store_of_another_cluster_ends_the_start(s3: S3Server, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "shared").mkdir()
+    name, keys = LOCAL_TIERED_STORAGE, {"rsm.config.dir": str(tmp_path / "shared")}
+    if kind == "bucket":
+        name, keys = AIVEN_REMOTE_STORAGE, s3_keys(s3.url, **{"key.prefix": "shared/"})
+    start(tmp_path / "one", name, keys)
+
+    with pytest.raises(CannotStart, match="the remote store belongs to the cluster") as refusal:
+        start(tmp_path / "two", name, keys)
+
+    assert "\n" not in str(refusal.value)
+    start(tmp_path / "one", name, keys)
+
+
 def test_a_bucket_that_is_not_there_ends_the_start(s3: S3Server, tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="another") as refusal:
         start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(s3.url, "another"))

@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.broker.server import CannotStart
 from ottla.cli.main import main
 from ottla.cli.remote.store_access import the_store
 from ottla.cli.remote.stored_logs import stored_logs
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.protocol.records.reader import Record
-from ottla.protocol.uuid import to_text
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentId
@@ -69,13 +70,17 @@ def test_a_cluster_that_lost_all_its_disks_gets_the_topic_back(settings: dict[st
         copied = local_starts(broker, 2)
         found = broker.services.data.replica_manager.partitions["t"]
         until(lambda: broker.run(lambda: all(is_copied(partition.log) for partition in found.values())))  # else a copy is incomplete
-        which = ("t", "--topic-id", to_text(broker.run(lambda: found[0].log.topic_id)))  # the server has the objects of other tests, too
     shutil.rmtree(tmp_path / "logs")
-    with a_broker_in_process(tmp_path / "logs", **settings) as broker:
-        shown = restore(broker, tmp_path, settings, *which, "--dry-run")
+    with pytest.raises(CannotStart, match="belongs to the cluster"), a_broker_in_process(tmp_path / "logs", **settings):
+        pass
+    shutil.rmtree(tmp_path / "logs")
+    (tmp_path / "another").mkdir()
+    another = {name: f"{tmp_path}/another" if name == "rsm.config.dir" else value for name, value in settings.items()}
+    with a_broker_in_process(tmp_path / "logs", **another | {"rsm.config.key.prefix": "another/"}) as broker:
+        shown = restore(broker, tmp_path, settings, "t", "--dry-run")
         assert (shown.exit_code, [row["records"] for row in json.loads(shown.stdout)]) == (0, [0, 0])
         assert "t" not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
-        done = restore(broker, tmp_path, settings, *which)
+        done = restore(broker, tmp_path, settings, "t")
         assert done.exit_code == 0, done.output
         rows = json.loads(done.stdout)
         assert all(end >= start for end, start in zip(ends(rows), copied, strict=True))
@@ -83,7 +88,7 @@ def test_a_cluster_that_lost_all_its_disks_gets_the_topic_back(settings: dict[st
             assert (row["first"], row["records"], row["missing"]) == (0, row["end"], [])
             expected = [(at, (f"{at:05d}" * 100).encode(), (1, 1_700_000_000_000 + at)) for at in range(row["end"])]
             assert records_of(broker, "t", row["partition"], row["end"]) == expected
-        again = restore(broker, tmp_path, settings, *which)
+        again = restore(broker, tmp_path, settings, "t")
         assert again.exit_code == 1
         assert "is not empty" in again.stderr.strip().splitlines()[-1]
 

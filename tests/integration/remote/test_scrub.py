@@ -1,6 +1,8 @@
 """`ottla remote scrub` finds every kind of damage in a remote store, and nothing in a store that is whole."""
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.local_layout import ROOT
+from ottla.storage.remote.ports import OWNER_NAME
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.several_brokers import until
@@ -40,7 +43,7 @@ class Scrubbed:
         self.shared = shared
         self.properties = properties
 
-    def scrub(self, *options: str) -> tuple[int, dict[str, Any]]:
+    def scrub(self, *options: str) -> tuple[int, Any]:
         """The status of the command and what it prints."""
         words = ["remote", "scrub", "-b", self.bootstrap, "--config", str(self.properties), "--json", *options]
         done = CliRunner().invoke(main, words)
@@ -144,6 +147,62 @@ def test_an_object_of_no_copy_keeps_no_later_scrub_from_reading_all_copies(scrub
         assert len(scrubbed.scrub("--progress", str(progress))[1]["damaged"]) == 1
 
 
+def test_objects_of_no_copy_are_removed_but_those_that_may_have_an_owner(scrubbed: Scrubbed) -> None:
+    until(scrubbed.are_all_copied)
+    root = scrubbed.shared / ROOT
+    (folder,) = (each for each in root.iterdir() if each.name.startswith("t-0-"))
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    copy = "00000000000000000077-AAAAAAAAAAAAAAAAAAAAAA"
+
+    def leave(place: str, *, hours: float) -> str:
+        path = root / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"left behind")
+        at = time.time() - hours * 3600
+        os.utime(path, (at, at))
+        return place
+
+    gone = [leave(f"{folder.name}/{copy}.{part}", hours=25) for part in ("log", "index")]
+    gone.append(leave(f"deleted-0-BBBBBBBBBBBBBBBBBBBBBA/{copy}.log", hours=25))
+    stays = {
+        leave(f"{folder.name}/{copy.replace('A', 'C')}.log", hours=25): "less than a day old",
+        leave(f"{folder.name}/{copy.replace('A', 'C')}.index", hours=23): "less than a day old",
+        leave(f"{folder.name.replace('t-0-', 't-1-')}/{copy}.log", hours=25): "they may be lost",
+        leave("notes/todo.txt", hours=25): "not that of a part of a copy",
+    }
+
+    status, outcomes = scrubbed.scrub("--remove")
+
+    assert status == 1
+    assert sorted(each["name"] for each in outcomes if each["result"] == "removed") == sorted(gone)
+    told = {each["name"]: each["error"] for each in outcomes if each["error"] is not None}
+    assert told.keys() == stays.keys()
+    assert all(reason in told[name] for name, reason in stays.items())
+    assert [name for name in gone if (root / name).exists()] == []
+    assert all((root / name).exists() for name in stays)
+    assert {path: path.read_bytes() for path in whole} == whole
+    assert scrubbed.scrub("--remove", "deleted") == (0, [])
+
+
+def test_the_store_of_another_cluster_is_neither_read_nor_changed(scrubbed: Scrubbed) -> None:
+    until(scrubbed.are_all_copied)
+    owner = scrubbed.shared / ROOT / OWNER_NAME
+    words = ["-b", scrubbed.bootstrap, "--config", str(scrubbed.properties)]
+    right = owner.read_text()
+    owner.write_text("another\n")
+    for command in (["scrub"], ["scrub", "--remove"], ["check"]):
+        done = CliRunner().invoke(main, ["remote", *command, *words])
+        (line,) = done.stderr.strip().splitlines()
+        assert (done.exit_code, "belongs to the cluster another" in line) == (1, True)
+    owner.unlink()
+    done = CliRunner().invoke(main, ["remote", "scrub", "--remove", *words])
+    (line,) = done.stderr.strip().splitlines()
+    assert (done.exit_code, f"has no {OWNER_NAME}" in line) == (1, True)
+    assert scrubbed.scrub()[0] == 0
+    owner.write_text(right)
+    assert scrubbed.scrub("--remove") == (0, [])
+
+
 def test_a_copy_that_the_broker_removes_meanwhile_is_not_damaged(scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     until(scrubbed.are_all_copied)
     first, second = scrubbed.parts(".log")[:2]
@@ -166,7 +225,7 @@ def test_a_store_that_does_not_list_its_objects_is_told_in_one_line(scrubbed: Sc
     def refuse(*_: object) -> list[str]:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(DirectoryStore, "_names_in", refuse)
+    monkeypatch.setattr(DirectoryStore, "_files_in", refuse)
     done = CliRunner().invoke(main, ["remote", "scrub", "-b", scrubbed.bootstrap, "--config", str(scrubbed.properties)])
     (line,) = done.stderr.strip().splitlines()
     assert (done.exit_code, "Input/output error" in line) == (1, True)

@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 
 import pytest
 
 from ottla.replication.remote import remote_log_manager
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.removals import MOST_APART_MS
-from ottla.storage.remote.entries import SegmentEntry, SegmentState
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
 from ottla.storage.remote.ports import RemoteStoreDenied, RemoteStoreError
 from tests.support.followers import until
+from tests.support.remote_fakes import Parts
 from tests.support.tiered_replicas import TIERED, TieredReplica, follows, leads
 
 STARTED, FINISHED, DELETING, _ = SegmentState
@@ -269,6 +271,70 @@ def test_the_objects_of_a_cancelled_copy_are_removed_when_no_thread_can_write_th
         replica.services.being_copied.clear()
         await until(lambda: TIERED not in replica.metadata.followed)
         assert not replica.store.parts
+
+    run(scenario)
+
+
+def test_what_a_topic_that_is_gone_has_left_is_removed_with_its_entries() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(3)
+        await until(lambda: len(replica.ranges()) == 2)
+        first = replica.entries()[0]
+        unknown = replace(first, id=SegmentId(TIERED, b"not in any entry"))
+        replica.store.parts[unknown.id.uuid] = Parts()
+        manager.on_leftovers(TIERED, [unknown])
+        assert not manager._deletions, "the partition has a replica here"
+        replica.partition.take_offline()
+        manager.on_leadership_change(replica.partition)
+        failures = 2
+
+        async def fail(call: str, entry: SegmentEntry) -> None:
+            nonlocal failures
+            if entry.id == unknown.id and failures:
+                failures -= 1
+                raise RemoteStoreError("no connection")
+
+        replica.store.before = fail
+        for _ in range(2):  # the second listing finds them, too, if the removal takes long
+            manager.on_leftovers(TIERED, [first, unknown])
+        await until(lambda: TIERED not in replica.metadata.followed)
+        assert not replica.store.parts
+        assert not replica.metadata.caches[TIERED].packed
+
+    run(scenario)
+
+
+def test_no_task_begins_after_the_stop() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        await manager.stop()
+        manager.on_config_change(replica.partition)
+        become_leader(replica, manager, 1)
+        manager.on_partitions_deleted([replica.partition.topic_partition])
+        manager.on_leftovers(TIERED, [])
+        assert len(asyncio.all_tasks()) == 1
+
+    run(scenario)
+
+
+def test_the_bytes_of_a_copy_that_a_deposed_leader_gives_up_do_not_count() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        begun = asyncio.Event()
+
+        async def wait(call: str, entry: SegmentEntry) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        replica.store.before = wait
+        become_leader(replica, manager)
+        replica.produce(2)
+        await begun.wait()
+        quota = replica.services.quota
+        assert quota.bytes_per_second() > 0
+        follows(replica.partition, leader=2, epoch=1)
+        manager.on_leadership_change(replica.partition)
+        await until(lambda: quota.bytes_per_second() == 0)
 
     run(scenario)
 

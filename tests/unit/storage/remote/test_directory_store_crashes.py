@@ -73,7 +73,7 @@ def check_whole(disk: MemoryFileSystem) -> None:
 
 def names(disk: MemoryFileSystem) -> list[str]:
     async def listed() -> list[str]:
-        return [name async for name in a_store(disk).list("")]
+        return [each.name async for each in a_store(disk).list("")]
 
     return do(listed())
 

@@ -1,0 +1,118 @@
+"""Removes what topics that do not exist any more have left in the remote store.
+
+The leader of a partition removes its copies when the topic is deleted. If it is offline at that moment, they stay. So the broker of the
+active controller lists the store from time to time. Copies of topics that the metadata store does not have go after the second listing. The
+first one has a line in the log, so that there is time to stop the broker if the metadata store is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ottla.broker.remote.stored_names import StoredName, stored_name
+from ottla.controller.errors import StoreError
+from ottla.pauses import pause
+from ottla.protocol.uuid import to_text
+from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
+from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
+
+logger = logging.getLogger(__name__)
+
+FIRST_SECONDS: Final = 3600.0
+"""Time from the start to the first listing at most."""
+MOST_COPIES: Final = 100_000
+"""Copies that are removed after one listing."""
+_NAMED: Final = 20
+"""Topics in a line of the log."""
+
+TopicIdOf = Callable[[str], Awaitable[bytes | None]]
+"""Returns the id of a topic, zeros for one without an id, None for one that does not exist. Raises StoreError."""
+
+
+class Leftovers:
+    """See the module."""
+
+    def __init__(
+        self, store: RemoteStore, tasks: RemoteLogManager, cluster_id: str, topic_id_of: TopicIdOf, is_controller: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._cluster_id = cluster_id
+        self._topic_id_of = topic_id_of
+        self._is_controller = is_controller
+        self._seen: set[tuple[str, str]] = set()
+        """Name and id of the topics that the listing before has shown to be gone."""
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self, interval_seconds: float) -> None:
+        """Looks once in an interval from now on."""
+        self._looking = asyncio.get_running_loop().create_task(self._repeat(interval_seconds), name="leftovers in the remote store")
+
+    async def close(self) -> None:
+        """Looks no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _repeat(self, interval_seconds: float) -> None:
+        wait = min(FIRST_SECONDS, interval_seconds)
+        while True:
+            await asyncio.sleep(wait)
+            wait = interval_seconds
+            if not self._is_controller():
+                self._seen.clear()
+                continue
+            try:
+                await self.look()
+            except Exception as error:
+                trace = None if isinstance(error, RemoteStoreError | StoreError) else error
+                logger.warning(
+                    "the remote store could not be searched for copies of deleted topics, which is tried again later: %s",
+                    error,
+                    exc_info=trace,
+                )
+
+    async def look(self) -> None:
+        """Lists the store once. Raises RemoteStoreError, StoreError."""
+        owner = await self._store.owner()
+        if owner != self._cluster_id:
+            logger.error("the remote store belongs to the cluster %s, and not to %s: nothing is removed there", owner, self._cluster_id)
+            return
+        is_gone: dict[tuple[str, str], bool] = {}
+        found: set[StoredName] = set()
+        async for each in self._store.list(""):
+            await pause()
+            name = stored_name(each.name)
+            if name is None:
+                continue
+            topic = name.topic, name.topic_id
+            if topic not in is_gone:
+                is_gone[topic] = await self._is_gone(name)
+            if is_gone[topic] and topic in self._seen and len(found) < MOST_COPIES:
+                found.add(name.copy)
+        gone = {topic for topic, answer in is_gone.items() if answer}
+        _report(gone - self._seen, "Copies of topics that do not exist are in the remote store, and go after the next listing: %s")
+        self._seen = gone
+        self._remove(found)
+
+    def _remove(self, found: set[StoredName]) -> None:
+        _report({(each.topic, each.topic_id) for each in found}, "Copies of topics that do not exist are removed: %s")
+        copies: dict[TopicIdPartition, list[SegmentEntry]] = {}
+        for each in found:
+            copies.setdefault(each.topic_id_partition, []).append(each.entry())
+        for partition, entries in copies.items():
+            self._tasks.on_leftovers(partition, entries)
+
+    async def _is_gone(self, name: StoredName) -> bool:
+        known = await self._topic_id_of(name.topic)
+        return known is None or (any(known) and to_text(known) != name.topic_id)
+
+
+def _report(topics: set[tuple[str, str]], line: str) -> None:
+    if topics:
+        named = [f"{topic} ({topic_id})" for topic, topic_id in sorted(topics)[:_NAMED]]
+        logger.warning(line, ", ".join(named) + (f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""))

@@ -1,0 +1,153 @@
+"""What deleted topics have left in a remote store goes after two listings, and nothing else goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.remote.leftovers import Leftovers
+from ottla.controller.errors import StoreUnavailable
+from ottla.protocol.uuid import ZERO_UUID, to_text
+from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.storage.remote.ports import RemoteStoreError
+from tests.support.filesystems import MemoryFileSystem
+from tests.support.remote_fakes import MemoryStore
+from tests.support.tiered_replicas import TieredReplica
+from tests.support.virtual_time import in_virtual_time
+
+INTERVAL = 10.0
+OLD, NEW = bytes([1] * 16), bytes([2] * 16)
+
+
+def name_of(topic: str, topic_id: bytes, uuid: int, part: str = "log", start_offset: int = 0) -> str:
+    return f"{topic}-{to_text(topic_id)}/0/{start_offset:020d}-{to_text(bytes([uuid] * 16))}.{part}"
+
+
+class Store(MemoryStore):
+    """Fails so many times."""
+
+    failures = 0
+
+    async def owner(self, claim: str | None = None) -> str | None:
+        """See RemoteStore."""
+        if self.failures:
+            self.failures -= 1
+            raise RemoteStoreError("503")
+        return await super().owner(claim)
+
+
+class Stage:
+    """A store of the cluster `one`, and the topics that this has."""
+
+    def __init__(self, *names: str, **topics: bytes) -> None:
+        self.store = Store(MemoryFileSystem())
+        replica = TieredReplica(store=self.store)
+        self.store.owner_id = "one"
+        self.store.names = dict.fromkeys(names, 0)
+        self.topics = topics
+        self.fails = 0
+        self.is_controller = True
+        self.manager = RemoteLogManager(replica.services)
+        self.leftovers = Leftovers(self.store, self.manager, "one", self._topic_id_of, lambda: self.is_controller)
+
+    async def _topic_id_of(self, topic: str) -> bytes | None:
+        if self.fails:
+            self.fails -= 1
+            raise StoreUnavailable("zookeeper", "no connection")
+        return self.topics.get(topic)
+
+    async def look(self) -> list[int]:
+        """The start offsets of the copies that a listing removes."""
+        await self.leftovers.look()
+        return await self.removed()
+
+    async def removed(self) -> list[int]:
+        """The start offsets of the copies that were removed since the last call."""
+        tasks = asyncio.all_tasks()
+        while any("remote deletion" in task.get_name() for task in tasks):
+            await asyncio.sleep(0.01)
+            tasks = asyncio.all_tasks()
+        found = [start for call, start in self.store.calls if call == "delete"]
+        self.store.calls.clear()
+        return sorted(found)
+
+
+def test_copies_of_a_deleted_topic_go_after_the_second_listing(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("gone", OLD, 1), name_of("gone", OLD, 1, "indexes"), name_of("gone", OLD, 2, "log", 500), "notes/todo.txt")
+        assert await stage.look() == []
+        assert f"go after the next listing: gone ({to_text(OLD)})" in caplog.text
+        assert await stage.look() == [0, 500]
+
+    scenario()
+    assert "are removed: gone" in caplog.text
+
+
+@in_virtual_time
+async def test_copies_of_topics_that_exist_stay() -> None:
+    stage = Stage(name_of("orders", OLD, 1), name_of("old.topic", OLD, 2), orders=OLD, **{"old.topic": ZERO_UUID})
+
+    assert [await stage.look() for _ in range(3)] == [[], [], []]
+
+
+@in_virtual_time
+async def test_a_topic_of_the_same_name_does_not_keep_the_copies_of_a_deleted_one() -> None:
+    stage = Stage(name_of("orders", OLD, 1, start_offset=7), name_of("orders", NEW, 2), orders=NEW)
+
+    assert [await stage.look() for _ in range(2)] == [[], [7]]
+
+
+@in_virtual_time
+async def test_copies_of_a_topic_that_is_there_again_at_the_second_listing_stay() -> None:
+    stage = Stage(name_of("orders", OLD, 1))
+    assert await stage.look() == []
+
+    stage.topics["orders"] = OLD
+    assert await stage.look() == []
+    del stage.topics["orders"]
+    assert [await stage.look() for _ in range(2)] == [[], [0]]
+
+
+@pytest.mark.parametrize("owner", ["another", None])
+def test_nothing_is_removed_from_a_store_that_does_not_name_the_cluster(owner: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("gone", OLD, 1))
+        stage.store.owner_id = owner
+        assert [await stage.look() for _ in range(3)] == [[], [], []]
+
+    scenario()
+    assert f"belongs to the cluster {owner}, and not to one" in caplog.text
+
+
+def _deny(stage: Stage) -> None:
+    stage.store.failures = 1
+
+
+def _lose_metadata(stage: Stage) -> None:
+    stage.fails = 1
+
+
+def _lose_the_election(stage: Stage) -> None:
+    stage.is_controller = False
+    asyncio.get_running_loop().call_later(1.5 * INTERVAL, setattr, stage, "is_controller", True)
+
+
+@pytest.mark.parametrize("trouble", [_deny, _lose_metadata, _lose_the_election])
+def test_the_controllers_broker_lists_once_in_an_interval_whatever_fails(trouble: Callable[[Stage], None]) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("gone", OLD, 1))
+        trouble(stage)
+        stage.leftovers.start(INTERVAL)
+        try:
+            for seconds, expected in ((INTERVAL + 1, []), (INTERVAL, []), (INTERVAL, [0])):
+                await asyncio.sleep(seconds)
+                assert await stage.removed() == expected
+        finally:
+            await stage.leftovers.close()
+
+    scenario()
