@@ -93,7 +93,8 @@ class BuildHotModules(build_ext):
         self.parallel = self.parallel or os.cpu_count()
         self.force = True  # whether a module is up to date, the cache knows
         self.build_temp = str(BUILD / "objects")
-        if self.inplace or self.editable_mode:
+        self.for_checkout = bool(self.inplace or self.editable_mode)  # setuptools forgets the first one while it compiles
+        if self.for_checkout:
             self.build_lib = str(BUILD / "modules")
 
     def run(self) -> None:
@@ -124,6 +125,8 @@ class BuildHotModules(build_ext):
             return
         compiler = _version(self.compiler.compiler_so[0])
         others = _write_sources()
+        if self.for_checkout:  # an installed Ottla has none of these files
+            others += ["setup.py", *sorted(f"declarations/{file.name}" for file in (ROOT / "declarations").glob("*.py"))]
         self.of_sources = "\n".join([LIST["digest"](ROOT, others), *others])
         made_by = [sys.version, Cython.__version__, compiler, *self.compiler.compiler_so, *self.compiler.linker_so]
         self.keys = {each.name: _digest(each, made_by) for each in self.extensions}

@@ -128,8 +128,10 @@ def binaries(suffix: str = EXTENSION_SUFFIXES[0]) -> list[str]:
 
 
 def record(suffix: str = EXTENSION_SUFFIXES[0]) -> str:
-    """The file that a complete build leaves, as a path relative to the root. It holds the `digest` of the sources, and the names of the
-    files besides these that C types were taken from."""
+    """The file that a complete build leaves, as a path relative to the root.
+
+    Its first line is the `digest`. The others name more files in it: modules with C types, and in a checkout the programs of the build.
+    """
     return f"ottla/protocol/compiled{suffix.removesuffix('.so')}.digest"
 
 

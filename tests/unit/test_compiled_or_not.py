@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -280,6 +281,23 @@ def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(pro
 
     (project / "tools" / "Cython" / "__init__.py").write_text("__version__ = '2'\n")
     assert translated() == everything
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["declarations/types.py", "setup.py"])
+def test_a_change_of_what_compiles_leaves_the_modules_out_until_the_next_build(
+    name: str, project: Path, translated: Callable[[], set[str]]
+) -> None:
+    def is_current() -> bool:
+        of_project = runpy.run_path(str(project / "ottla" / "protocol" / "hot_modules.py"))
+        return bool(of_project["is_current"](project, (project / record()).read_text()))
+
+    translated()
+    assert is_current()
+    append_line(project / name)
+    assert not is_current()
+    translated()
+    assert is_current()
 
 
 @pytest.mark.slow
