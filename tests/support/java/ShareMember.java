@@ -1,5 +1,6 @@
 // A member of a share group: KafkaShareConsumer of Apache Kafka 4.4.
-// ShareMember BOOTSTRAP GROUP TOPIC implicit|explicit|renew COUNT: prints a line for each delivery: offset, delivery count, answer.
+// ShareMember BOOTSTRAP GROUP TOPIC implicit|explicit|renew|silent|late|release COUNT: prints a line for each delivery: offset, delivery
+// count, answer; and one for each acknowledgement that is refused. Locks have ended when a late member accepts.
 
 import java.time.Duration;
 import java.util.List;
@@ -28,7 +29,7 @@ public class ShareMember {
         properties.put("bootstrap.servers", arguments[0]);
         properties.put("group.id", arguments[1]);
         properties.put("share.acknowledgement.mode", arguments[3].equals("implicit") ? "implicit" : "explicit");
-        long end = System.currentTimeMillis() + 60_000;
+        long end = System.currentTimeMillis() + 100_000;
         try (KafkaShareConsumer<String, String> consumer =
                 new KafkaShareConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
             ShareMember member = new ShareMember(consumer, Integer.parseInt(arguments[4]));
@@ -37,37 +38,47 @@ public class ShareMember {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(500))) {
                     member.take(record, arguments[3]);
                 }
-                member.commit();
+                if (!arguments[3].equals("silent")) {
+                    member.commit();
+                }
             }
         }
     }
 
     private void take(ConsumerRecord<String, String> record, String mode) {
-        AcknowledgeType type = AcknowledgeType.ACCEPT;
-        if (mode.equals("explicit")) {
-            if (record.offset() % 3 == 1 && record.deliveryCount().equals(Optional.of((short) 1))) {
-                type = AcknowledgeType.RELEASE;
-            } else if (record.offset() % 3 == 2) {
-                type = AcknowledgeType.REJECT;
-            }
-        } else if (mode.equals("renew")) {
-            for (int times = 0; times < 6; times++) {
+        boolean isFirst = record.deliveryCount().equals(Optional.of((short) 1));
+        if (mode.equals("renew")) {
+            for (int times = 0; times < 8; times++) {
                 consumer.acknowledge(record, AcknowledgeType.RENEW);
                 commit();
-                sleep(500);
+                sleep(1_000);
                 consumer.poll(Duration.ofMillis(100));
             }
+        } else if (mode.equals("late") && isFirst) {
+            sleep(6_000);
         }
-        if (!mode.equals("implicit")) {
+        AcknowledgeType type = answer(record.offset(), mode, isFirst);
+        if (type != null && !mode.equals("implicit")) {
             consumer.acknowledge(record, type);
         }
-        System.out.println(record.offset() + " " + record.deliveryCount().get() + " " + type.name());
-        done += type == AcknowledgeType.RELEASE ? 0 : 1;
+        System.out.println(record.offset() + " " + record.deliveryCount().get() + " " + (type == null ? "NONE" : type.name()));
+        boolean comesAgain = type == AcknowledgeType.RELEASE && !mode.equals("release") || mode.equals("late") && isFirst;
+        done += comesAgain ? 0 : 1;
+    }
+
+    private static AcknowledgeType answer(long offset, String mode, boolean isFirst) {
+        if (mode.equals("silent")) {
+            return null;
+        }
+        if (mode.equals("release") || mode.equals("explicit") && offset % 3 == 1 && isFirst) {
+            return AcknowledgeType.RELEASE;
+        }
+        return mode.equals("explicit") && offset % 3 == 2 ? AcknowledgeType.REJECT : AcknowledgeType.ACCEPT;
     }
 
     private void commit() {
         for (Map.Entry<TopicIdPartition, Optional<KafkaException>> each : consumer.commitSync().entrySet()) {
-            each.getValue().ifPresent(error -> System.out.println("error " + error));
+            each.getValue().ifPresent(error -> System.out.println("error " + error.getClass().getSimpleName()));
         }
     }
 
