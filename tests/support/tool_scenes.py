@@ -42,6 +42,7 @@ VERIFIABLE_CONSUMER = f"{_TOOLS}VerifiableConsumer"
 VERIFIABLE_SHARE = f"{_TOOLS}VerifiableShareConsumer"
 PRODUCER_PERFORMANCE = f"{_TOOLS}ProducerPerformance"
 CONSUMER_PERFORMANCE = f"{_TOOLS}ConsumerPerformance"
+SHARE_PERFORMANCE = f"{_TOOLS}ShareConsumerPerformance"
 COMPATIBILITY = f"{_TOOLS}ClientCompatibilityTest"
 
 SECONDS = 120
@@ -60,6 +61,7 @@ class Step(NamedTuple):
         return f"{self.tool.rpartition('.')[2]} {self.arguments}"
 
 
+_DELIVERIES = "--formatter-property print.delivery=true --formatter-property print.offset=true"
 _MOVE = '{"version":1,"partitions":[{"topic":"one","partition":0,"replicas":[1],"log_dirs":["any"]}]}'
 _NOWHERE = '{"version":1,"partitions":[{"topic":"one","partition":0,"replicas":[9],"log_dirs":["any"]}]}'
 _PARTITION = '{"partitions":[{"topic":"one","partition":0}]}'
@@ -106,7 +108,6 @@ STEPS = [
     Step(CONSUME, "--topic one --group new --timeout-ms 1000 --command-property group.protocol=consumer"),
     Step(OFFSETS, "--topic-partitions one:0,three"),
     Step(OFFSETS, "--topic one --time earliest"),
-    Step(OFFSETS, "--topic one --time max-timestamp"),
     Step(OFFSETS, "--topic one --time earliest-local"),
     Step(OFFSETS, "--topic one --time latest-tiered"),
     Step(OFFSETS, "--topic none"),
@@ -193,6 +194,54 @@ STEPS = [
     Step(SHARE_GROUPS, "--delete-offsets --group shares --topic one"),
     Step(SHARE_GROUPS, "--delete --group shares"),
     Step(SHARE_GROUPS, "--delete --group new"),
+    Step(TOPICS, "--create --topic queue --partitions 1"),
+    Step(PRODUCE, "--topic queue", "a\n"),
+    Step(OFFSETS, "--topic queue --time max-timestamp"),
+    Step(PRODUCE, "--topic queue", "b\nc\n"),
+    Step(CONFIGS, "--alter --group workers --add-config share.auto.offset.reset=earliest"),
+    Step(SHARE, f"--topic queue --group workers --max-messages 3 --release {_DELIVERIES}"),
+    Step(SHARE, f"--topic queue --group workers --max-messages 1 --reject {_DELIVERIES}"),
+    Step(SHARE_GROUPS, "--describe --group workers"),
+    Step(SHARE_GROUPS, "--describe --group workers --offsets --verbose"),
+    Step(SHARE, f"--topic queue --group workers --max-messages 2 {_DELIVERIES}"),
+    Step(SHARE, f"--topic queue --group workers --timeout-ms 2000 {_DELIVERIES}"),
+    Step(SHARE_GROUPS, "--list --state"),
+    Step(SHARE_GROUPS, "--list --state stable"),
+    Step(SHARE_GROUPS, "--describe --group workers --offsets"),
+    Step(SHARE_GROUPS, "--describe --group workers --members"),
+    Step(SHARE_GROUPS, "--describe --group workers --state"),
+    Step(SHARE_GROUPS, "--describe --all-groups --state"),
+    Step(SHARE_GROUPS, "--describe --group none"),
+    Step(SHARE_GROUPS, "--describe --group none --members"),
+    Step(SHARE_GROUPS, "--describe --group old"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue --to-earliest --dry-run"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue --to-latest --execute"),
+    Step(SHARE_GROUPS, "--describe --group workers --offsets"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue:0 --to-offset 1 --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue --to-offset 99 --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue --to-datetime 2001-01-01T00:00:00.000 --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue --to-datetime 2999-01-01T00:00:00.000 --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue --to-current --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --all-topics --to-earliest --export --dry-run"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --from-file {file} --execute", "queue,0,2\n"),
+    Step(SHARE_GROUPS, "--describe --group workers --offsets"),
+    Step(SHARE, f"--topic queue --group workers --max-messages 1 {_DELIVERIES}"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic absent --to-earliest --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group workers --topic queue:7 --to-earliest --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group old --topic queue --to-earliest --execute"),
+    Step(SHARE_GROUPS, "--reset-offsets --group begun --topic queue --to-offset 1 --execute"),
+    Step(SHARE_GROUPS, "--describe --group begun"),
+    Step(SHARE, f"--topic queue --group begun --max-messages 2 {_DELIVERIES}"),
+    Step(SHARE_GROUPS, "--delete-offsets --group workers --topic queue --topic absent"),
+    Step(SHARE_GROUPS, "--delete-offsets --group workers --topic one"),
+    Step(SHARE_GROUPS, "--delete-offsets --group none --topic queue"),
+    Step(SHARE_GROUPS, "--delete-offsets --group unseen --topic queue"),
+    Step(SHARE_GROUPS, "--delete-offsets --group old --topic queue"),
+    Step(SHARE_GROUPS, "--describe --group workers --offsets"),
+    Step(SHARE, f"--topic queue --group workers --max-messages 3 {_DELIVERIES}"),
+    Step(SHARE_GROUPS, "--delete --group none --group workers"),
+    Step(SHARE_GROUPS, "--delete --all-groups"),
+    Step(SHARE_GROUPS, "--list"),
     Step(STREAMS_GROUPS, "--list"),
     Step(TRANSACTIONS, "list"),
     Step(TRANSACTIONS, "describe --transactional-id none"),
@@ -238,6 +287,9 @@ STEPS = [
     Step(VERIFIABLE_SHARE, "--topic one --group-id verified-shares --max-messages 6 --offset-reset-strategy earliest"),
     Step(PRODUCER_PERFORMANCE, "--topic three --num-records 50 --record-size 100 --throughput 1000 --bootstrap-server {address}"),
     Step(CONSUMER_PERFORMANCE, "--topic three --num-records 50 --timeout 20000 --group measured"),
+    Step(CONFIGS, "--alter --group measured-shares --add-config share.auto.offset.reset=earliest"),
+    Step(SHARE_PERFORMANCE, "--topic three --num-records 50 --timeout 20000 --group measured-shares"),
+    Step(SHARE_PERFORMANCE, "--topic three --num-records 1 --timeout 1000 --group measured-shares --hide-header"),
     Step(COMPATIBILITY, f"--topic compatibility {_EXPECTED}"),
     Step(API_VERSIONS, ""),
     Step(TOKENS, "--describe --command-config {file}"),
@@ -270,8 +322,11 @@ _REPLACED = [
     (re.compile(r"(LastUpdateTime|CreateTime|lastTimestamp)[:=]\s*-?\d+"), r"\1 TIME"),
 ]
 _NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?:E-?\d+)?|NaN|Infinity|∞")
-_LEFT_OUT = re.compile(r"^\s+at |^Caused by: |^\s*\.\.\. \d+ more|^null$|Tools\$Ended|^\s*$|^Option |^------|^--|^   +|^usage: ")
-"""Lines of stack traces, of the end of a tool, and of the description of its options."""
+_LEFT_OUT = re.compile(
+    r"^\s+at |^Caused by: |^\s*\.\.\. \d+ more|^null$|Tools\$Ended|^\s*$|^Option |^------|^--|^   +|^usage: "
+    r"| to leave the group but couldn't | Close timeout of "
+)
+"""Lines of stack traces, of the end of a tool, of a member that is closed before its broker answers, and of the description of options."""
 
 
 def play(step: Step, bootstrap: str, folder: Path) -> dict[str, object]:
@@ -288,8 +343,7 @@ def play(step: Step, bootstrap: str, folder: Path) -> dict[str, object]:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     else:
         ended = run_tool_4(step.tool, *words, input="" if "{file}" in step.arguments else step.text, timeout=SECONDS)
-    # The record of the latest time is the first of those that the producer made in its last millisecond.
-    measures = step.tool in (PRODUCER_PERFORMANCE, CONSUMER_PERFORMANCE) or "--time max-timestamp" in step.arguments
+    measures = step.tool in (PRODUCER_PERFORMANCE, CONSUMER_PERFORMANCE, SHARE_PERFORMANCE)
     said = [_comparable(text, measures) for text in (ended.stdout, ended.stderr)]
     return {"step": step.name, "status": ended.returncode, "output": said[0], "errors": said[1]}
 

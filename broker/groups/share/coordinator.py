@@ -109,18 +109,14 @@ class ShareGroups:
         error, group = self._groups.find(group_id)
         return error, group.initialized if isinstance(group, ShareGroup) else {}
 
-    def find_to_change(self, group_id: str, is_made: bool) -> tuple[ErrorCode, ShareGroup | None]:
-        """(error, group) for a change of offsets. The group is made if there is none, or that is an error."""
-        error, group = self._groups.find(group_id)
-        if error:
-            return error, None
-        if isinstance(group, ShareGroup):
-            return ErrorCode.NONE, group
-        if group is not None or not is_made:
-            return ErrorCode.GROUP_ID_NOT_FOUND, None
-        made = ShareGroup(group_id)
-        self._groups.add(group_id, made)
-        return ErrorCode.NONE, made
+    def find_to_change(self, group_id: str, is_made: bool) -> tuple[ErrorCode, str | None, ShareGroup | None]:
+        """(error, message, group) for a change of offsets. The group is made if there is none, or that is an error."""
+        error, message, group = self.describe(group_id)
+        if group is None and is_made and self._groups.find(group_id) == (ErrorCode.NONE, None):
+            group = ShareGroup(group_id)
+            self._groups.add(group_id, group)
+            return ErrorCode.NONE, None, group
+        return error, message, group
 
     def on_deleted(self, group: object) -> None:
         """A group was deleted: the state of its partitions goes, too."""

@@ -24,9 +24,9 @@ async def handle_alter_share_group_offsets(
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    error, group = groups.find_to_change(request.group_id, is_made=True)
+    error, message, group = groups.find_to_change(request.group_id, is_made=True)
     if group is None:
-        return _refused(error)
+        return _refused(error, message)
     names: dict[bytes, str] = {}
     offsets: dict[tuple[bytes, int], int] = {}
     errors: dict[str, ErrorCode] = {}
@@ -64,5 +64,5 @@ async def handle_alter_share_group_offsets(
     return response
 
 
-def _refused(error: ErrorCode) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=error, error_message=error.message)
+def _refused(error: ErrorCode, message: str | None = None) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error, error_message=message or error.message)

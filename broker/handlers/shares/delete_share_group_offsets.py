@@ -24,9 +24,9 @@ async def handle_delete_share_group_offsets(
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if not context.is_authorized(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return _refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    error, group = groups.find_to_change(request.group_id, is_made=False)
+    error, message, group = groups.find_to_change(request.group_id, is_made=False)
     if group is None:
-        return _refused(error)
+        return _refused(error, message)
     topics = context.broker.metadata.topics
     known = group.partitions_with_state()
     chosen: dict[bytes, tuple[str, frozenset[int]]] = {}
@@ -60,5 +60,5 @@ def _set(answer: DeleteShareGroupOffsetsResponseTopic, error: ErrorCode, message
     answer.error_code, answer.error_message = error, message
 
 
-def _refused(error: ErrorCode) -> DeleteShareGroupOffsetsResponse:
-    return DeleteShareGroupOffsetsResponse(error_code=error, error_message=error.message)
+def _refused(error: ErrorCode, message: str | None = None) -> DeleteShareGroupOffsetsResponse:
+    return DeleteShareGroupOffsetsResponse(error_code=error, error_message=message or error.message)
