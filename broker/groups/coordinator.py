@@ -236,7 +236,7 @@ class GroupCoordinator:
             config[OFFSETS_RETENTION_MINUTES] * 60_000,
             verifier,
             level,
-            self.share.on_deleted,
+            self.share.offsets.forget_all,
         )
 
     # -- life --------------------------------------------------------------------------------------------------------------

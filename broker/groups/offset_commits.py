@@ -7,7 +7,7 @@ generation -1 and no member id, may commit to any group without members. Such a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -59,7 +59,7 @@ CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
 class OffsetCommits:
     """See the module."""
 
-    __slots__ = ("_clock", "_groups", "_level", "_log", "_max_metadata_size", "_on_deleted", "_retention_ms", "_runner", "_verifier")
+    __slots__ = ("_clock", "_forget_state", "_groups", "_level", "_log", "_max_metadata_size", "_retention_ms", "_runner", "_verifier")
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class OffsetCommits:
         retention_ms: int,
         verifier: Verifier,
         level: Callable[[], int],
-        on_deleted: Callable[[Group], None] = lambda group: None,
+        forget_state: Callable[[Group], Awaitable[ErrorCode]],
     ) -> None:
-        """`level` returns the level of the feature `group.version`. `on_deleted` is called with a group that DeleteGroups has deleted."""
+        """`level` returns the level of the feature `group.version`. `forget_state` deletes what other coordinators have of a group."""
         self._level = level
-        self._on_deleted = on_deleted
+        self._forget_state = forget_state
         self._groups = groups
         self._runner = runner
         self._log = log
@@ -300,17 +300,30 @@ class OffsetCommits:
     # -- delete ------------------------------------------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """DeleteGroups: delete a group without members, with its offsets."""
-        error, group = self._groups.find(group_id, may_be_empty=True)
+        """DeleteGroups: delete a group without members, with its offsets. It stays if its state elsewhere cannot be deleted."""
+        error, group = self._deletable(group_id)
+        if group is None:
+            return error
+        error = await self._forget_state(group)
         if error:
             return error
-        if group is None or group.is_dead:  # a dead one is being deleted by another request
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
-            return ErrorCode.NON_EMPTY_GROUP
+        error, same = self._deletable(group_id)  # it may have members again
+        if same is not group:
+            return error or ErrorCode.GROUP_ID_NOT_FOUND
         group.end(self._clock.now_ms())
         self._groups.leave_transactions(group)
         return await self._bury(group)
+
+    def _deletable(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """(error, group): the group, if it has no members."""
+        error, group = self._groups.find(group_id, may_be_empty=True)
+        if error:
+            return error, None
+        if group is None or group.is_dead:  # a dead one is being deleted by another request
+            return ErrorCode.GROUP_ID_NOT_FOUND, None
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP, None
+        return ErrorCode.NONE, group
 
     async def _bury(self, group: Group) -> ErrorCode:
         """Write the tombstones of a dead group, those of some offsets at once. Until the end the dead group keeps its place, and
@@ -321,7 +334,6 @@ class OffsetCommits:
             if len(removed) < OFFSETS_TOGETHER:
                 self._end(group, removed)
                 logger.info("group %s was deleted", group_id)
-                self._on_deleted(group)
                 return ErrorCode.NONE
             self._write_tombstones(group_id, offset_keys(group_id, removed))
             await pause()

@@ -90,16 +90,6 @@ class StateOfGroups:
         if not questions:
             then(results)
 
-    def delete(self, group_id: str, partitions: Partitions) -> None:
-        """Delete the state of the partitions."""
-
-        def on_results(results: dict[Place, ErrorCode]) -> None:
-            for error in results.values():
-                if error:
-                    logger.warning("group %s: the state of a share partition stays (%s): %s", group_id, error.name, error.message)
-
-        self.forget(group_id, [(key.topic_id, key.partition) for key in _keys(group_id, partitions)], on_results)
-
 
 def _keys(group_id: str, partitions: Partitions) -> list[SharePartitionKey]:
     return [SharePartitionKey(group_id, topic_id, index) for topic_id, (_, indexes) in partitions.items() for index in sorted(indexes)]

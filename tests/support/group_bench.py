@@ -112,9 +112,6 @@ class NoShareState:
     def initialize(self, group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
         then(False)
 
-    def delete(self, group_id: str, partitions: Initialized) -> None:
-        """Nothing was initialized."""
-
     def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[Results], None]) -> None:
         then(dict.fromkeys(offsets, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 

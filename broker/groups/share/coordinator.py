@@ -52,14 +52,13 @@ class ShareMachine(ConsumerMachine):
 class ShareGroups:
     """See the module."""
 
-    __slots__ = ("_groups", "_level", "_state", "machine", "offsets")
+    __slots__ = ("_groups", "_level", "machine", "offsets")
 
     def __init__(self, groups: CoordinatedGroups, machine: ShareMachine, level: Callable[[], int], state: StateOfGroups) -> None:
         """`level` returns the level of the feature `share.version`."""
         self._groups = groups
         self._level = level
         self.machine = machine
-        self._state = state
         self.offsets = ShareOffsets(machine, state)
 
     @property
@@ -117,8 +116,3 @@ class ShareGroups:
             self._groups.add(group_id, group)
             return ErrorCode.NONE, None, group
         return error, message, group
-
-    def on_deleted(self, group: object) -> None:
-        """A group was deleted: the state of its partitions goes, too."""
-        if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
-            self._state.delete(group.group_id, group.partitions_with_state())

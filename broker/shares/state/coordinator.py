@@ -190,10 +190,8 @@ class ShareCoordinator:
             reply(refused(ErrorCode.FENCED_STATE_EPOCH))
         elif not self._exists(key):
             reply(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif state is not None and state_epoch == state.state_epoch and start_offset == NO_OFFSET:
+        elif state is not None and state_epoch == state.state_epoch and state.initial_start in (None, start_offset):
             self._when_replicated(state, lambda error: reply(refused(error)))  # the question is repeated; leaders may use the state already
-        elif state is not None and state_epoch == state.state_epoch and start_offset == 0 and state.is_used:
-            reply(refused(ErrorCode.FENCED_STATE_EPOCH))  # that of a topic that has grown is late: members already have the partition
         else:
             if state is None:
                 state = StoredState(key)

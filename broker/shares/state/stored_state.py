@@ -57,8 +57,8 @@ class StoredState:
         "batches",
         "complete_count",
         "created_ms",
+        "initial_start",
         "is_replicated",
-        "is_used",
         "kept_from",
         "key",
         "leader_epoch",
@@ -80,6 +80,8 @@ class StoredState:
         self.state_fence = 0
         self.leader_fence = 0
         self.start_offset = NO_OFFSET
+        self.initial_start: int | None = NO_OFFSET
+        """The start with which the state was begun in its epoch; None if the log does not tell any more."""
         self.complete_count = NO_COUNT
         self.batches: list[StateBatch] = []
         self.created_ms = 0
@@ -92,8 +94,6 @@ class StoredState:
         """The offset of a snapshot that all in-sync replicas have. Earlier records of this share partition are no longer needed."""
         self.is_replicated = True
         """Whether all in-sync replicas have the records that this broker appended."""
-        self.is_used = False
-        """Whether a leader has stored anything since the initialization. So it is for a loaded state, if anything tells."""
 
     # -- records -------------------------------------------------------------------------------------------------------------
 
@@ -135,7 +135,10 @@ class StoredState:
         )
 
     def snapshot_after(self, update: ShareUpdateValue, now_ms: int) -> ShareSnapshotValue:
-        """The record of the whole state after a change, instead of that of the change."""
+        """The record of the whole state after a change, instead of that of the change.
+
+        It has the time of the beginning as well as its own, which is later. An initialization has one time.
+        """
         batches = list(self.batches)
         merge(batches, _batches_of(update))
         prune(batches, update.start_offset)
@@ -145,8 +148,8 @@ class StoredState:
             leader_epoch=update.leader_epoch,
             start_offset=update.start_offset,
             delivery_complete_count=update.delivery_complete_count,
-            create_timestamp=now_ms,
-            write_timestamp=now_ms,
+            create_timestamp=self.created_ms,
+            write_timestamp=max(now_ms, self.created_ms + 1),
             state_batches=_batch_records(batches),
         )
 
@@ -156,8 +159,10 @@ class StoredState:
         """The state is that of the record at an offset of the log."""
         if self.snapshot_epoch < 0:
             self.kept_from = offset  # nothing is before it
-        is_told = value.delivery_complete_count > 0 or bool(value.state_batches)
-        self.is_used = is_told or (self.is_used and value.state_epoch == self.state_epoch)
+        if value.create_timestamp == value.write_timestamp:
+            self.initial_start = value.start_offset
+        elif self.snapshot_epoch < 0 or value.state_epoch != self.state_epoch:
+            self.initial_start = None
         self.snapshot_epoch = value.snapshot_epoch
         self.state_epoch = value.state_epoch
         self.leader_epoch = value.leader_epoch
@@ -176,8 +181,6 @@ class StoredState:
         if value.leader_epoch != -1:
             self.leader_epoch = value.leader_epoch
         self.leader_fence = max(self.leader_fence, value.leader_epoch)
-        if value.state_batches or value.start_offset != self.start_offset:
-            self.is_used = True
         if value.start_offset != NO_OFFSET:
             self.start_offset = value.start_offset
         self.complete_count = value.delivery_complete_count

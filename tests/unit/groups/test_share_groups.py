@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,14 +13,17 @@ from hypothesis import strategies as st
 from ottla.broker.groups.classic_group import GroupSettings
 from ottla.broker.groups.consumer.assignors import Subscriber, simple
 from ottla.broker.groups.consumer.effects import Initialize
-from ottla.broker.groups.consumer.records import StatePartitions
+from ottla.broker.groups.consumer.members import Member
+from ottla.broker.groups.consumer.records import MemberMetadata, StatePartitions
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import GroupLoader
-from ottla.broker.groups.share.coordinator import ShareGroups
 from ottla.broker.groups.share.group import Initialized, ShareGroup, joined
+from ottla.broker.groups.share.offsets import Place, Results, ShareOffsets
 from ottla.broker.groups.share.records import pairs_of, read
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
+from ottla.replication.ports.cluster import TopicImage
 from tests.support.group_bench import GroupBench, NoShareState, run
 
 GOLDEN: list[tuple[str, str]] = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "group-records-4.4.json").read_text())
@@ -106,24 +110,78 @@ def test_partitions_that_are_initialized_stay_so() -> None:
     assert joined(group.initialized, group.initializing) == {TOPICS[0]: ("t", frozenset({0, 1, 2}))}
 
 
-class Deletions(NoShareState):
-    """Keeps the partitions whose state is deleted."""
+class Answering(NoShareState):
+    """Moves and deletes the state of partitions, with this result."""
 
     def __init__(self) -> None:
-        self.deleted: list[Initialized] = []
+        self.error = ErrorCode.NONE
+        self.moves: list[tuple[dict[Place, int], int]] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
-    def delete(self, group_id: str, partitions: Initialized) -> None:
-        self.deleted.append(partitions)
+    def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[Results], None]) -> None:
+        self.moves.append((dict(offsets), epoch))
+        then(dict.fromkeys(offsets, self.error))
+
+    def forget(self, group_id: str, places: Iterable[Place], then: Callable[[Results], None]) -> None:
+        self.forgotten = sorted(places)
+        self.meanwhile()
+        then(dict.fromkeys(self.forgotten, self.error))
 
 
-def test_the_state_of_a_deleted_group_goes_also_where_its_topic_was_growing() -> None:
+PARTITIONS: Initialized = {TOPICS[0]: ("t", frozenset({0, 1}))}
+PLACES: list[Place] = [(TOPICS[0], 0), (TOPICS[0], 1)]
+
+
+async def a_moved_group(bench: GroupBench) -> tuple[ShareGroup, ShareOffsets, Answering]:
+    """A group without members that has two partitions."""
+    await bench.lead()
+    state, offsets = Answering(), bench.groups.share.offsets
+    offsets._state = state
+    _, _, group = bench.groups.share.find_to_change("g", is_made=True)
+    assert group is not None
+    assert await offsets.move(group, {TOPICS[0]: "t"}, dict.fromkeys(PLACES, 5)) == (0, dict.fromkeys(PLACES, 0))
+    assert (group.initializing, group.initialized) == ({}, PARTITIONS)
+    return group, offsets, state
+
+
+def test_each_move_of_a_group_has_an_epoch_of_its_own() -> None:
     async def scenario(bench: GroupBench) -> None:
-        state = Deletions()
-        groups = ShareGroups(bench.groups.groups, bench.groups.share.machine, lambda: 1, state)
-        group = ShareGroup("g")
-        group.apply(StatePartitions({TOPICS[0]: ("t", frozenset({2}))}, {TOPICS[0]: ("t", frozenset({0, 1}))}))
-        groups.on_deleted(group)
-        assert state.deleted == [{TOPICS[0]: ("t", frozenset({0, 1, 2}))}]
+        group, offsets, state = await a_moved_group(bench)
+        await offsets.move(group, {TOPICS[0]: "t"}, {PLACES[0]: 5})
+        assert [epoch for _, epoch in state.moves] == [1, 2]
+        assert group.epoch == 2
+
+    run(scenario)
+
+
+def offered_again(group: ShareGroup) -> Initialized:
+    """The partitions that are initialized when a member needs them."""
+    unknown: Any = None
+    return group.uninitialized(["t"], {"t": TopicImage("t", TOPICS[0], {0: unknown, 1: unknown})})
+
+
+def test_a_group_whose_state_cannot_be_deleted_stays_until_it_can() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        group, offsets, state = await a_moved_group(bench)
+        state.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for deletion in (bench.groups.offsets.delete_group("g"), offsets.forget_all(group)):
+            assert await deletion == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (group.is_dead, group.initializing, group.initialized) == (False, PARTITIONS, {})
+            assert offered_again(group) == PARTITIONS
+        state.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the topic was deleted, so the state goes with it
+        assert await bench.groups.offsets.delete_group("g") == ErrorCode.NONE
+        assert (group.is_dead, state.forgotten) == (True, PLACES)
+        assert await bench.groups.offsets.delete_group("g") == ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(scenario)
+
+
+def test_a_group_that_has_members_again_while_its_state_is_deleted_stays() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        group, _, state = await a_moved_group(bench)
+        state.meanwhile = lambda: group.apply(MemberMetadata("m", Member("m", topics=("t",))))
+        assert await bench.groups.offsets.delete_group("g") == ErrorCode.NON_EMPTY_GROUP
+        assert (group.is_dead, group.initializing) == (False, PARTITIONS), "the member may be initializing them"
 
     run(scenario)
 

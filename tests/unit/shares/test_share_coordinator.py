@@ -249,19 +249,30 @@ def test_a_repeated_initialization_leaves_the_state_to_the_leader_that_has_it() 
     run_shares(scenario)
 
 
-def test_a_late_initialization_for_a_topic_that_has_grown_undoes_nothing() -> None:
+@pytest.mark.parametrize("start", [-1, 0, 7])
+def test_a_late_initialization_undoes_nothing_also_after_a_change_of_coordinator(start: int) -> None:
     async def scenario(bench: ShareBench) -> None:
         await bench.coordinate()
-        assert [bench.initialize(2, 0), bench.initialize(2, 7), bench.initialize(2, 0)] == 3 * [[StateResult()]], "nobody has used it"
-        bench.read(0)
-        bench.write((3, 4, 2, 1), start=2, complete=2, state_epoch=2)
-        for epoch in (0, 1):
-            assert [each.error for each in bench.initialize(2, 0)] == [ErrorCode.FENCED_STATE_EPOCH]
-            assert (bench.read(0)[0].start_offset, bench.read(0)[0].batches) == (2, (StateBatch(3, 4, 2, 1),))
-            await bench.coordinate(epoch=2 * epoch + 1, leader=1)
-            await bench.coordinate(epoch=2 * epoch + 2)
-        assert bench.initialize(3, 0) == [StateResult()]
-        assert bench.initialize(3, 7) == [StateResult()]
+        other = 9
+        for asked in (start, other, start):
+            assert bench.initialize(2, asked) == [StateResult()]
+            assert bench.read(0)[0].start_offset == asked
+        bench.write((10, 11, 2, 1), start=8, complete=2, state_epoch=2)
+        bench.write(start=12, complete=0, state_epoch=2)
+        for epoch in (0, 2, 4):
+            assert bench.initialize(2, start) == [StateResult()]
+            assert (bench.read(0)[0].start_offset, bench.read(0)[0].batches) == (12, ())
+            if epoch == 2:
+                (state,) = bench.shares.states
+                bench.shares.write_snapshot(state)
+                await pass_rounds(bench)
+                assert len(bench.state_records()) == 1, "the log tells of no initialization any more"
+            await bench.coordinate(epoch=epoch + 1, leader=1)
+            await bench.coordinate(epoch=epoch + 2)
+        assert bench.initialize(2, other) == [StateResult()]
+        assert bench.read(0)[0].start_offset == 12, "any initialization of this epoch is late, if it is not known which one was the last"
+        assert bench.initialize(3, start) == [StateResult()]
+        assert bench.read(0)[0].start_offset == start
 
     run_shares(scenario)
 

@@ -34,7 +34,7 @@ class Access:
 def test_an_initialization_waits_for_the_deletions_of_its_group_whatever_they_lead_to() -> None:
     access: Any = Access()
     state, done = StateOfGroups(access), list[object]()
-    state.delete("g", PARTITIONS)
+    state.forget("g", [(TOPIC_ID, 0)], done.append)
     state.forget("g", [(TOPIC_ID, 0)], done.append)
     state.initialize("g", PARTITIONS, 2, frozenset(), done.append)
     state.move("g", {(TOPIC_ID, 0): 7}, 2, done.append)
@@ -46,4 +46,5 @@ def test_an_initialization_waits_for_the_deletions_of_its_group_whatever_they_le
     assert access.kinds() == [(InitializeState, "h"), (InitializeState, "g"), (InitializeState, "g")]
     for _ in range(3):
         access.answer()
-    assert done == [{(TOPIC_ID, 0): ErrorCode.NONE}, True, True, {(TOPIC_ID, 0): ErrorCode.NONE}]
+    place = TOPIC_ID, 0
+    assert done == [{place: ErrorCode.COORDINATOR_NOT_AVAILABLE}, {place: ErrorCode.NONE}, True, True, {place: ErrorCode.NONE}]
