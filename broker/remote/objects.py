@@ -94,7 +94,7 @@ class Objects:
         found = await self._call(key, lambda: self._obstore.get_range_async(self._store, key, start=start, end=end))
         data = memoryview(found)
         if len(data) != end - start:
-            raise RemoteStoreError(f"{self._bucket}/{key} has {len(data)} bytes from {start} on, and {end - start} were expected")
+            raise RemoteObjectMissing(f"{self._bucket}/{key} has {len(data)} bytes from {start} on, and {end - start} were expected")
         return data
 
     async def delete(self, key: str) -> None:

@@ -35,7 +35,7 @@ from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import OWNER_NAME, RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import OWNER_NAME, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from ottla.storage.remote.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -160,8 +160,10 @@ class RemoteStorage:
             stats = self.stats[topic] = RemoteFetchStats()
         return stats
 
-    def _count_failure(self, entry: SegmentEntry) -> None:
+    def _count_failure(self, entry: SegmentEntry, error: BaseException) -> None:
         self.stats_of(entry.id.partition.topic).remote_fetch_errors += 1
+        if isinstance(error, RemoteObjectMissing) and self.loads is not None:
+            self.loads.note_wrong(entry)
 
     async def close(self) -> None:
         """Ends all reads, and leaves the store."""

@@ -226,6 +226,7 @@ DASHBOARDS: Final = (
             _panel("Reads that wait", "{{instance}}", "short", f"{_POOL}_remotelogreadertaskqueuesize"),
             _panel("Records in the cache", "{{instance}}", "bytes", "ottla_remote_chunk_cache_bytes"),
             _panel("Memory of transfers", "{{instance}}", "bytes", "ottla_remote_memory_bytes"),
+            _panel("Segments that cannot be read", "{{instance}}", "short", "ottla_remote_unreadable_segments"),
             _panel("Segments of lost logs", "{{instance}}", "short", "ottla_remote_lost_log_segments"),
         ),
     ),

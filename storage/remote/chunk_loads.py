@@ -17,14 +17,16 @@ from typing import Final, Protocol
 
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_cache import ChunkCache
-from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.entries import SegmentEntry, SegmentId
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStore, RemoteStoreError
 
 log = logging.getLogger(__name__)
 
 MOST_WRONG: Final = 1000
 """Segments with a wrong chunk that are remembered."""
+_INDEXES: Final = -1
+"""Stands for the number of a chunk if the indexes are missing. They are read before all chunks."""
 FETCH_SECONDS: Final = 60.0
 """Time after which a read of one chunk has failed, whatever the store does."""
 
@@ -90,8 +92,9 @@ class ChunkLoads:
         self._wanted: OrderedDict[Hashable, deque[_Load]] = OrderedDict()
         """Reader -> what it waits for; the first reader is served next."""
         self._ahead: deque[_Load] = deque()
-        self._wrong: OrderedDict[bytes, int] = OrderedDict()
-        """Segment -> number of a chunk that was not what was copied. Nothing is read ahead there: a wrong chunk costs the right ones."""
+        self._wrong: OrderedDict[SegmentId, int] = OrderedDict()
+        """Segment -> number of a chunk that was missing, or not what was copied. Nothing is read ahead there: it costs the right ones.
+        """
         self._tasks: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self.waiting = 0
@@ -108,6 +111,17 @@ class ChunkLoads:
     def idle_share(self) -> float:
         """Returns the part of the reads that could run and do not: 1 if none does."""
         return 1 - len(self._tasks) / self._most_running
+
+    @property
+    def wrong_segments(self) -> list[SegmentId]:
+        """Returns the segments of which a chunk was missing, or not what was copied, when it was read the last time."""
+        return list(self._wrong)
+
+    def note_wrong(self, entry: SegmentEntry, number: int = _INDEXES) -> None:
+        """Remembers that a chunk of the segment, or its indexes, cannot be read, until that is read."""
+        self._wrong[entry.id] = number
+        if len(self._wrong) > MOST_WRONG:
+            self._wrong.popitem(last=False)
 
     def want(self, entry: SegmentEntry, number: int, first_batch: int | None, reader: Hashable) -> asyncio.Future[None]:
         """Reads a chunk for a reader. The future ends when it is present, or with RemoteStoreError. No reader may cancel it.
@@ -131,7 +145,7 @@ class ChunkLoads:
 
     def read_ahead(self, entry: SegmentEntry, number: int, first_batch: int | None) -> None:
         """Reads a chunk that a reader will want, when no reader waits for another. Does nothing if too many wait already."""
-        if entry.id.uuid in self._wrong:
+        if entry.id in self._wrong:
             return
         if (entry.id.uuid, number) not in self._loads and len(self._ahead) < self._most_waiting:
             self._ahead.append(self._add(entry, number, first_batch, True))
@@ -211,15 +225,15 @@ class ChunkLoads:
             data = await self._fetch(entry, start, size)
             counts.remote_fetch_bytes += size
             keeps_memory = await self._cache.put(entry, load.number, data, load.first_batch)
-            if self._wrong.get(entry.id.uuid) == load.number:
-                del self._wrong[entry.id.uuid]
+            if self._wrong.get(entry.id) in (load.number, _INDEXES):
+                del self._wrong[entry.id]
             load.done.set_result(None)
         except CorruptChunk as error:
-            self._wrong[entry.id.uuid] = load.number
-            if len(self._wrong) > MOST_WRONG:
-                self._wrong.popitem(last=False)
+            self.note_wrong(entry, load.number)
             self._fail(load, counts, RemoteStoreError(f"a remote segment of {_name(entry)} is not what was copied: {error}"))
         except RemoteStoreError as error:
+            if isinstance(error, RemoteObjectMissing):
+                self.note_wrong(entry, load.number)
             self._fail(load, counts, error)
         except asyncio.CancelledError:
             load.done.cancel()

@@ -63,7 +63,7 @@ class DirectoryStore:
         path = self._path(entry, LOG_SUFFIX)
         data = await self._run(path, partial(self._read, path, start, end))
         if len(data) != end - start:
-            raise RemoteStoreError(f"{path} has {start + len(data)} bytes, and {end} were expected")
+            raise RemoteObjectMissing(f"{path} has {start + len(data)} bytes, and {end} were expected")
         return data
 
     async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:

@@ -61,7 +61,7 @@ class IndexCache:
         self.limit = limit
         """Bytes of all files; may be changed at any time."""
         self.size = 0
-        self.on_failure: Callable[[SegmentEntry], None] = _ignore
+        self.on_failure: Callable[[SegmentEntry, BaseException], None] = _ignore
         """Called when the indexes of a segment could not be read."""
         self._segments: OrderedDict[str, RemoteSegment] = OrderedDict()
         self._on_disk: OrderedDict[str, int] = OrderedDict()
@@ -143,8 +143,8 @@ class IndexCache:
 
     def _on_loaded(self, entry: SegmentEntry, name: str, task: asyncio.Task[None]) -> None:
         del self._loads[name]
-        if not task.cancelled() and task.exception() is not None:  # asyncio would log it if all readers had left
-            self.on_failure(entry)
+        if not task.cancelled() and (error := task.exception()) is not None:  # asyncio would log it if all readers had left
+            self.on_failure(entry, error)
 
     async def _load(self, entry: SegmentEntry, name: str) -> None:
         if name in self._removals:
@@ -256,7 +256,7 @@ class IndexCache:
                 self._filesystem.unlink(f"{self._directory}/{name}{suffix}")
 
 
-def _ignore(_: SegmentEntry) -> None:
+def _ignore(entry: SegmentEntry, error: BaseException) -> None:
     pass
 
 

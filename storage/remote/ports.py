@@ -23,7 +23,7 @@ class RemoteStoreError(Exception):
 
 
 class RemoteObjectMissing(RemoteStoreError):
-    """The store answers, and does not have the object."""
+    """The store answers, and does not have the object, or not all of it."""
 
 
 class StoreClockApart(RemoteStoreError):

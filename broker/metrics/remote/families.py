@@ -82,6 +82,12 @@ def _expirations(view: View) -> Reading:
         yield "", remote.reads.expirations
 
 
+def _unreadable(view: View) -> Reading:
+    remote = view.services.remote
+    if remote is not None and remote.storage.loads is not None:
+        yield "", sum(remote.metadata.is_finished(each) for each in remote.storage.loads.wrong_segments)
+
+
 _POOL = "org.apache.kafka.storage.internals.log"
 
 REMOTE_FAMILIES: tuple[Family, ...] = (
@@ -102,6 +108,15 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
     _state("RemoteLogMetadataCount", "metadata_count", "Entries of remote segments"),
     _state("RemoteLogSizeBytes", "log_size_bytes", "Bytes in the remote store"),
     _state("RemoteLogSizeComputationTime", "log_size_computation_ms", "Milliseconds for which these bytes were counted"),
+    Family(
+        "ottla_remote_unreadable_segments",
+        Kind.GAUGE,
+        (),
+        "",
+        "Segments that consumers may read, and of which records were missing in the store, or not what was copied, when this broker read "
+        "them the last time: at most 1000.",
+        _unreadable,
+    ),
     _lost("segments", "lost_log_segments", "Segments in the remote store"),
     _lost("bytes", "lost_log_bytes", "Bytes in the remote store"),
     _storage(

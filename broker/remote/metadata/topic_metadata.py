@@ -12,7 +12,7 @@ from typing import Final
 from ottla.broker.remote.metadata.reader import MetadataReader
 from ottla.broker.remote.metadata.writer import MetadataWriter
 from ottla.protocol.schema.wire import ProtocolError
-from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.metadata.records import encode_entry, encode_update
 from ottla.storage.remote.metadata.segment_cache import SegmentCache, SegmentEntries
 from ottla.storage.remote.ports import MetadataNotReady, MetadataWriteFailed
@@ -70,6 +70,13 @@ class TopicMetadata:
     def get(self, partition: TopicIdPartition, uuid: bytes) -> SegmentEntry | None:
         """See RemoteLogMetadata."""
         return self._cache(partition).get(uuid)
+
+    def is_finished(self, segment: SegmentId) -> bool:
+        """Tells if the copy is known, and consumers may read it."""
+        log = self.reader.log_of(segment.partition)
+        cache = None if log is None else log.cache_of(segment.partition)
+        known = None if cache is None else cache.get(segment.uuid)
+        return known is not None and known.state is SegmentState.COPY_SEGMENT_FINISHED
 
     def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """See RemoteLogMetadata."""

@@ -139,9 +139,11 @@ def test_objects_that_are_missing_cut_or_swapped_stop_a_reader_and_skip_nothing(
                 reader.poll()
             assert [offset for offset, _ in reader.found] == list(range(second)), "no record is skipped, and none of another place read"
             assert KafkaError.OFFSET_OUT_OF_RANGE not in reader.errors
+            assert scrape(broker)["ottla_remote_unreadable_segments"] == 1
             for path, data in right.items():
                 path.write_bytes(data)
             eventually(lambda: reader.poll() or len(reader.found) == RECORDS, what="the rest")
             assert reader.found == [(at, (f"{at:05d}" * 100).encode()) for at in range(RECORDS)]
+            until(lambda: scrape(broker)["ottla_remote_unreadable_segments"] == 0)
         finally:
             reader.close()

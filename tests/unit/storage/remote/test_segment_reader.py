@@ -312,12 +312,14 @@ def test_a_segment_with_a_wrong_chunk_is_not_read_ahead_until_that_is_right(tmp_
         with pytest.raises(RemoteStoreError):
             await when_here(reading.reader.read, entries[0], 0, 2500, True, True)
         await quiet()
+        assert reading.loads.wrong_segments == [entries[0].id]
         reading.loads.read_ahead(entries[0], 0, 0)
         assert not reading.loads.running
         reading.loads.read_ahead(entries[1], 0, 0)
         assert reading.loads.running == 1
         reading.store.change = lambda data: data
         await when_here(reading.reader.read, entries[0], 0, 2500, True, True)
+        assert reading.loads.wrong_segments == []
         reading.chunks.remove(entries[0])
         await quiet()
         reading.loads.read_ahead(entries[0], 0, 0)
