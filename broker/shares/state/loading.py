@@ -1,6 +1,7 @@
 """Loads the states of share partitions from the records of `__share_group_state`. Implements `coordination.elections.Loader`.
 
 The log may begin with updates whose snapshot was deleted. Such updates are not needed: a later snapshot of the share partition follows.
+A damaged batch is left out: its records are delivered again, instead of being lost by a wrong start.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from ottla.broker.coordination.skipped import report_skipped
 from ottla.broker.shares.state.stored_state import SNAPSHOT, StoredState, read_key, read_snapshot, read_update
 from ottla.large_table import LargeTable
 from ottla.protocol.conversion.old_logs import readable
-from ottla.protocol.records.batch import iter_batches
-from ottla.protocol.records.errors import RecordFormatError
+from ottla.protocol.records.batch import crc_is_valid, iter_batches
+from ottla.protocol.records.errors import CorruptRecord, RecordFormatError
 from ottla.protocol.records.reader import iter_keys_and_values, record_data
 from ottla.protocol.schema.wire import ProtocolError
 
@@ -38,6 +39,8 @@ class ShareStateLoader:
         for at, found in iter_batches(data):
             header = found
             try:
+                if not crc_is_valid(data, at):
+                    raise CorruptRecord("its checksum is wrong")
                 if not header.is_control:
                     batch, position, header = readable(data, at, found)
                     records = iter_keys_and_values(record_data(batch, position, header), header)
