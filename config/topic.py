@@ -166,10 +166,11 @@ class TopicConfig:
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """The entries of the TOPIC resource; all of them, or those of `names` that exist."""
         wanted = None if names is None else set(names)
-        found = {key.name: key.render(value) for key, value in self._given.items()}
+        found = {key.name: key.render(value) for key, value in self._given.items() if wanted is None or key.name in wanted}
         for name, text in self.overrides.items():
-            found.setdefault(name, text)
-        return [self._entry(name, value) for name, value in sorted(found.items()) if wanted is None or name in wanted]
+            if wanted is None or name in wanted:
+                found.setdefault(name, text)
+        return [self._entry(name, value) for name, value in sorted(found.items())]
 
     def _entry(self, name: str, value: str | None) -> ConfigEntry:
         key = TOPIC_KEYS.get(name)

@@ -181,9 +181,9 @@ class DynamicConfig:
             config = self._topic_configs[topic] = self._parsed(topic, overrides)
         return config
 
-    async def topic_overrides(self, topic: str) -> dict[str, str]:
-        """The stored overrides of a topic, which need not be hosted here."""
-        return await self._admin.read(TOPICS, topic)
+    async def overrides_of_topics(self, topics: Iterable[str]) -> dict[str, dict[str, str] | StoreError | MalformedZNode]:
+        """The stored overrides of topics, which need not be hosted here, or why those of one cannot be read. Raises StoreError."""
+        return await self._admin.read_each(TOPICS, topics)
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read the configurations of topics whose logs are about to be created. KEEPS_RECORDS stands for one that cannot be

@@ -7,7 +7,7 @@ broker learns of it (`config_changes`). Works on any broker. Called by the reque
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -107,6 +107,18 @@ class ConfigAdmin:
         path = config_path(entity_type, entity_name)
         (outcome,) = await self._store.pipeline([Get(path)])
         return {} if isinstance(outcome, NoNode) else decode_config(path, data_and_stat(outcome)[0])
+
+    async def read_each(self, entity_type: str, entities: Iterable[str]) -> dict[str, dict[str, str] | StoreError | MalformedZNode]:
+        """The overrides of these entities by name, in one round trip: empty for those that have no node, or the error of one."""
+        paths = {entity: config_path(entity_type, entity) for entity in entities}
+        outcomes = await self._store.pipeline([Get(path) for path in paths.values()]) if paths else []
+        found: dict[str, dict[str, str] | StoreError | MalformedZNode] = {}
+        for (entity, path), outcome in zip(paths.items(), outcomes, strict=True):
+            try:
+                found[entity] = {} if isinstance(outcome, NoNode) else decode_config(path, data_and_stat(outcome)[0])
+            except (StoreError, MalformedZNode) as error:
+                found[entity] = error.with_traceback(None)
+        return found
 
     async def read_all(self, entity_type: str, malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
         """The overrides of all entities of a type, by name. `malformed`: see `read_many`."""

@@ -5,8 +5,9 @@ own, or with a finalized feature, also has groups and client metrics (KIP-714). 
 for every entry, as in Apache Kafka 3.9.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ottla.broker.configuration.dynamic_config import TOPICS_AT_ONCE
 from ottla.broker.configuration.loggers import describe_loggers
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS
 from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, known_kinds, refusal
@@ -16,9 +17,11 @@ from ottla.config.resources import describe_client_metrics, describe_group
 from ottla.config.schema.describe import ConfigEntry
 from ottla.config.schema.types import java_int
 from ottla.config.topic import TopicConfig
-from ottla.controller.errors import InvalidAdminRequest
+from ottla.controller.errors import InvalidAdminRequest, StoreError
 from ottla.controller.znodes.layout import sanitize
+from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -31,6 +34,8 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+Overrides = dict[str, str] | StoreError | MalformedZNode
+
 
 async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe each resource. If any resource has an unknown type, the whole request is refused."""
@@ -42,22 +47,41 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
     response = DescribeConfigsResponse()
     refused = []
     repeats = Repeats()
-    for resource in request.resources:
-        await pause()
-        denied = _denial(resource, context)
-        if denied is None and repeats.are_too_many((resource.resource_type, resource.resource_name)):
-            denied = ErrorCode.INVALID_REQUEST
-        if denied is not None:
-            refused.append(_result(resource, denied, denied.message))
-        else:
-            response.results.append(await _describe(resource, request, context))
+    for some in slices(request.resources, TOPICS_AT_ONCE):
+        allowed = []
+        for resource in some:
+            await pause()
+            denied = _denial(resource, context)
+            if denied is None and repeats.are_too_many((resource.resource_type, resource.resource_name)):
+                denied = ErrorCode.INVALID_REQUEST
+            if denied is not None:
+                refused.append(_result(resource, denied, denied.message))
+            else:
+                allowed.append(resource)
+        overrides = await _overrides(allowed, context)
+        for resource in allowed:
+            await pause()
+            response.results.append(await _describe(resource, request, overrides, context))
     response.results += refused
     return response
 
 
-async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:
+async def _overrides(resources: Iterable[DescribeConfigsResource], context: RequestContext) -> Mapping[str, Overrides]:
+    """Reads the overrides of the topics among the resources in one round trip; has an error for each topic where that fails."""
+    known = context.broker.metadata.topics
+    is_topic = ConfigResourceType.TOPIC
+    topics = {each.resource_name for each in resources if each.resource_type == is_topic and each.resource_name in known}
     try:
-        entries = await _entries(resource, resource.configuration_keys or None, context)
+        return await context.broker.administration.dynamic_config.overrides_of_topics(topics)
+    except StoreError as error:
+        return dict.fromkeys(topics, error)
+
+
+async def _describe(
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, overrides: Mapping[str, Overrides], context: RequestContext
+) -> DescribeConfigsResult:
+    try:
+        entries = await _entries(resource, resource.configuration_keys or None, overrides, context)
     except REFUSALS as error:
         return _result(resource, *refusal(error))
     if entries is None:
@@ -68,14 +92,17 @@ async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsR
     return result
 
 
-async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None, context: RequestContext) -> list[ConfigEntry] | None:
+async def _entries(
+    resource: DescribeConfigsResource, keys: Sequence[str] | None, overrides: Mapping[str, Overrides], context: RequestContext
+) -> list[ConfigEntry] | None:
     """The entries, or None for a topic that this broker does not know. Raises REFUSALS."""
     broker, name = context.broker, resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         validate_topic_name(name)
-        if name not in broker.metadata.topics:
-            return None
-        return TopicConfig(await broker.administration.dynamic_config.topic_overrides(name), broker.config).describe(keys)
+        found = overrides.get(name)
+        if isinstance(found, Exception):
+            raise found
+        return None if found is None else TopicConfig(found, broker.config).describe(keys)
     if resource.resource_type == ConfigResourceType.BROKER:
         if not name:
             return broker.config.describe_default(keys)

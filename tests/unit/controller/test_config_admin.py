@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,11 +19,13 @@ from ottla.controller.errors import (
     InvalidAdminRequest,
     InvalidTopicConfig,
     NoNode,
+    StoreError,
     StoreUnavailable,
     UnknownTopicOrPartition,
 )
-from ottla.controller.store.metadata_store import Stat, Watch
+from ottla.controller.store.metadata_store import Request, Result, Stat, Watch
 from ottla.controller.znodes.changes import encode_config
+from ottla.controller.znodes.znode_json import MalformedZNode
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 
@@ -134,6 +136,28 @@ def test_incremental_changes_go_from_what_stands_there() -> None:
         assert await admin.read_many("topics", ["cfg", *asked]) == {"cfg": {"segment.bytes": "100000"}}
 
     run(scenario)
+
+
+def test_the_overrides_of_many_topics_are_read_in_one_round_trip_and_the_error_of_one_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[int] = []
+
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        await admin.set_topic_configs("cfg", {"segment.bytes": "100000"})
+        await broker.store.create("/config/topics/damaged", b"no JSON")
+        pipeline = broker.store.pipeline
+
+        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
+            trips.append(len(requests))
+            return await pipeline(requests)
+
+        monkeypatch.setattr(broker.store, "pipeline", counted)
+        found = await admin.read_each("topics", ["cfg", "damaged", "none"])
+        assert (found["cfg"], found["none"]) == ({"segment.bytes": "100000"}, {})
+        assert isinstance(found["damaged"], MalformedZNode)
+        assert await admin.read_each("topics", []) == {}
+
+    run(scenario)
+    assert trips == [3]
 
 
 def test_an_entity_with_a_name_that_no_answer_could_carry_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
