@@ -4,15 +4,17 @@ import configparser
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.packages import host
 from tests.packages.networks import Place
 from tests.packages.roots import AS_ROOT, How, Root, Running, remove
-from tests.packages.sources import copy_to, digest_of, only, sources
+from tests.packages.sources import ROOT, copy_to, digest_of, only, sources
 
 SOURCE = "/build/ottla"
 QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
@@ -35,16 +37,32 @@ def networked(folder: str = "/") -> How:
 def build_package(work: Path, base: Path) -> Package:
     """Build the package of the checkout, unless that was done before. Raises StepFailed."""
     files = sources()
-    folder = only(work, "builder", digest_of(files))
+    return _built(only(work, "builder", digest_of(files)), base, lambda place: copy_to(place, files))
+
+
+def build_package_of(commit: str, work: Path, base: Path) -> Package:
+    """Build the package of an earlier commit as Python alone, unless that was done before. Raises StepFailed, CalledProcessError."""
+
+    def unpack(place: Path) -> None:
+        place.mkdir(parents=True)
+        archived = subprocess.run(["git", "archive", commit], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "x"], cwd=place, input=archived, check=True)
+
+    return _built(only(work, "earlier", commit), base, unpack, {"OTTLA_PURE_PYTHON": "1"})
+
+
+def _built(folder: Path, base: Path, unpack: Callable[[Path], None], variables: Mapping[str, str] = MappingProxyType({})) -> Package:
     marker = folder / "complete"
     if not marker.exists():
         remove(folder)
     builder = Root(folder, [base])
     if not marker.exists():
-        copy_to(builder.changes / SOURCE.lstrip("/"), files)
+        unpack(builder.changes / SOURCE.lstrip("/"))
+        how = networked(SOURCE)
+        how = how._replace(environment={**how.environment, **variables})
         builder.run("apt-get", "update", how=networked())
-        builder.run("apt-get", "build-dep", "--yes", "--no-install-recommends", "./", how=networked(SOURCE))
-        builder.run("dpkg-buildpackage", "--build=binary", "--no-sign", how=networked(SOURCE))
+        builder.run("apt-get", "build-dep", "--yes", "--no-install-recommends", "./", how=how)
+        builder.run("dpkg-buildpackage", "--build=binary", "--no-sign", how=how)
         marker.touch()
     (file,) = (builder.changes / "build").glob("ottla_*.deb")
     return Package(file, builder)
@@ -83,10 +101,10 @@ class Unit(NamedTuple):
     how: How
 
 
-def unit_of(root: Root, path: str) -> Unit:
-    """Read a unit, and the file with its environment."""
+def unit_of(root: Root, path: str, instance: str = "") -> Unit:
+    """Read a unit, or an instance of a template, and the file with its environment."""
     unit = configparser.RawConfigParser(strict=False)
-    unit.read_string(root.run("cat", path))
+    unit.read_string(root.run("cat", path).replace("%i", instance))
     service = unit["Service"]
     variables = root.run("cat", service["EnvironmentFile"].removeprefix("-"))
     environment = dict(re.findall(r"^(\w+)=(.*)$", variables, flags=re.MULTILINE))
