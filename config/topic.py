@@ -205,16 +205,23 @@ def validate_topic_overrides(overrides: Mapping[str, str], broker: BrokerConfig,
         raise TopicConfigError(
             f"conflict topic config setting {MIN_COMPACTION_LAG_MS.name} ({shortest}) > {MAX_COMPACTION_LAG_MS.name} ({longest})"
         )
-    check_remote_storage(values, remote_system=broker[broker_tiered.REMOTE_LOG_STORAGE_SYSTEM_ENABLE], existing=existing or {})
+    was_remote = (existing or {}).get(REMOTE_STORAGE_ENABLE.name, "false").lower() == "true"
+    check_remote_storage(values, remote_system=broker[broker_tiered.REMOTE_LOG_STORAGE_SYSTEM_ENABLE], was_remote=was_remote)
+    between_brokers = broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION]
+    if values[REMOTE_STORAGE_ENABLE] and not was_remote and not is_at_least(between_brokers, _FIRST_WITH_REMOTE_STORAGE):
+        raise ConfigError(
+            f"Remote log storage needs {broker_replication.INTER_BROKER_PROTOCOL_VERSION.name} {_FIRST_WITH_REMOTE_STORAGE} or newer: "
+            "followers of older releases do not learn that records are in the remote store only"
+        )
 
 
-def check_remote_storage(values: Mapping[Key[Any], Any], *, remote_system: bool, existing: Mapping[str, str]) -> None:
+def check_remote_storage(values: Mapping[Key[Any], Any], *, remote_system: bool, was_remote: bool) -> None:
     """Checks the rules of tiered storage for one topic in a cluster with ZooKeeper. Raises TopicConfigError or
     ConfigError."""
     if values[REMOTE_LOG_DELETE_ON_DISABLE] or values[REMOTE_LOG_COPY_DISABLE]:
         raise TopicConfigError("It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.")
     if not values[REMOTE_STORAGE_ENABLE]:
-        if existing.get(REMOTE_STORAGE_ENABLE.name, "false").lower() == "true":
+        if was_remote:
             raise TopicConfigError(
                 "It is invalid to disable remote storage without deleting remote data. "
                 "If you want to keep the remote data and turn to read only, please set "
@@ -284,4 +291,6 @@ def _in_force(given: Mapping[Key[Any], Any], broker: BrokerConfig) -> dict[Key[A
 
 _TIMESTAMP_BOUNDS = (MESSAGE_TIMESTAMP_BEFORE_MAX_MS, MESSAGE_TIMESTAMP_AFTER_MAX_MS)
 _FIRST_WITHOUT_FORMATS = "3.0-IV1"
+_FIRST_WITH_REMOTE_STORAGE = "3.5-IV0"
+"""It has versions 14 of Fetch and 8 of ListOffsets. Topics have ids since 2.8."""
 _FIRST_WITH_ZSTD = "2.1-IV0"

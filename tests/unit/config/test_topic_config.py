@@ -79,6 +79,12 @@ REFUSED = [
         "Remote log storage is unsupported for the compacted topics",
     ),
     (
+        TIERED | {"inter.broker.protocol.version": "3.4"},
+        {"remote.storage.enable": "true"},
+        "Remote log storage needs inter.broker.protocol.version 3.5-IV0 or newer: followers of older releases do not learn that "
+        "records are in the remote store only",
+    ),
+    (
         TIERED,
         {"remote.storage.enable": "true", "retention.ms": "10", "local.retention.ms": "11"},
         "Invalid value 11 for configuration local.retention.ms: Value must not be more than retention.ms property value: 10",
@@ -97,6 +103,7 @@ ACCEPTED = [
     ({}, {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "0:1,1:2"}),
     ({}, {"local.retention.ms": "99999999999"}),
     (TIERED, {"remote.storage.enable": "true", "retention.ms": "10", "local.retention.ms": "10"}),
+    (TIERED | {"inter.broker.protocol.version": "3.5"}, {"remote.storage.enable": "true"}),
 ]
 
 
@@ -117,6 +124,12 @@ def test_overrides_that_kafka_accepts_are_accepted(properties: dict[str, str], o
 def test_remote_storage_cannot_be_taken_back_in_silence() -> None:
     with pytest.raises(TopicConfigError, match="It is invalid to disable remote storage without deleting remote data"):
         validate_topic_overrides({}, BrokerConfig(TIERED), existing={"remote.storage.enable": "true"})
+
+
+def test_a_tiered_topic_can_be_changed_while_the_protocol_between_brokers_is_older_again() -> None:
+    tiered = {"remote.storage.enable": "true"}
+    broker = BrokerConfig(TIERED | {"inter.broker.protocol.version": "3.4"})
+    validate_topic_overrides(tiered | {"retention.ms": "10"}, broker, existing=tiered)
 
 
 def test_a_topic_without_overrides_has_the_brokers_values() -> None:
