@@ -18,6 +18,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +110,15 @@ def commands_on_loop(faults: Faults, broker: Broker) -> dict[str, Callable[..., 
     }
 
 
+def _like(name: str, names: type[IntEnum]) -> str:
+    """Names the member that is probably meant, or the first as an example."""
+    from difflib import get_close_matches  # a test that names what there is has no need of it
+
+    known = [each.name for each in names]
+    meant = get_close_matches(name, known, n=1)
+    return f"did you mean {meant[0]}?" if meant else f"Apache Kafka's names are like {known[-1]}"
+
+
 def one_line(error: Exception) -> str:
     """The text of an error, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
@@ -127,9 +137,9 @@ def _failed(number: object, error: Exception) -> str:
 def _fail(faults: Faults, api: str, error: str | None, times: int = 1) -> None:
     key, code = str(api).upper(), None if error is None else str(error).upper()  # JSON may have a number
     if key not in ApiKey.__members__:
-        raise ValueError(f"there is no api {api!r}; Apache Kafka's names are like {ApiKey.FIND_COORDINATOR.name}")
+        raise ValueError(f"there is no api {api!r}; {_like(key, ApiKey)}")
     if code is not None and code not in ErrorCode.__members__:
-        raise ValueError(f"there is no error {error!r}; Apache Kafka's names are like {ErrorCode.NOT_LEADER_OR_FOLLOWER.name}")
+        raise ValueError(f"there is no error {error!r}; {_like(code, ErrorCode)}")
     faults.fail(ApiKey[key], None if code is None else ErrorCode[code], times)
 
 

@@ -43,7 +43,7 @@ class Cluster:
         self.brokers = [start.result() for start in starts if start.exception() is None]
         if any(errors):
             self.stop()
-            raise next(error for error in errors if error is not None)
+            raise next(error for error in errors if error is not None).with_traceback(None)  # without the frames of its thread
         try:
             self._wait_until_complete()
         except OttlaError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_ottla.broker import Broker
@@ -28,7 +29,8 @@ class Kafka(Orders):
             """Names the fixture that has the method."""
             if hasattr(Broker, name):
                 raise AttributeError(f"the fixture kafka has no {name}: use the fixture ottla, which is the broker: ottla.{name}")
-            raise AttributeError(f"the fixture kafka has no {name}")
+            meant = get_close_matches(name, [each for each in dir(self) if not each.startswith("_")], n=1)
+            raise AttributeError(f"the fixture kafka has no {name}" + "".join(f"; did you mean {each}?" for each in meant))
 
     def topic(self, name: str = "topic", partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Create a topic, and return its name."""

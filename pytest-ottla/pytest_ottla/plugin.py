@@ -94,6 +94,7 @@ def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
     with ExitStack() as held:
 
         def start(size: int = 3, **config: object) -> Cluster:
+            __tracebackhide__ = True
             directory = tmp_path_factory.mktemp("ottla-cluster")
             held.callback(shutil.rmtree, directory, ignore_errors=True)
             return held.enter_context(Cluster(directory, size, **config))

@@ -79,6 +79,8 @@ class TestFaults:
         kafka.roll(topic)
         with pytest.raises(AttributeError, match=r"kafka has no kill: use the fixture ottla, which is the broker: ottla\.kill"):
             kafka.kill()
+        with pytest.raises(AttributeError, match=r"kafka has no fial_next; did you mean fail_next\?"):
+            kafka.fial_next()
 
     def test_retried_errors_are_not_seen(self, kafka: Kafka, ottla: Broker) -> None:
         topic = kafka.topic()
@@ -150,6 +152,10 @@ class TestFaults:
             ottla.fail_next("NO_SUCH_API", None)
         with pytest.raises(OttlaError, match="there is no error 'NO_SUCH_ERROR'"):
             ottla.fail_next("FETCH", "NO_SUCH_ERROR")
+        with pytest.raises(OttlaError, match=r"there is no api 'PRODUC'; did you mean PRODUCE\?"):
+            ottla.fail_next("PRODUC", None)
+        with pytest.raises(OttlaError, match=r"did you mean NOT_LEADER_OR_FOLLOWER\?"):
+            ottla.fail_next("FETCH", "NOT_LEADER_OR_FOLOWER")
 
 
 def in_sync(cluster: Cluster | Broker, topic: str) -> set[int]:

@@ -141,6 +141,17 @@ def test_the_example_passes_in(program: str, arguments: tuple[str, ...]) -> None
     assert done.stdout == "new\n"
 
 
+def test_a_cluster_that_does_not_start_shows_the_line_of_the_test(project: pytest.Pytester) -> None:
+    source = """
+        def test_it(ottla_cluster):
+            ottla_cluster(2, num_partition=3)
+        """
+    output = run(project, source, failed=1).stdout.str()
+    assert "did you mean num.partitions?" in output
+    assert "thread.py" not in output
+    assert "plugin.py" not in output
+
+
 def test_a_failure_shows_the_line_of_the_test(project: pytest.Pytester) -> None:
     source = """
         def test_it(kafka):
