@@ -18,6 +18,9 @@ _PROBE_STEP = 64 * 1024
 _BLOCK_BYTES = 512  # unit of st_blocks on any file system
 _SLACK_BYTES = 1 << 20
 """Excess allocation that is not freed, because file systems round up or use some of it for their own tables."""
+SMALL_BYTES = 64 * 1024
+"""Bytes that are read without letting another thread run. A thread that reads 4 MiB so would stop the event loop for 1 ms, and for 8 into
+memory that the virtual machine has not touched before."""
 _PROBE = [bytearray(1)]  # its content is not used
 
 _native = compiled("ottla.storage.disk.cached_reads")
@@ -52,7 +55,7 @@ class RealFile:
             written += count
 
     def pread(self, length: int, at: int) -> bytes:
-        if _read_cached is not None and (cached := _read_cached(self.descriptor, length, at)) is not None:
+        if length <= SMALL_BYTES and _read_cached is not None and (cached := _read_cached(self.descriptor, length, at)) is not None:
             return cached
         data: bytes = os.pread(self.descriptor, length, at)
         if len(data) == length or not data:

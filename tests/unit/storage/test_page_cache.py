@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.storage.disk import page_cache
+from ottla.storage.disk import page_cache, real_file
 from ottla.storage.disk.filesystem import RealFile, RealFileSystem
 from ottla.storage.disk.page_cache import PageCache
 
@@ -102,3 +102,17 @@ def test_a_large_part_whose_last_byte_is_still_being_read_is_not_cached(monkeypa
     monkeypatch.setattr(os, "preadv", would_wait)
     assert not file.is_cached(LENGTH, 0)
     assert probed == [LENGTH - 1]
+
+
+def test_only_small_reads_hold_the_interpreter(file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    def read_cached(descriptor: int, length: int, at: int) -> bytes:
+        held.append(length)
+        return os.pread(descriptor, length, at)
+
+    monkeypatch.setattr(real_file, "_read_cached", read_cached)
+    large = real_file.SMALL_BYTES + 1
+    assert file.pread(PAGE, 0) == bytes(PAGE)
+    assert file.pread(large, 0) == bytes(large)
+    assert held == [PAGE]
