@@ -222,7 +222,7 @@ class RemoteLogManager:
                 continue
             stats.delete_requests += 1
             await self._removals.remove(entry, lambda: None)
-        if busy:
+        if busy or len(self._services.metadata.all_entries(partition)):
             return False
         while leftovers:
             await self._services.store.delete(leftovers[-1])

@@ -13,6 +13,7 @@ MOST_APART_MS: Final = 5 * 60 * 1000
 """Difference between the clocks of the store and of this broker up to which copies are removed."""
 CHECK_MS: Final = 60 * 1000
 """How long a comparison of the clocks is valid."""
+_FINISHED_SINCE: Final = (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_SEGMENT_STARTED)
 
 
 class Removals:
@@ -33,13 +34,14 @@ class Removals:
         """Removes one segment. `check` is called after every wait, and ends the work by an exception.
 
         No object is deleted before the deletion's begin is applied, so no reader is sent to it any more. An interrupted removal is
-        repeated from the beginning. Raises RemoteStoreError, MetadataWriteFailed, MetadataNotReady.
+        repeated from the beginning. A copy that was finished since the entry was read stays: it was chosen as one that was given up.
+        Raises RemoteStoreError, MetadataWriteFailed, MetadataNotReady.
         """
         await self.compare_clocks(self._clock.now_ms())
         check()
         partition, uuid = entry.id
         known = self._metadata.get(partition, uuid)
-        if known is None:
+        if known is None or (known.state, entry.state) == _FINISHED_SINCE:
             return
         if known.state != SegmentState.DELETE_SEGMENT_STARTED:
             await self._publish(entry.id, SegmentState.DELETE_SEGMENT_STARTED)

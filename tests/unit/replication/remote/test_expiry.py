@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.replication.remote import expiry
 from ottla.replication.remote.copies import GRACE_SECONDS
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
@@ -232,6 +233,35 @@ def test_segments_of_a_lost_log_go_when_the_log_begins_behind_them() -> None:
         await replica.expiry.run()
         assert replica.ranges() == [(2, 2), (3, 3)]
         assert replica.log.log_start_offset == 2
+
+    run(scenario())
+
+
+def test_a_copy_that_is_finished_while_abandoned_ones_are_looked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = TieredReplica()
+    replica.lead()
+    replica.produce(3)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wait(call: str, entry: SegmentEntry) -> None:
+        if call == "answer to the copy" and entry.start_offset == 1:
+            begun.set()
+            await may_end.wait()
+
+    replica.store.before = wait
+
+    async def scenario() -> None:
+        copying = asyncio.create_task(replica.copy_all())
+        await begun.wait()
+
+        async def pause() -> None:
+            may_end.set()
+            await copying
+
+        monkeypatch.setattr(expiry, "pause", pause)
+        await replica.expiry.run()
+        assert replica.ranges() == [(0, 0), (1, 1)]
+        assert len(replica.store.parts) == 2
 
     run(scenario())
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.replication.remote import remote_log_manager
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.removals import MOST_APART_MS
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
 from ottla.storage.remote.ports import RemoteStoreDenied, RemoteStoreError
 from tests.support.followers import until
 from tests.support.remote_fakes import Parts
@@ -271,6 +271,34 @@ def test_the_objects_of_a_cancelled_copy_are_removed_when_no_thread_can_write_th
         replica.services.being_copied.clear()
         await until(lambda: TIERED not in replica.metadata.followed)
         assert not replica.store.parts
+
+    run(scenario)
+
+
+def test_the_deletion_of_a_topic_removes_a_copy_that_is_finished_meanwhile() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(2)
+        await until(lambda: len(replica.ranges()) == 1)
+        (finished,) = replica.entries()
+        late = replace(finished, id=SegmentId(TIERED, b"of a dead broker"), state=STARTED)
+        await replica.metadata.add(late)
+        replica.store.parts[late.id.uuid] = Parts()
+        is_late = True
+
+        async def finish(call: str, entry: SegmentEntry) -> None:
+            nonlocal is_late
+            if call == "delete" and is_late:
+                is_late = False
+                await replica.metadata.update(SegmentUpdate(late.id, 7, 0, FINISHED))
+
+        replica.store.before = finish
+        manager.on_partitions_deleted([replica.partition.topic_partition])
+        replica.partition.take_offline()
+        manager.on_leadership_change(replica.partition)
+        await until(lambda: TIERED not in replica.metadata.followed)
+        assert not replica.store.parts
+        assert not replica.metadata.caches[TIERED].packed
 
     run(scenario)
 
