@@ -282,17 +282,18 @@ def test_a_session_ends_early_when_a_test_wants_it() -> None:
     run(scenario)
 
 
-def test_a_crowd_that_joins_at_once_is_served() -> None:
+@pytest.mark.slow
+def test_five_thousand_members_that_join_at_once_are_served() -> None:
     async def scenario(bench: GroupBench) -> None:
         bench.groups.consumer.machine.settings = bench.groups.consumer.settings._replace(
-            max_size=150, times_of=lambda group_id: GroupTimes(assignment_interval_ms=1_000)
+            max_size=4_900, times_of=lambda group_id: GroupTimes(assignment_interval_ms=1_000)
         )
         await bench.lead()
-        bench.announce({"t": 300})
-        answers = [bench.beat(f"m{number}") for number in range(200)]
+        bench.announce({"t": 10_000})
+        answers = [bench.beat(f"m{number}") for number in range(5_000)]
         for each in answers:
             await bench.answered(each)
-        assert [each[0].error for each in answers] == [ErrorCode.NONE] * 150 + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 50
+        assert [each[0].error for each in answers] == [ErrorCode.NONE] * 4_900 + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 100
         bench.pass_time(1_100)
         await bench.answered(bench.beat("m0", answers[0][0].epoch))
         assert group_of(bench).target_epoch == group_of(bench).epoch
