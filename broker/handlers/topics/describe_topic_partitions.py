@@ -14,6 +14,7 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from ottla.controller.znodes.topic_names import is_valid_topic_name
 from ottla.pauses import each, how_often, in_order, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -50,7 +51,7 @@ async def handle_describe_topic_partitions(
         image = cluster.topics.get(name)
         if image is None:
             if not asks_for_all:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
                 response.topics.append(
                     DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
                 )

@@ -57,9 +57,14 @@ def test_a_partition_has_its_leader_and_replicas(client: WireClient) -> None:
     assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes, partition.isr_nodes) == (0, 0, [0], [0])
 
 
-def test_an_unknown_topic_is_an_error_of_its_own(client: WireClient) -> None:
-    answer = client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a"), TopicRequest(name="nope")]), 0)
-    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("a", 0), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+def test_a_topic_that_cannot_be_described_is_an_error_of_its_own(client: WireClient) -> None:
+    asked = [TopicRequest(name=name) for name in ("a", "no pe", "nope")]
+    answer = client.ask(DescribeTopicPartitionsRequest(topics=asked), 0)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("a", ErrorCode.NONE),
+        ("no pe", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
 
 
 def test_it_is_listed_in_a_cluster_of_its_own(client: WireClient) -> None:
