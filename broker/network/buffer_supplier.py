@@ -30,8 +30,8 @@ class BufferSupplier:
         self._max_kept_bytes = min(KEPT_BYTES, queued_max_request_bytes) if queued_max_request_bytes > 0 else KEPT_BYTES
         self.kept_bytes = 0
 
-    def get(self, size: int) -> bytearray:
-        """A buffer of `size` bytes, with arbitrary contents."""
+    def get(self, size: int) -> bytearray | None:
+        """An unused buffer, cut to `size` bytes, with arbitrary contents; None if none is suitable."""
         free = self._free
         for place, memory in enumerate(free):
             capacity = memory.__alloc__()
@@ -43,7 +43,7 @@ class BufferSupplier:
                 except BufferError:  # there still is a view of a request that was answered
                     break
                 return memory
-        return bytearray(size)
+        return None
 
     def release(self, memory: bytearray) -> None:
         """Keep a buffer that is no longer needed. If too much is kept, the oldest ones are dropped."""

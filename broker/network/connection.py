@@ -215,9 +215,7 @@ class Connection:
         """Keep the unhandled bytes. Read on if they are the head of a frame, else pause until the frame may be handled."""
         reader = self._reader
         if self._state <= APPENDED and not reader.holds_frame(position):
-            if not reader.keep_head(position):
-                self._state |= STARVED
-                self._pause()
+            reader.keep_head(position)
             return
         reader.keep_all(position)
         self._pause()
@@ -233,9 +231,15 @@ class Connection:
         """See `RequestHandler`."""
         self.handler.on_kept(self)
 
+    def on_starved(self) -> None:
+        """Stop reading a large frame, for which there is no memory."""
+        self._state |= STARVED
+        self._pause()
+
     def on_room(self) -> None:
         """Continue reading a large frame, for which there is memory now."""
         self._reader.on_room()
+        self._reader.expect()
         self._state &= ~STARVED
         self._processor.channel.wake(self)
 
@@ -501,6 +505,7 @@ class Connection:
         self._muted = None
         self._throttle.end_delay()
         self._state &= ~MUTED
+        self._reader.expect()
         self.touch()
         self._processor.channel.wake(self)
 
@@ -538,7 +543,7 @@ class Connection:
 
     def is_late(self, now_ns: int) -> bool:
         """Whether a large request takes too long to arrive, and keeps memory from others."""
-        return self._reader.is_late(now_ns)
+        return not self._state & (STARVED | MUTED) and self._reader.is_late(now_ns)
 
     @property
     def busy(self) -> bool:

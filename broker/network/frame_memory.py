@@ -4,14 +4,18 @@ A request that does not fit into the shared receive buffer reserves its whole si
 released when the request is handled or its client has disconnected. A request without room is not read further until there is room; the one
 that has waited longest is first. Small requests are not counted, so a client that leaves large requests unfinished delays only large ones.
 
-Without a limit in the configuration only requests of HUGE_BYTES count, up to `ottla.large.requests.max.bytes`, and they count until their
-turn comes.
+Without a limit in the configuration only requests of HUGE_BYTES reserve their size, up to `ottla.large.requests.max.bytes`, and they count
+until their turn comes. Of the smaller ones only what has arrived counts (`parts`), so an unfinished request takes no more than its client
+has sent. When the parts take half of that limit, each of these requests reserves what it still lacks, like the others. So a request that
+has room never waits for another one, and whatever its client sends arrives.
 """
 
 from typing import Final, Protocol
 
 HUGE_BYTES: Final = 8 * 1024 * 1024
 """Smallest request that counts without `queued.max.request.bytes`, bytes. By default clients send at most 1 MiB."""
+PARTS_DIVISOR: Final = 2
+"""Share of `max_bytes` that requests which need no room may take in addition."""
 
 
 class Reader(Protocol):
@@ -22,20 +26,31 @@ class Reader(Protocol):
 
 
 class FrameMemory:
-    """The memory of incoming requests, at most `max_bytes`. Those below `counted_from` bytes do not count. `taken` is the memory in use."""
+    """The memory of incoming requests, at most `max_bytes`. Those below `counted_from` bytes need no room while `parts` are few.
 
-    __slots__ = ("_counted_from", "_max_bytes", "_waiting", "taken")
+    `taken` is the reserved memory. `parts` has the bytes that arrived without room.
+    """
+
+    __slots__ = ("_counted_from", "_max_bytes", "_waiting", "parts", "taken")
 
     def __init__(self, max_bytes: int, counted_from: int = 0) -> None:
         self._max_bytes = max_bytes
         self._counted_from = counted_from
         self._waiting: dict[Reader, int] = {}
+        self.parts = 0
         self.taken = 0
+
+    def needs_room(self, size: int) -> bool:
+        """Whether a request of `size` bytes reserves them before it arrives."""
+        return size >= self._counted_from
+
+    @property
+    def parts_are_many(self) -> bool:
+        """Whether requests that arrive without room have to reserve what they lack."""
+        return self.parts > self._max_bytes // PARTS_DIVISOR
 
     def take(self, reader: Reader, size: int) -> bool:
         """Take `size` bytes. Returns False if there is no room; then `on_room` is called once they are taken for the reader."""
-        if size < self._counted_from:
-            return True
         if self._waiting or not self._has_room(size):
             self._waiting[reader] = size
             return False
@@ -44,14 +59,22 @@ class FrameMemory:
 
     def keep(self, size: int) -> None:
         """Count the bytes of a request that has arrived and waits for its turn."""
-        if size >= self._counted_from:
+        if self.needs_room(size):
             self.taken += size
+        else:
+            self.parts += size
+
+    def end_keeping(self, size: int) -> None:
+        """Return bytes that were kept."""
+        if self.needs_room(size):
+            self.give_back(size)
+        else:
+            self.parts -= size
 
     def give_back(self, size: int) -> None:
-        """Return bytes that were taken or kept."""
-        if size >= self._counted_from:
-            self.taken -= size
-            self._serve()
+        """Return bytes that were taken."""
+        self.taken -= size
+        self._serve()
 
     def withdraw(self, reader: Reader) -> None:
         """Remove a waiting reader, if it waits."""

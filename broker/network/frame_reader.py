@@ -6,8 +6,8 @@ Before the next read the head of a frame is copied back to the head of the share
 
 A frame that does not fit into the shared buffer gets a bytearray of exactly its size (`BufferSupplier`). But it gets it only after
 FIRST_BYTES of the frame arrived, and at first not more than FIRST_ALLOCATION, so that a false length costs little. Before that the frame
-needs room in the memory for all connections (`FrameMemory`). Then the kernel's buffer of the connection may grow as well, so that such
-frames arrive in few reads.
+needs room in the memory for all connections (`FrameMemory`), or counts there as it arrives. Then the kernel's buffer of the connection may
+grow as well, so that such frames arrive in few reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 from typing import Final, Protocol
 
 from ottla.broker.network.buffer_supplier import LARGEST_KEPT
-from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, SENDING_NS
+from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, PATIENCE_NS
 from ottla.broker.network.processor import Processor
 from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 from ottla.protocol.cursors import fields
@@ -29,6 +29,9 @@ class Owner(Protocol):
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
+
+    def on_starved(self) -> None:
+        """Called when there is no memory for more of the incoming frame, so that reading must stop."""
 
     def on_room(self) -> None:
         """Called when there is memory for the incoming frame."""
@@ -44,14 +47,16 @@ class FrameReader:
     """
 
     __slots__ = (
+        "_due_ns",
         "_filled",
         "_from",
         "_grown",
+        "_is_counted",
         "_lent",
         "_owner",
+        "_part",
         "_processor",
         "_rest",
-        "_since_ns",
         "_taken",
         "data",
         "end",
@@ -72,8 +77,10 @@ class FrameReader:
         self._from = 0  # start of the unhandled bytes in _rest
         self._filled = 0  # received bytes in _rest while a large frame is read into it; else 0
         self._lent: bytearray | None = None  # the memory of `view`, if it belongs to the connection
-        self._taken = 0  # bytes of the frame memory, for the incoming frame
-        self._since_ns = 0  # time at which these were taken
+        self._is_counted = False  # whether the incoming frame takes part in the frame memory
+        self._taken = 0  # bytes of the frame memory that are reserved for it
+        self._part = 0  # bytes of it that arrived without
+        self._due_ns = 0  # time by which more of it has to arrive, if others wait
         self._grown = 0  # size of the kernel's buffer after it grew
 
     def buffer(self) -> memoryview:
@@ -85,7 +92,8 @@ class FrameReader:
         if rest is None:
             return processor.window if is_narrow else processor.view
         if self._filled:
-            return memoryview(rest)[self._filled : self._filled + LARGE_WINDOW_BYTES if channel.is_spent else None]
+            is_narrow = channel.is_spent or channel.frame_memory.parts_are_many
+            return memoryview(rest)[self._filled : self._filled + LARGE_WINDOW_BYTES if is_narrow else None]
         # The bytes stay in _rest until more were received, because a read may return none.
         kept = len(rest) - self._from
         view = processor.view
@@ -101,7 +109,10 @@ class FrameReader:
             return True
         if self._filled:
             self._filled += count
-            return self._filled == len(rest) and self._fill(rest)
+            if self._filled == len(rest) and self._fill(rest):
+                return True
+            self._count(count)
+            return False
         self._rest = None
         self.start = 0
         self.end = len(rest) - self._from + count
@@ -116,7 +127,7 @@ class FrameReader:
             self._give_back()
             self._lend(rest, 0)
             return True
-        self._rest = larger = fields.room_for(total)  # compiled, pages that have not been received take no memory
+        self._rest = larger = fields.room_for(total)
         larger[: len(rest)] = rest
         self._processor.buffers.release(rest)
         self._on_kept()
@@ -148,61 +159,97 @@ class FrameReader:
             if memory is not self._rest:
                 self._processor.buffers.release(memory)
 
-    def keep_head(self, start: int) -> bool:
-        """Keep the head of an incomplete frame. Returns False when there is no memory for the frame, so that reading must stop."""
+    def keep_head(self, start: int) -> None:
+        """Keep the head of an incomplete frame."""
         view, end = self.view, self.end
         kept = end - start
         if kept >= FIRST_BYTES:
             total = 4 + fields.int32(self.data, start)
             if total > len(self._processor.view):
-                return self._allocate(start, total)
+                self._allocate(start, total)
+                return
         self._rest = bytearray(view[start:end])
         self._from = 0
         self._on_kept()
-        return True
 
     def _on_kept(self) -> None:
         owner = self._owner
         if owner is not None:
             owner.on_kept()
 
-    def _allocate(self, start: int, total: int) -> bool:
+    def _allocate(self, start: int, total: int) -> None:
         """Get memory for a large frame of `total` bytes, including its length."""
         view, end = self.view, self.end
         self._from = 0
         if not self._take(total, start):
             self._rest = bytearray(view[start:end])
             self._on_kept()
-            return False
+            self._starve()
+            return
         if self.growing is not None and total > self._grown:
             self._grow(self.growing, total)
-        self._rest = memory = self._processor.buffers.get(min(total, FIRST_ALLOCATION))
+        self._rest = memory = self._memory(min(total, FIRST_ALLOCATION))
         self._filled = end - start
         memory[: self._filled] = view[start:end]
         self._on_kept()
-        return True
+        self._count(self._filled)
+
+    def _memory(self, size: int) -> bytearray:
+        """Memory of `size` bytes. Compiled, new memory takes no page before its bytes have been received."""
+        memory = self._processor.buffers.get(size)
+        return fields.room_for(size) if memory is None else memory
 
     def _take(self, size: int, start: int) -> bool:
         """Take room for the frame that begins at `start`. Urgent frames need none."""
         owner = self._owner
         if self._taken or owner is None or owner.is_urgent(self.view, start + 4, self.end):
             return True
-        if self._processor.channel.frame_memory.take(owner, size):
-            self._begin_taking(size)
+        memory = self._processor.channel.frame_memory
+        self._is_counted = True
+        self.expect()
+        if not memory.needs_room(size):
+            return True
+        if memory.take(owner, size):
+            self._taken = size
         return self._taken > 0
 
-    def on_room(self) -> None:
-        """Note that the incoming frame has room now."""
-        if self._rest is not None:
-            self._begin_taking(4 + fields.int32(self._rest, self._from))
+    def _count(self, count: int) -> None:
+        """Count `count` bytes of a large frame that have arrived. If too many have arrived without room, it needs room for its rest."""
+        owner, rest = self._owner, self._rest
+        if not self._is_counted or owner is None or rest is None:
+            return
+        now_ns: int = self._processor.clock_ns()
+        self._due_ns = min(max(self._due_ns, now_ns) + count * NS_PER_BYTE, now_ns + PATIENCE_NS)
+        if self._taken:
+            return
+        memory = self._processor.channel.frame_memory
+        self._part += count
+        memory.parts += count
+        if memory.parts_are_many:
+            lacking = 4 + fields.int32(rest, 0) - self._filled
+            if memory.take(owner, lacking):
+                self._taken = lacking
+            else:
+                self._starve()
 
-    def _begin_taking(self, size: int) -> None:
-        self._taken = size
-        self._since_ns = self._processor.clock_ns()
+    def _starve(self) -> None:
+        owner = self._owner
+        if owner is not None:
+            owner.on_starved()
+
+    def on_room(self) -> None:
+        """Note that the incoming frame has room now for all that it lacks."""
+        if self._rest is not None:
+            self._taken = 4 + fields.int32(self._rest, self._from) - self._filled
+
+    def expect(self) -> None:
+        """Begin to expect more of the incoming frame, now that it is read."""
+        now_ns: int = self._processor.clock_ns()
+        self._due_ns = now_ns + PATIENCE_NS
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether the incoming frame has had room for longer than an honest client needs to send it."""
-        return self._taken > 0 and now_ns - self._since_ns > SENDING_NS + self._taken * NS_PER_BYTE
+        """Whether the incoming frame takes memory, and arrives slower than that of an honest client."""
+        return self._is_counted and now_ns > self._due_ns
 
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Enlarge the kernel's buffer for frames of `size`, in powers of two, so that slowly growing sizes cost no system calls."""
@@ -212,9 +259,14 @@ class FrameReader:
             self.growing = None
 
     def _give_back(self) -> None:
-        size, self._taken = self._taken, 0
+        memory = self._processor.channel.frame_memory
+        memory.parts -= self._part
+        self._part = 0
+        self._is_counted = False
+        size = self._taken
+        self._taken = 0
         if size:
-            self._processor.channel.frame_memory.give_back(size)
+            memory.give_back(size)
 
     def keep_all(self, start: int) -> None:
         """Keep frames that must wait. The caller stops reading. Memory that already belongs to the connection is not copied."""

@@ -47,9 +47,11 @@ MAX_UNSENT: Final = 16
 """Connections whose answers may wait until other connections are handled."""
 FIRST_BYTES: Final = 64 * 1024
 """Bytes of a frame larger than the shared receive buffer that must have arrived before memory is allocated for it."""
-SENDING_NS: Final = 30_000_000_000
-"""Time for a frame that others wait for, ns; and in addition the time for each of its bytes: a mebibyte a second."""
-NS_PER_BYTE: Final = 1000
+PATIENCE_NS: Final = 2_000_000_000
+"""Time for which nothing of a large frame may arrive while others wait for memory, ns."""
+NS_PER_BYTE: Final = 4000
+"""Time by which each of its bytes extends that: 250 kB a second are fast enough."""
+LATE_CHECK_SECONDS: Final = 0.5
 
 INT_MAX: Final = 2**31 - 1
 

@@ -122,12 +122,12 @@ class Processor:
         line = f"{client.connection_id} on listener {client.listener_name}: {reason}; closing the connection"
         self._offenders.report(client.client_host, line, self.clock_ns() / 1e9)
 
-    def _end_late(self) -> None:
-        """Close connections whose large requests arrive slowly, if others wait for their memory."""
+    def end_late(self) -> None:
+        """Close connections whose large requests arrive slowly, if others wait for memory."""
         if self.channel.frame_memory.is_wanted:
             now_ns = self.clock_ns()
             for connection in [each for each in self.connections if each.is_late(now_ns)]:
-                self.report(connection.client, "a large request arrives too slowly, and others wait for its memory")
+                self.report(connection.client, "a large request arrives too slowly, and others wait for memory")
                 connection.abort()
 
     def expire_idle(self, max_idle_ms: int) -> None:
@@ -136,7 +136,6 @@ class Processor:
         A client that waits for its throttle time is idle only if it has left. Unused memory for large requests is dropped, too.
         """
         self.buffers.clear()
-        self._end_late()
         if max_idle_ms < 0:
             return
         oldest = self.clock_ns() - max_idle_ms * 1_000_000

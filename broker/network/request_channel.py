@@ -334,7 +334,7 @@ class RequestChannel:
         self.waiting_for_turn -= 1
         self.queued_bytes -= size
         if self.max_request_bytes <= 0:
-            self.frame_memory.give_back(size)
+            self.frame_memory.end_keeping(size)
         self._update()
 
     def submit(self, request: Request) -> None:

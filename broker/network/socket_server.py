@@ -17,7 +17,7 @@ from ottla.broker.network.authentication_counts import AuthenticationCounts
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_quotas import ConnectionQuotas
 from ottla.broker.network.handler import RequestHandler
-from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.network.limits import LATE_CHECK_SECONDS, NetworkLimits
 from ottla.broker.network.offenders import Offenders
 from ottla.broker.network.processor import Processor
 from ottla.broker.network.request_channel import RequestChannel
@@ -55,6 +55,7 @@ class SocketServer:
         self._former: list[Processor] = []
         """Processors without new connections, for the next increase of their number."""
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._late_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._authentication: Callable[[EndPoint, AuthenticationCounts], BeginAuthentication] | None = None
         self._handler: RequestHandler | None = None
@@ -115,6 +116,7 @@ class SocketServer:
         for acceptor in self._acceptors.values():
             acceptor.start()
         self._check_idle()
+        self._check_late()
 
     async def add_listener(self, endpoint: EndPoint) -> None:
         """Add a listener while the broker runs. Raises BindFailed, ValueError once the broker stops, and the errors of `authentication` and
@@ -205,9 +207,9 @@ class SocketServer:
         """Close all remaining connections at once. A repeated call does nothing."""
         self.stop_accepting()
         await self._wait_for_opening()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
+        for timer in (self._idle_timer, self._late_timer):
+            if timer is not None:
+                timer.cancel()
         for connection in self.connections():
             connection.abort()
         await self._wait_until_empty(5.0)
@@ -308,3 +310,9 @@ class SocketServer:
         self._idle_timer = self._loop.call_later(seconds, self._check_idle)  # first: an error must not end the checks
         for processor in (*self.processors, *self._former):
             processor.expire_idle(idle_ms)
+
+    def _check_late(self) -> None:
+        """Have large requests that arrive slowly make room for others."""
+        self._late_timer = self._loop.call_later(LATE_CHECK_SECONDS, self._check_late)
+        for processor in (*self.processors, *self._former):
+            processor.end_late()

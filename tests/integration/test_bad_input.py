@@ -55,7 +55,7 @@ DIFFERENCES = {
 }
 """By the name of the case."""
 
-ANYWHERE = {"limits of a Fetch", "requests of more than 8 MiB, without `queued.max.request.bytes`"}
+ANYWHERE = {"limits of a Fetch", "large requests, without `queued.max.request.bytes`"}
 """Rows that are not about one case: see `whole_batches`."""
 
 

@@ -6,6 +6,7 @@
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
 from tests.support.broker_process import STOP_SECONDS, BrokerProcess, a_broker, eventually
-from tests.support.golden_replay import ask, exchange, receive, request_frame
+from tests.support.golden_replay import ask, decode, exchange, receive, request_frame
 from tests.support.hostile import (
     ANSWER_SECONDS,
     GoodClient,
@@ -66,7 +67,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @contextmanager
-def a_hostile_world(directory: Path) -> Iterator[BrokerProcess]:
+def a_hostile_world(directory: Path, **config: object) -> Iterator[BrokerProcess]:
     """A broker with the topic of the good client. Whatever happens, it lives to the end and logs no stack trace.
 
     The good client's records are years old, and retention would take them away between its Produce and its Fetch.
@@ -77,6 +78,7 @@ def a_hostile_world(directory: Path) -> Iterator[BrokerProcess]:
         log_retention_ms=-1,
         offsets_topic_num_partitions=1,
         socket_listen_backlog_size=BACKLOG,
+        **config,
     ) as started:
         create_topic(started, GoodClient.TOPIC)
         yield started
@@ -275,6 +277,41 @@ def test_announced_requests_that_never_come_hold_no_memory(broker: BrokerProcess
     assert grown(broker, before) < 16 * MiB
     for connection in connections:
         connection.close()
+
+
+def never_finish(connection: socket.socket, size: int) -> None:
+    """Send all but the last byte of a request of `size` bytes, and wait until the broker closes the connection."""
+    try:
+        connection.sendall(struct.pack(">ihh", size, ApiKey.PRODUCE, 9) + bytes(size - 5))
+        connection.recv(1)
+    except OSError:
+        pass
+
+
+@pytest.mark.slow
+def test_unfinished_requests_take_bounded_memory_and_leave_it_to_one_that_goes_on(tmp_path: Path) -> None:
+    with a_hostile_world(tmp_path, ottla_large_requests_max_bytes=48 * MiB) as broker, ExitStack() as stack:
+        before = broker.rss_bytes()
+        connections = [stack.enter_context(connect(broker)) for _ in range(24)]
+        threads = [threading.Thread(target=never_finish, args=(each, 8 * MiB - KiB), daemon=True) for each in connections]
+        with a_good_client(broker):
+            for thread in threads:
+                thread.start()
+            eventually(lambda: grown(broker, before) > 24 * MiB, what="the first parts of the requests")
+            records = [PartitionProduceData(index=0, records=bytes(a_batch(1, value_bytes=900_000)))]
+            data = [TopicProduceData(name=f"none-{each}", partition_data=records) for each in range(4)]
+            honest = stack.enter_context(connect(broker))
+            honest.sendall(request_frame(ProduceRequest(acks=1, timeout_ms=5000, topic_data=data), ApiKey.PRODUCE, 9))
+            answer = decode(receive(honest), ApiKey.PRODUCE, 9)
+            assert [each.partition_responses[0].error_code for each in answer.responses] == [3] * 4
+            most = grown(broker, before)
+            eventually(lambda: "arrives too slowly, and others wait for memory" in broker.log(), what="a line about a slow request")
+        assert most < 120 * MiB
+        for connection in connections:
+            connection.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join(ANSWER_SECONDS)
+        eventually(lambda: grown(broker, before) < 24 * MiB, what="memory that was given back")
 
 
 def test_a_client_that_sends_byte_by_byte_is_answered_when_it_is_done(broker: BrokerProcess) -> None:

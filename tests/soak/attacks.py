@@ -142,7 +142,7 @@ def _talk(connection: socket.socket, frames: list[bytes], reads: bool) -> None:
             connection.sendall(frame)
         for _ in frames if reads else ():
             receive(connection)
-    except (OSError, AssertionError):
+    except (OSError, EOFError, AssertionError):
         pass  # refused, closed, or not answered in time
 
 
@@ -181,6 +181,11 @@ def join_with_metadata(broker: Watched) -> None:
         protocols=protocols,
     )
     at_once(broker, 39, [request_frame(request, ApiKey.JOIN_GROUP, 2)])
+
+
+def never_finish(broker: Watched) -> None:
+    frame = request_frame(produce(BOMBS, bytes(8 * MiB - 1000)), ApiKey.PRODUCE, 7)
+    at_once(broker, 150, [frame[:-1]])
 
 
 def prepare_members(broker: Watched) -> None:
@@ -249,6 +254,7 @@ ATTACKS = {
     "fetch": Attack("40 Fetch version 3 of values of 120 MB", prepare_bombs, fetch_for_old_clients),
     "produce": Attack("60 Produce of zstd bombs to a compacted topic", prepare_compacted, produce_bombs),
     "join": Attack("39 JoinGroup with 40 MB of metadata", nothing, join_with_metadata),
+    "unfinished": Attack("150 requests of 8 MiB without their last byte", nothing, never_finish),
     "metadata": Attack("30 connections that never read their Metadata", prepare_topics, ask_and_never_read),
     "one-group": Attack(f"{STORM_MEMBERS:,} members join one group", prepare_members, partial(join_storm, groups=1)),
     "groups": Attack(f"{STORM_MEMBERS:,} members join 500 groups", prepare_members, partial(join_storm, groups=500)),

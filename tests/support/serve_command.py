@@ -60,6 +60,7 @@ def serving(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     script: str | None = None,
+    start_seconds: float = SECONDS,
 ) -> Iterator[Serving]:
     """The command with these `key=value` settings, once it has printed its line. A shell's `script` may run it, as "$@"."""
     log = directory / "serve.log"
@@ -77,7 +78,7 @@ def serving(
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            assert selector.select(SECONDS), log.read_text()
+            assert selector.select(start_seconds), log.read_text()
         line = process.stdout.readline()
         assert line, log.read_text()
         yield Serving(process, line, log)

@@ -12,45 +12,51 @@ from tests.support.network import Bench, framed, produce
 LARGE = RECEIVE_BUFFER_BYTES * 4
 
 
+def taken(supplier: BufferSupplier, size: int) -> bytearray:
+    """Memory that is used again, or new."""
+    memory = supplier.get(size)
+    return bytearray(size) if memory is None else memory
+
+
 def test_what_was_released_is_allocated_again() -> None:
     supplier = BufferSupplier()
-    memory = supplier.get(LARGE)
+    memory = taken(supplier, LARGE)
     supplier.release(memory)
     assert supplier.kept_bytes >= LARGE
-    assert supplier.get(LARGE) is memory
+    assert taken(supplier, LARGE) is memory
     assert supplier.kept_bytes == 0
 
 
 @pytest.mark.parametrize("size", [LARGE // 2 + 1, LARGE - 1, LARGE - 70_000])
 def test_a_smaller_request_has_memory_of_its_size_and_leaves_room_for_a_larger_one(size: int) -> None:
     supplier = BufferSupplier()
-    memory = supplier.get(LARGE)
+    memory = taken(supplier, LARGE)
     supplier.release(memory)
-    smaller = supplier.get(size)
+    smaller = taken(supplier, size)
     assert smaller is memory
     assert len(smaller) == size
     supplier.release(smaller)
-    again = supplier.get(LARGE)
+    again = taken(supplier, LARGE)
     assert again is memory
     assert len(again) == LARGE
 
 
 def test_what_is_much_too_large_or_too_small_is_left_for_others() -> None:
     supplier = BufferSupplier()
-    memory = supplier.get(LARGE)
+    memory = taken(supplier, LARGE)
     supplier.release(memory)
-    assert len(supplier.get(LARGE // 2)) == LARGE // 2
-    assert len(supplier.get(LARGE + 1)) == LARGE + 1
+    assert len(taken(supplier, LARGE // 2)) == LARGE // 2
+    assert len(taken(supplier, LARGE + 1)) == LARGE + 1
     assert supplier.free() == (memory,)
 
 
 def test_memory_that_somebody_looks_at_is_not_lent_again() -> None:
     supplier = BufferSupplier()
-    memory = supplier.get(LARGE)
+    memory = taken(supplier, LARGE)
     memory[:4] = b"mine"
     view = memoryview(memory)[:4]
     supplier.release(memory)
-    other = supplier.get(LARGE)
+    other = taken(supplier, LARGE)
     assert other is not memory
     assert bytes(view) == b"mine"
     assert supplier.kept_bytes == 0
@@ -58,24 +64,24 @@ def test_memory_that_somebody_looks_at_is_not_lent_again() -> None:
 
 def test_little_is_kept_and_nothing_that_is_very_large() -> None:
     supplier = BufferSupplier()
-    for memory in [supplier.get(LARGE) for _ in range(20)]:
+    for memory in [taken(supplier, LARGE) for _ in range(20)]:
         supplier.release(memory)
         assert supplier.kept_bytes <= KEPT_BYTES
     assert supplier.free()
     supplier.clear()
-    supplier.release(supplier.get(LARGEST_KEPT + 1))
-    supplier.release(supplier.get(RECEIVE_BUFFER_BYTES))
+    supplier.release(taken(supplier, LARGEST_KEPT + 1))
+    supplier.release(taken(supplier, RECEIVE_BUFFER_BYTES))
     assert supplier.kept_bytes == 0
     assert not supplier.free()
 
 
 def test_no_more_is_kept_than_requests_may_take() -> None:
     supplier = BufferSupplier(2 * LARGE)
-    for memory in [supplier.get(LARGE - 1) for _ in range(3)]:
+    for memory in [taken(supplier, LARGE - 1) for _ in range(3)]:
         supplier.release(memory)
     assert supplier.kept_bytes == 2 * LARGE
     few = BufferSupplier(LARGE // 2)
-    few.release(few.get(LARGE))
+    few.release(taken(few, LARGE))
     assert not few.free()
 
 
@@ -85,7 +91,7 @@ def test_nobody_shares_memory_and_everybody_has_what_he_asked_for(steps: list[tu
     supplier = BufferSupplier()
     lent: list[bytearray] = []
     for size, place in steps:
-        memory = supplier.get(size)
+        memory = taken(supplier, size)
         assert len(memory) == size
         assert all(memory is not other for other in (*lent, *supplier.free()))
         lent.append(memory)

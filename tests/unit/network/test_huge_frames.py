@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from ottla.broker.network.frame_memory import HUGE_BYTES
-from ottla.broker.network.limits import NS_PER_BYTE, SENDING_NS, NetworkLimits
+from ottla.broker.network.limits import FIRST_BYTES, NS_PER_BYTE, PATIENCE_NS, RECEIVE_BUFFER_BYTES, NetworkLimits
 from ottla.broker.network.request_channel import Pending
 from tests.support.network import Bench, framed
 
 HUGE = framed(bytes(HUGE_BYTES))
-IN_TIME_NS = SENDING_NS + len(HUGE) * NS_PER_BYTE
-NO_IDLE_LIMIT = -1
 
 
 def a_bench() -> Bench:
@@ -51,19 +49,25 @@ def test_one_that_waits_for_its_turn_keeps_its_room() -> None:
     assert bench.channel.frame_memory.taken == 0
 
 
+def late(bench: Bench, ns: int) -> None:
+    """Time passes, and slow requests are looked for."""
+    bench.turns.run()
+    bench.now_ns += ns
+    bench.processor.end_late()
+
+
 def test_a_slow_one_gives_way_when_another_waits() -> None:
     bench = a_bench()
     slow, waiting = bench.connect(), bench.connect()
     slow.send(HUGE[:-1])
-    bench.now_ns = IN_TIME_NS + 1
-    bench.processor.expire_idle(NO_IDLE_LIMIT)
+    late(bench, PATIENCE_NS + 1)
     assert not slow.transport.closing
     sent = waiting.send(HUGE)
-    bench.processor.expire_idle(NO_IDLE_LIMIT)
+    late(bench, 0)
     assert slow.transport.closing
     assert not waiting.transport.closing
     assert bench.lines == [
-        "local:1-host:2-0 on listener PLAINTEXT: a large request arrives too slowly, and others wait for its memory; closing the connection"
+        "local:1-host:2-0 on listener PLAINTEXT: a large request arrives too slowly, and others wait for memory; closing the connection"
     ]
     slow.connection.connection_lost(None)
     bench.turns.run()
@@ -71,12 +75,104 @@ def test_a_slow_one_gives_way_when_another_waits() -> None:
     assert waiting.answers == [b"%d" % HUGE_BYTES]
 
 
-def test_one_that_comes_in_at_a_mebibyte_a_second_is_left_in_peace() -> None:
+def test_one_that_comes_in_at_a_quarter_of_a_megabyte_a_second_is_left_in_peace() -> None:
     bench = a_bench()
     first, second = bench.connect(), bench.connect()
-    first.send(HUGE[:-1])
+    sent = first.send(HUGE[:FIRST_BYTES])
     second.send(HUGE)
-    bench.now_ns = IN_TIME_NS
-    bench.processor.expire_idle(NO_IDLE_LIMIT)
-    assert not first.transport.closing
+    for _ in range(len(HUGE) * NS_PER_BYTE // PATIENCE_NS + 1):
+        late(bench, PATIENCE_NS)
+        sent += first.send(HUGE[sent : sent + PATIENCE_NS // NS_PER_BYTE])
+    bench.turns.run()
+    assert first.answers == [b"%d" % HUGE_BYTES]
     assert not second.transport.closing
+
+
+def test_one_that_comes_in_by_drops_gives_way_although_it_began_fast() -> None:
+    bench = a_bench()
+    first, second = bench.connect(), bench.connect()
+    sent = first.send(HUGE[: HUGE_BYTES // 2])
+    second.send(HUGE)
+    for _ in range(40):
+        late(bench, PATIENCE_NS // 10)
+        sent += first.send(HUGE[sent : sent + 1])
+    assert first.transport.closing
+    assert not second.transport.closing
+
+
+LARGE_BYTES = HUGE_BYTES // 2 - 1000
+LARGE = framed(bytes(LARGE_BYTES))
+
+
+def test_what_has_arrived_of_smaller_ones_counts_and_what_they_claim_does_not() -> None:
+    bench = a_bench()
+    clients = [bench.connect() for _ in range(50)]
+    for client in clients:
+        client.send(LARGE[:FIRST_BYTES])
+    memory = bench.channel.frame_memory
+    assert memory.parts == 50 * FIRST_BYTES
+    assert memory.taken == 0
+    clients[0].connection.connection_lost(None)
+    assert memory.parts == 49 * FIRST_BYTES
+    clients[1].send_all(LARGE[FIRST_BYTES:])
+    assert clients[1].answers == [b"%d" % LARGE_BYTES]
+    assert memory.parts == 48 * FIRST_BYTES
+
+
+def test_unfinished_ones_take_no_more_than_the_memory_and_half_of_it() -> None:
+    bench = a_bench()
+    clients = [bench.connect() for _ in range(20)]
+    arrived = sum(client.send(LARGE[:-1]) for client in clients)
+    assert arrived < 3 * len(HUGE) // 2 + 20 * RECEIVE_BUFFER_BYTES
+    memory = bench.channel.frame_memory
+    assert memory.taken <= len(HUGE)
+    small = bench.connect()
+    small.send_all(framed(bytes(RECEIVE_BUFFER_BYTES // 2)))
+    assert small.answers == [b"%d" % (RECEIVE_BUFFER_BYTES // 2)]
+
+
+def test_many_at_once_all_arrive_though_none_has_room_for_itself() -> None:
+    bench = a_bench()
+    clients = [bench.connect() for _ in range(20)]
+    left = [LARGE] * 20
+    for _ in range(1000):
+        left = [rest[client.send(rest[:100_000]) :] for client, rest in zip(clients, left, strict=True)]
+        bench.turns.run()
+        if not any(left):
+            break
+    assert [client.answers for client in clients] == [[b"%d" % LARGE_BYTES]] * 20
+    assert bench.channel.frame_memory.parts == bench.channel.frame_memory.taken == 0
+
+
+def test_stalled_ones_are_closed_for_an_honest_one_that_waits() -> None:
+    bench = a_bench()
+    stalled = [bench.connect() for _ in range(20)]
+    for client in stalled:
+        client.send(LARGE[:-1])
+    honest = bench.connect()
+    sent = honest.send(LARGE)
+    assert sent < len(LARGE)
+    for _ in range(20):
+        late(bench, PATIENCE_NS + 1)
+        for client in stalled:
+            if client.transport.closing and client.connection not in bench.lost:
+                client.connection.connection_lost(None)
+        bench.turns.run()
+        sent += honest.send(LARGE[sent:])
+    assert honest.answers == [b"%d" % LARGE_BYTES]
+
+
+def test_one_whose_client_is_throttled_or_waits_for_memory_is_not_late() -> None:
+    bench = a_bench()
+    slow, throttled, waiting = bench.connect(), bench.connect(), bench.connect()
+    throttled.send(LARGE[:FIRST_BYTES])
+    throttled.connection.mute(60_000)
+    slow.send(HUGE[:FIRST_BYTES])
+    waiting.send(HUGE)
+    late(bench, PATIENCE_NS + 1)
+    assert [client.transport.closing for client in (slow, throttled, waiting)] == [True, False, False]
+    bench.turns.pass_time(60)
+    late(bench, PATIENCE_NS)
+    assert not throttled.transport.closing
+    late(bench, 1)
+    assert throttled.transport.closing
