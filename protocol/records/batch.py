@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ottla.protocol.records.checksum import crc32c
-from ottla.protocol.records.errors import CorruptRecord, InvalidMagic, UnknownCompressionCodec
+from ottla.protocol.records.errors import BatchTooSmall, CorruptRecord, InvalidMagic, UnknownCompressionCodec
 
 Buffer = bytes | bytearray | memoryview
 
@@ -208,7 +208,7 @@ def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
     if size > remaining:
         return None
     if size < HEADER_SIZE and magic == CURRENT_MAGIC:
-        raise CorruptRecord(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
+        raise BatchTooSmall(size, HEADER_SIZE)
     return size
 
 

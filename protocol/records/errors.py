@@ -22,6 +22,14 @@ class InvalidMagic(CorruptRecord):
         self.magic = magic
 
 
+class BatchTooSmall(CorruptRecord):
+    """A batch of magic 2 has no room for its header."""
+
+    def __init__(self, size: int, header_size: int) -> None:
+        super().__init__(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {header_size})")
+        self.size = size
+
+
 class MalformedMessage(RecordFormatError):
     """The sizes inside a message of magic 0 or 1 contradict its own size, or its timestamp is negative."""
 

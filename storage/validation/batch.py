@@ -13,6 +13,7 @@ Invariant: the bytes are not changed here. `BatchRun.stamp` changes them once th
 """
 
 from ottla.protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
     CODEC_MASK,
     CONTROL_MASK,
     CURRENT_MAGIC,
@@ -24,8 +25,8 @@ from ottla.protocol.records.batch import (
     next_batch_size,
 )
 from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec, decompressed, decompressed_at_once
+from ottla.protocol.records.errors import BatchTooSmall, DecompressionTooLarge, RecordFormatError
 from ottla.protocol.records.errors import CorruptRecord as CorruptBatch
-from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatError
 from ottla.protocol.records.reader import RecordsSummary, check_pieces
 from ottla.protocol.records.record_step import RECORDS_REMAIN
 from ottla.protocol.records.walk import RecordCheck
@@ -97,29 +98,48 @@ def read_other_records(run: BatchRun, api_version: int) -> None:
         if magic != CURRENT_MAGIC:
             run.take_messages(magic)
             return
-    find_only_batch(records)
+    find_only_batch(records, api_version)
 
 
-def find_only_batch(records: Buffer) -> None:
+def attributes_of_first(records: Buffer) -> int:
+    """Return the attributes of the first batch; 0 if there is none of magic 2. Raises MalformedRecords."""
+    try:
+        size = _size_at(records, 0)
+    except CorruptBatch as error:
+        raise MalformedRecords(str(error)) from None
+    return records[ATTRIBUTES_OFFSET + 1] if size is not None and records[MAGIC_OFFSET] == CURRENT_MAGIC else 0
+
+
+def _size_at(records: Buffer, position: int) -> int | None:
+    """As `next_batch_size`. Apache Kafka finds that a batch is smaller than its header after all that is decided here."""
+    try:
+        return next_batch_size(records, position, len(records))
+    except BatchTooSmall as error:
+        return error.size
+
+
+def find_only_batch(records: Buffer, api_version: int) -> None:
     """Decide about records that are not exactly one batch. An incomplete second batch is ignored, as in Apache Kafka.
 
-    Raises MalformedRecords, InvalidProduceRecords, CorruptRecord.
+    Raises MalformedRecords, InvalidProduceRecords, CorruptRecord, TooOldForZstd.
     """
-    end = len(records)
     size: int | None = None
     try:
-        size = next_batch_size(records, 0, end)
+        size = _size_at(records, 0)
         if size is None:
             raise InvalidProduceRecords("Produce requests must have at least one record batch per partition")
         magic = records[MAGIC_OFFSET]
         if magic != CURRENT_MAGIC:
             raise LegacyRecords(f"Produce requests are only allowed to contain record batches with magic version 2, not {magic}")
-        if next_batch_size(records, size, end) is not None:
+        if api_version < FIRST_VERSION_WITH_ZSTD and records[ATTRIBUTES_OFFSET + 1] & CODEC_MASK == ZSTD:
+            raise TooOldForZstd
+        if _size_at(records, size) is not None:
             raise InvalidProduceRecords("Produce requests are only allowed to contain exactly one record batch per partition")
+        next_batch_size(records, 0, size)
     except CorruptBatch as error:
         if size is None:
             raise MalformedRecords(str(error)) from None
-        raise CorruptRecord(None, f"behind the first batch: {error}") from None
+        raise CorruptRecord(None, f"in or behind the first batch: {error}") from None
 
 
 def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool) -> None:

@@ -72,7 +72,7 @@ from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
 from ottla.storage.errors import InvalidRecord, StorageError
 from ottla.storage.log.origins import CLIENT
-from ottla.storage.validation.batch import read_only_batch
+from ottla.storage.validation.batch import attributes_of_first, read_only_batch
 from ottla.storage.validation.limits import FIRST_VERSION_WITHOUT_MESSAGE_SETS
 from ottla.storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from ottla.storage.validation.run import BatchRun
@@ -252,7 +252,7 @@ class Produce:
             self._begin_topic(reader.topic)
         index = reader.index
         if not self._may_write:
-            self._put_refusal(index, Refusal(self._refused_with))
+            self._refuse(index, None, Refusal(self._refused_with))
             return
         partitions = self._partitions
         partition = None if partitions is None else partitions.get(index)
@@ -281,7 +281,7 @@ class Produce:
             partition.append(run, self._acks, self._now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             size = 0 if reader.start == NO_RECORDS else reader.end - reader.start
-            self._put_refusal(index, self._refusal(self._topic, index, partition, error, size))
+            self._refuse(index, partition, self._refusal(self._topic, index, partition, error, size))
             return
         if run.needs_worker:
             self._leave(index, partition)
@@ -319,7 +319,7 @@ class Produce:
                 read_only_batch(self._run, self._version)
             except StorageError as error:
                 code = partition_error(error, self._services.data)
-        self._put_refusal(index, Refusal(code))
+        self._refuse(index, partition, Refusal(code))
 
     def _wait_if_unsafe(self, partition: Partition, run: BatchRun, place: int) -> None:
         """Let the answer wait if the records are not yet as safe as the producer wants."""
@@ -354,6 +354,19 @@ class Produce:
                     self._leaders = set()
                 self._leaders.add(refusal.leader_id)
         return refusal
+
+    def _refuse(self, index: int, partition: Partition | None, refusal: Refusal) -> None:
+        """Refuse the batch of the reader's partition. Two faults of the batch itself come before the one that was found: Apache Kafka looks
+        through all batches for transactional ones first."""
+        reader = self.reader
+        if reader.start != NO_RECORDS:
+            try:
+                attributes = attributes_of_first(reader.frame[reader.start : reader.end])
+                if attributes & TRANSACTIONAL_MASK and reader.transactional_id is None:
+                    refusal = Refusal(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            except StorageError as error:
+                refusal = self._refusal(self._topic, index, partition, error, reader.end - reader.start)
+        self._put_refusal(index, refusal)
 
     def _put_refusal(self, index: int, refusal: Refusal) -> None:
         self._note_failure(self._topic, index, refusal.code)
