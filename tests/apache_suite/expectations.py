@@ -9,6 +9,7 @@ LIST = Path(__file__).with_name("suite.toml")
 LIST_4 = Path(__file__).with_name("suite-4.toml")
 KINDS = ("harness", "difference")
 """Why a test cannot pass: it looks into the server's JVM, or Ottla differs on purpose."""
+ALL_METHODS = ".*"
 WHOLE_CLASS = "*"
 """Stands for all tests of a class that cannot run."""
 
@@ -36,10 +37,14 @@ class Reason(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What is expected of a class: how many tests pass, and which cannot, by method or by the whole name."""
+    """What is expected of a class: how many tests pass, and which cannot, by method or by the whole name.
+
+    Of a class that also has tests of other subjects, only the methods of this expression run.
+    """
 
     passed: int
     reasons: Mapping[str, Reason]
+    methods: str = ALL_METHODS
 
     @property
     def runs(self) -> bool:
@@ -56,13 +61,14 @@ def read_list(path: Path = LIST) -> dict[str, Expectation]:
     found = {}
     for name, entries in tomllib.loads(path.read_text(encoding="utf-8")).items():
         passed = entries.pop("passed", 0)
+        methods = entries.pop("methods", ALL_METHODS)
         reasons = {}
         for test, reason in entries.items():
             if not isinstance(reason, dict) or len(reason) != 1 or not set(reason) <= set(KINDS):
                 raise ValueError(f"{name}.{test} needs one reason: {' or '.join(KINDS)}")
             ((kind, text),) = reason.items()
             reasons[test] = Reason(kind, text)
-        found[name] = Expectation(passed, reasons)
+        found[name] = Expectation(passed, reasons, methods)
     return found
 
 
@@ -86,8 +92,13 @@ def complaints(outcomes: Sequence[Outcome], expectation: Expectation, is_whole: 
 
 def table(known: Mapping[str, Expectation]) -> list[str]:
     """The rows of the table in docs/long-tests.md."""
-    rows = ((name.rpartition(".")[2], str(each.passed) if each.runs else "not run", _cannot(each)) for name, each in known.items())
-    return [f"| `{name}` | {passed} | {cannot} |".replace("|  |", "| |") for name, passed, cannot in rows]
+    rows = ((_title(name, each), str(each.passed) if each.runs else "not run", _cannot(each)) for name, each in known.items())
+    return [f"| {title} | {passed} | {cannot} |".replace("|  |", "| |") for title, passed, cannot in rows]
+
+
+def _title(name: str, expectation: Expectation) -> str:
+    short = f"`{name.rpartition('.')[2]}`"
+    return short if expectation.methods == ALL_METHODS else f"{short} (`{expectation.methods}`)"
 
 
 def _cannot(expectation: Expectation) -> str:

@@ -57,6 +57,14 @@ def test_an_entry_without_a_reason_is_refused(tmp_path: Path) -> None:
         read_list(path)
 
 
+def test_an_entry_may_name_the_methods_that_run(tmp_path: Path) -> None:
+    path = tmp_path / "suite.toml"
+    path.write_text('["kafka.ATest"]\nmethods = "test.*B"\npassed = 2\n["kafka.BTest"]\npassed = 1\n', encoding="utf-8")
+    found = read_list(path)
+    assert found == {"kafka.ATest": Expectation(2, {}, "test.*B"), "kafka.BTest": Expectation(1, {}, ".*")}
+    assert table(found) == ["| `ATest` (`test.*B`) | 2 | |", "| `BTest` | 1 | |"]
+
+
 def test_a_difference_is_a_row_of_the_page() -> None:
     page = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
     cases = set(re.findall(r"^\| (.+?) \|", page, flags=re.MULTILINE))

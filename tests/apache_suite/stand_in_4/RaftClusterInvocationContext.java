@@ -21,8 +21,6 @@ import ottla.suite.OttlaCluster;
  * A test that runs with separate controllers and with combined ones runs once, since Ottla has neither.
  */
 public class RaftClusterInvocationContext implements TestTemplateInvocationContext {
-    private static final String METHODS = System.getProperty("ottla.methods", ".*");
-
     private final String name;
     private final ClusterConfig config;
     private final boolean isCombined;
@@ -42,9 +40,6 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
     public List<Extension> getAdditionalExtensions() {
         OttlaCluster cluster = new OttlaCluster(config);
         ExecutionCondition condition = context -> {
-            if (!context.getRequiredTestMethod().getName().matches(METHODS)) {
-                return ConditionEvaluationResult.disabled("not asked for");
-            }
             if (isCombined && config.clusterTypes().containsAll(Set.of(Type.KRAFT, Type.CO_KRAFT))) {
                 return ConditionEvaluationResult.disabled("the same as with separate controllers");
             }
