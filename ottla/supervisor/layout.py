@@ -30,6 +30,8 @@ from ottla.config.loader import parse_assignment
 from ottla.supervisor.template import Template, fill, properties_text
 
 MOST_REPLICAS = 3
+BASE_PORT = 9092
+"""The port of the first broker of a new cluster."""
 _PORTS = 65536
 _CHOICE = range(20_000, 32_000)
 """Ports to choose from. They are below those that the kernel assigns to outgoing connections, so only another chooser
@@ -182,8 +184,16 @@ def address_of(broker: Mapping[str, Any]) -> str:
     return f"{f'[{host}]' if ':' in host else host}:{broker['port']}"
 
 
-def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:
-    """`base_port` and those after it; with 0, the ports in `before`, and free ones for new brokers."""
+def choose_ports(broker_ids: range, base_port: int | None, before: Mapping[int, int]) -> tuple[int, ...]:
+    """`base_port` and those after it; with 0, the ports in `before`, and free ones for new brokers.
+
+    With None, the ports that brokers had `before`, and those after them for new brokers; BASE_PORT and those after it if none had any.
+    """
+    if base_port is None:
+        distances = {port - broker_id for broker_id, port in before.items()} or {BASE_PORT - broker_ids[0]}
+        base_port = broker_ids[0] + distances.pop() if len(distances) == 1 else 0
+        if not 0 < base_port <= _PORTS - len(broker_ids):
+            base_port = 0
     if base_port:
         return tuple(range(base_port, base_port + len(broker_ids)))
     new = iter(free_ports(len(broker_ids), set(before.values())))

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--base-port",
     type=click.IntRange(0, 65535),
-    default=9092,
-    show_default=True,
-    help="Port of the first broker; the others follow. 0 takes free ports, and keeps them.",
+    help="Port of the first broker; the others follow. By default those that the directory had last, or 9092. 0 takes free ports.",
 )
 @click.option("--first-id", type=click.IntRange(0), help="The id of the first broker; 0, or the one of the directory's cluster.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address at which the brokers listen.")
@@ -57,7 +55,7 @@ def up(
     per_core: bool,
     config_file: Path | None,
     zookeeper: str | None,
-    base_port: int,
+    base_port: int | None,
     first_id: int | None,
     host: str,
     racks: int | None,
@@ -71,7 +69,7 @@ def up(
 ) -> None:
     """Start BROKERS brokers and print their addresses once all are ready.
 
-    Without BROKERS: as many as the directory had last, or 3.
+    Without BROKERS: as many as the directory had last, or 3. A cluster that is started again has the ports that it had.
     """
     from ottla.config.errors import ConfigError
     from ottla.supervisor import state_file
@@ -87,7 +85,7 @@ def up(
     security = client_security(command_config)
     written = state_file.read(directory)
     first, count = _ids(first_id, brokers, per_core, list(written.brokers))
-    if base_port + count > 65536:
+    if base_port is not None and base_port + count > 65536:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {counted(count, 'broker')} below 65536.")
     try:
         template = Template.load(config_file, os.environ)

@@ -85,6 +85,18 @@ def test_ports_follow_the_first_or_are_kept_and_chosen() -> None:
     assert len(set(chosen)) == 3
 
 
+def test_a_cluster_that_is_started_again_has_the_ports_that_it_had() -> None:
+    assert choose_ports(range(3), None, {}) == (9092, 9093, 9094)
+    assert choose_ports(range(4, 6), None, {}) == (9092, 9093)
+    assert choose_ports(range(3), None, {0: 9192, 1: 9193}) == (9192, 9193, 9194)
+    chosen = choose_ports(range(3), None, {0: 31_999, 1: 20_500})
+    assert chosen[:2] == (31_999, 20_500)
+    assert len(set(chosen)) == 3
+    near_the_end = choose_ports(range(3), None, {0: 65_534})
+    assert near_the_end[0] == 65_534
+    assert max(near_the_end) < 65_536
+
+
 def test_a_host_grows_by_the_ports_after_the_last_and_shrinks_by_the_last_brokers() -> None:
     layout = Layout(Path("/c"), (9092, 9093), first_id=4)
     grown = layout.of_size(4)
