@@ -51,12 +51,13 @@ class Expiry:
             state.lost_log_segments, state.lost_log_bytes = len(lost), sum(entry.size for entry in lost)
             return
         refresh(log, copies)  # otherwise segments that are here and in the store would count twice
-        bounds = bounds_of(log)._replace(only_local_bytes=log.only_local_bytes)
+        bounds = bounds_of(log)
         if not bounds.epochs:
             return
         began = elapsed_ms(services.clock)
         remote_bytes = await bytes_in_lineage(bounds, copies.entries)
         log = self._leadership.check()
+        bounds = bounds._replace(only_local_bytes=log.only_local_bytes)  # a copy that was finished in a pause does not count twice
         retention = Retention(log.config[RETENTION_MS], log.config[RETENTION_BYTES], services.clock.now_ms())
         expired = await choose_expired(bounds, retention, remote_bytes, copies.entries, services.being_copied)
         log = self._leadership.check()

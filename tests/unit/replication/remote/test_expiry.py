@@ -12,6 +12,7 @@ from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
 from ottla.replication.remote.positions import CopiesOf, find_log_start
 from ottla.replication.remote.removals import CHECK_MS, MOST_APART_MS
+from ottla.storage.remote import choice
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError, StoreClockApart
@@ -233,6 +234,36 @@ def test_segments_of_a_lost_log_go_when_the_log_begins_behind_them() -> None:
         await replica.expiry.run()
         assert replica.ranges() == [(2, 2), (3, 3)]
         assert replica.log.log_start_offset == 2
+
+    run(scenario())
+
+
+def test_a_copy_that_is_finished_while_bytes_are_counted_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = TieredReplica(retention_bytes=5 * SIZE)
+    replica.lead(0)
+    replica.produce(2)
+    replica.lead(1)
+    replica.produce(3)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wait(call: str, entry: SegmentEntry) -> None:
+        if entry.start_offset == 3:
+            begun.set()
+            await may_end.wait()
+
+    replica.store.before = wait
+
+    async def scenario() -> None:
+        copying = asyncio.create_task(replica.copy_all())
+        await begun.wait()
+
+        async def pause() -> None:
+            may_end.set()
+            await copying
+
+        monkeypatch.setattr(choice, "pause", pause)
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
 
     run(scenario())
 
