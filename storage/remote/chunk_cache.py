@@ -10,14 +10,15 @@ Lives on the event loop; files are written and removed in threads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from ottla.protocol.uuid import to_text
-from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_file import ChunkFile
 from ottla.storage.remote.entries import SegmentEntry
@@ -63,6 +64,7 @@ class ChunkCache:
         self._memory_bytes = 0
         self._off_until = -1
         self._removals: set[asyncio.Future[None]] = set()
+        self._making = asyncio.Lock()
         budget.relieve_with(self._relieve)
 
     def prepare(self) -> None:
@@ -87,7 +89,7 @@ class ChunkCache:
         True if the chunk stays in memory, whose bytes the cache then gives back to the budget.
         """
         while True:
-            file = self._open(entry)
+            file = await self._open(entry)
             async with file.lock:
                 if number in file.present:
                     return False
@@ -120,25 +122,52 @@ class ChunkCache:
         self._keep(entry, file, number, len(data))
         return True
 
-    def _open(self, entry: SegmentEntry) -> ChunkFile:
+    async def _open(self, entry: SegmentEntry) -> ChunkFile:
+        """Returns the file of a segment. A thread makes it if there is none: beside syncs of others that has taken 50 ms."""
+        file = self._usable(entry)
+        if file is not None:
+            return file
+        async with self._making:
+            file = self._usable(entry)
+            if file is None:
+                self._opened += 1  # an evicted file of the segment may still have to be removed
+                path = f"{self._directory}/{FILE_PREFIX}{entry.start_offset}_{to_text(entry.id.uuid)}_{self._opened}"
+                file = ChunkFile(None if self._is_off() else await self._make(path, entry.size), entry, self.chunk_bytes)
+                self._files[entry.id.uuid] = path, file
+            return file
+
+    def _usable(self, entry: SegmentEntry) -> ChunkFile | None:
         file = self.find(entry)
         if file is not None and file.file is None and not self._is_off():
             self._evict(entry.id.uuid)
-            file = None
-        if file is None:
-            self._opened += 1  # an evicted file of the segment may still have to be removed
-            path = f"{self._directory}/{FILE_PREFIX}{entry.start_offset}_{to_text(entry.id.uuid)}_{self._opened}"
-            opened = None
-            if not self._is_off():
-                try:
-                    opened = self._filesystem.open(path, create=True)
-                    opened.truncate(entry.size)
-                except OSError as error:
-                    opened = None
-                    self._turn_off(error)
-            file = ChunkFile(opened, entry, self.chunk_bytes)
-            self._files[entry.id.uuid] = path, file
+            return None
         return file
+
+    async def _make(self, path: str, size: int) -> File | None:
+        """Returns a new file; None if the disk refuses it. A file whose caller does not wait for it any more is removed."""
+        making = asyncio.ensure_future(self._threads(partial(self._make_file, path, size)))
+        try:
+            return await asyncio.shield(making)
+        except OSError as error:
+            self._turn_off(error)
+            return None
+        except asyncio.CancelledError:
+            self._remove_later(self._remove_made(making, path))
+            raise
+
+    def _make_file(self, path: str, size: int) -> File:
+        file = self._filesystem.open(path, create=True)
+        file.truncate(size)
+        return file
+
+    async def _remove_made(self, making: asyncio.Future[File], path: str) -> None:
+        with contextlib.suppress(OSError):
+            await making
+            await self._threads(partial(self._unlink, path))
+
+    def _remove_later(self, removal: Awaitable[None]) -> None:
+        self._removals.add(task := asyncio.ensure_future(removal))
+        task.add_done_callback(self._removals.discard)
 
     def remove(self, entry: SegmentEntry) -> None:
         """Forgets a segment that is deleted, or whose bytes turned out wrong."""
@@ -186,8 +215,7 @@ class ChunkCache:
             if (uuid, number) in self._in_memory:
                 self._drop(uuid, number)
         if file.file is not None:
-            self._removals.add(removal := asyncio.ensure_future(self._threads(partial(self._unlink, path))))
-            removal.add_done_callback(self._removals.discard)
+            self._remove_later(self._threads(partial(self._unlink, path)))
 
     def _unlink(self, path: str) -> None:
         try:

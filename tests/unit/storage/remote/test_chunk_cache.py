@@ -2,8 +2,9 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -53,6 +54,7 @@ def test_an_answer_outlives_the_file_that_it_is_sent_from(tmp_path: Path) -> Non
         found = await when_here(reading.reader.read, entries[0], 0, 1 << 20, True, True)
         assert found.region is not None
         begun = found.region.file.pread(found.region.length, 0)
+        await quiet()  # what is read ahead would make the file anew
         reading.reader.forget(entries[0])
         await quiet()
         assert not chunk_files(tmp_path)
@@ -83,6 +85,59 @@ def test_a_cache_leaves_nothing_when_it_is_closed(tmp_path: Path) -> None:
         await reading.reader.close()
         assert not chunk_files(tmp_path)
         assert reading.chunks.size == 0
+
+    run(story)
+
+
+def test_a_thread_makes_the_files_of_a_cache(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+    filesystem = FaultyFileSystem(RealFileSystem())
+    is_in_thread, made = [False], []
+
+    async def in_thread(work: Callable[[], Any]) -> Any:
+        is_in_thread[0] = True
+        try:
+            return work()
+        finally:
+            is_in_thread[0] = False
+
+    def note(name: str, path: str) -> bool:
+        if name in ("open", "truncate") and "remote-log-chunk-cache-" in path:
+            made.append((name, is_in_thread[0]))
+        return False
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log, filesystem=filesystem)
+        reading.chunks._threads = in_thread
+        filesystem.fails_if = note
+        assert await read_segments(reading, entries, 700) == local_bytes(log, entries)
+        assert set(made) == {("open", True), ("truncate", True)}
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_cache_that_is_closed_while_a_file_is_made_leaves_nothing(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, (entry, *_) = await a_remote_log(tmp_path, log)
+        gate = asyncio.Event()
+
+        async def in_thread(work: Callable[[], Any]) -> Any:
+            await gate.wait()
+            return work()
+
+        reading.chunks._threads = in_thread
+        await reading.indexes.load(entry)
+        reading.loads.want(entry, 0, None, "reader")
+        await quiet()
+        assert reading.loads.running == 1
+        closing = asyncio.ensure_future(reading.reader.close())
+        await quiet()
+        gate.set()
+        await asyncio.wait_for(closing, 60)
+        assert not chunk_files(tmp_path)
 
     run(story)
 
