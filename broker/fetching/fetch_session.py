@@ -15,11 +15,10 @@ Invariant: `changed` contains each partition that is not idle exactly once. Betw
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, NO_SESSION, RELEASED_PER_TURN
+from ottla.pauses import begin, pause
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.leader.partition import Partition
 from ottla.replication.leader.progress import ReplicaProgress
@@ -30,6 +29,15 @@ from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 
 if TYPE_CHECKING:
     from ottla.broker.security.client import Client
+
+INITIAL_EPOCH: Final = 0
+"""The epoch of a request that asks for a new session."""
+FINAL_EPOCH: Final = -1
+"""The epoch of a request without a session; ends the session whose id it contains."""
+NO_SESSION: Final = 0
+LAST_EPOCH: Final = 2**31 - 1
+FORGOTTEN: Final = -1
+"""Place in the order of service of a partition that a session has dropped."""
 
 
 class UnansweredFetch(Protocol):
@@ -396,13 +404,12 @@ class FetchSession:
     def leave(self) -> None:
         """Handle the loss of the client, which may come back by another connection. A waiting fetch is answered empty.
 
-        Partitions are released in batches, one batch in each turn of the loop. An idle partition stays valid until then, or until the next
-        fetch.
+        Partitions are released in turns of the loop. An idle partition stays valid until then, or until the next fetch.
         """
         self._client = None
         self.is_watched = False
         self._is_releasing = True
-        self._release_some(list(self))
+        begin(self._release(list(self)))
         if self.fetch is not None:
             self.fetch.give_up()
 
@@ -415,14 +422,10 @@ class FetchSession:
             self.leave()
             self.has_ended = True
 
-    def _release_some(self, left: list[SessionPartition]) -> None:
-        if not self._is_releasing:
-            return
-        for asked in left[-RELEASED_PER_TURN:]:
-            asked.release()
-        del left[-RELEASED_PER_TURN:]
-        if left:
-            asyncio.get_running_loop().call_soon(self._release_some, left)
+    async def _release(self, left: list[SessionPartition]) -> None:
+        while left and self._is_releasing:
+            left.pop().release()
+            await pause()
 
 
 def _turn(asked: SessionPartition) -> int:

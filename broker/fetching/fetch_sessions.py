@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.fetching.fetch_session import FetchSession, next_epoch
-from ottla.broker.fetching.session_numbers import NO_SESSION
+from ottla.broker.fetching.fetch_session import NO_SESSION, FetchSession, next_epoch
 
 EVICTION_MS = 120_000
 """Time without a request after which any other session may replace a session, ms (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""

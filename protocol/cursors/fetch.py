@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Final
 
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.fetch_versions import (
-    FIRST_FLEXIBLE,
-    FIRST_WITH_DIRECTORY_ID,
-    FIRST_WITH_HIGH_WATERMARK,
-    FIRST_WITH_ISOLATION_LEVEL,
-    FIRST_WITH_LEADER_EPOCH,
-    FIRST_WITH_LOG_START_OFFSET,
-    FIRST_WITH_MAX_BYTES,
-    FIRST_WITH_NODE_ENDPOINTS,
-    FIRST_WITH_RACK,
-    FIRST_WITH_REPLICA_STATE,
-    FIRST_WITH_SESSION,
-    FIRST_WITH_TOPIC_IDS,
-    NO_EPOCH,
-    NO_OFFSET,
-    NO_REPLICA,
-    UNLIMITED,
-    UUID_BYTES,
-)
 from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from ottla.protocol.cursors.request_reader import RequestReader
 from ottla.protocol.cursors.response_writer import NodeEndpoints, Piece, ResponseWriter, Sized, node_endpoints_field
 from ottla.protocol.schema.wire import InvalidTaggedField, UnsupportedField, tagged_fields
 from ottla.protocol.uuid import ZERO_UUID
+
+FIRST_WITH_MAX_BYTES: Final = 3
+FIRST_WITH_ISOLATION_LEVEL: Final = 4
+FIRST_WITH_LOG_START_OFFSET: Final = 5
+FIRST_WITH_SESSION: Final = 7
+FIRST_WITH_LEADER_EPOCH: Final = 9
+FIRST_WITH_RACK: Final = 11
+FIRST_FLEXIBLE: Final = 12
+FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_REPLICA_STATE: Final = 15
+FIRST_WITH_NODE_ENDPOINTS: Final = 16
+FIRST_WITH_DIRECTORY_ID: Final = 17
+FIRST_WITH_HIGH_WATERMARK: Final = 18
+
+NO_EPOCH: Final = -1
+NO_REPLICA: Final = -1
+NO_OFFSET: Final = -1
+UNLIMITED: Final = 2**31 - 1
+UUID_BYTES: Final = 16
 
 _diverging_epoch = Struct(">iqx").pack
 _current_leader = Struct(">iix").pack

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.fetch_versions import (
+from ottla.protocol.cursors.fetch import (
     FIRST_FLEXIBLE,
     FIRST_WITH_ISOLATION_LEVEL,
     FIRST_WITH_LOG_START_OFFSET,

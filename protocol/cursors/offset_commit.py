@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.commit_versions import FIRST_WITH_TOPIC_IDS
 from ottla.protocol.cursors.kinds import PARTITION
 from ottla.protocol.cursors.request_reader import RequestReader
 from ottla.protocol.cursors.response_writer import ResponseWriter
@@ -15,6 +14,8 @@ FIRST_WITHOUT_RETENTION = 5
 FIRST_WITH_LEADER_EPOCH = 6
 FIRST_WITH_INSTANCE_ID = 7
 FIRST_FLEXIBLE = 8
+FIRST_WITH_TOPIC_IDS = 10
+"""From this version on a request names topics by their ids (KIP-848)."""
 
 UNSET = -1
 """A generation, an epoch, a producer or a time that the request does not name."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition
+from ottla.broker.fetching.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, SessionPartition
 from ottla.broker.fetching.fetch_sessions import (
     FetchSessionError,
     FetchSessionIdNotFound,
@@ -20,7 +20,6 @@ from ottla.broker.fetching.fetch_sessions import (
     InvalidFetchSessionEpoch,
 )
 from ottla.broker.fetching.remote_fetch import RemoteFetch
-from ottla.broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.broker.handlers.data.fetch_stages import (
     ANSWERED,
     CLUSTER,

@@ -27,28 +27,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
 from ottla.broker.handlers.data.partition_errors import partition_error
-from ottla.broker.handlers.data.produce_codes import (
-    AT_ONCE,
-    BYTES_SHIFT,
-    FIRST_THAT_ADDS,
-    FIRST_WITH_LEADER_HINTS,
-    FIRST_WITH_TOPIC_IDS,
-    INVALID_PRODUCER_ID_MAPPING,
-    INVALID_REQUIRED_ACKS,
-    INVALID_TOPIC_EXCEPTION,
-    NONE,
-    NOT_LEADER_OR_FOLLOWER,
-    PRODUCE_ERRORS,
-    RECORDS_SHIFT,
-    TOPIC,
-    TOPIC_AUTHORIZATION_FAILED,
-    TRANSACTIONAL_ID,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    UNKNOWN_SERVER_ERROR,
-    UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    WRITE,
-)
 from ottla.broker.handlers.data.produce_conversion import append_in_worker
 from ottla.broker.handlers.data.produce_verification import unverified
 from ottla.broker.handlers.data.topic_counters import count_refused_produce
@@ -60,6 +38,7 @@ from ottla.broker.request.malformed import name_of, refused_if_malformed
 from ottla.broker.request.refused_records import MALFORMED
 from ottla.broker.request.transactional import operation_of
 from ottla.pauses import is_over, pause
+from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
@@ -85,6 +64,37 @@ logger = logging.getLogger(__name__)
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write into internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
+
+FIRST_WITH_LEADER_HINTS: Final = 10
+"""First version whose answers name the current leader."""
+FIRST_THAT_ADDS: Final = 12
+"""First version that adds its partitions to the transaction (KIP-890)."""
+FIRST_WITH_TOPIC_IDS: Final = 13
+"""The first version of Produce that has topic ids in place of names."""
+AT_ONCE: Final = 32
+"""Work between two readings of the clock, in partitions without records: about 0.05 ms compiled, 0.5 ms in Python."""
+BYTES_SHIFT: Final = 12
+"""4 KiB of records are as much work as a partition without records."""
+RECORDS_SHIFT: Final = 7
+"""128 records that are checked are as much work as a partition without records."""
+
+PRODUCE_ERRORS: Final = 0 << 16
+"""The API key in the keys of `Services.error_counts`, which marks errors of Produce."""
+
+WRITE: Final = int(Operation.WRITE)
+TRANSACTIONAL_ID: Final = int(ResourceType.TRANSACTIONAL_ID)
+TOPIC: Final = int(ResourceType.TOPIC)
+
+NONE: Final = int(ErrorCode.NONE)
+INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+INVALID_REQUIRED_ACKS: Final = int(ErrorCode.INVALID_REQUIRED_ACKS)
+INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+TOPIC_AUTHORIZATION_FAILED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+UNKNOWN_TOPIC_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
+UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle_produce_frame(

@@ -31,9 +31,9 @@ from ottla.broker.request.transactional import operation_of
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.cursors.commit_versions import FIRST_WITH_TOPIC_IDS
 from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.cursors.offset_commit import (
+    FIRST_WITH_TOPIC_IDS,
     TXN_LAYOUTS,
     OffsetCommitAnswer,
     OffsetCommitReader,

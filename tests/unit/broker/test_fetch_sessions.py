@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from ottla.broker.fetching import fetch_sessions
-from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition, next_epoch
+from ottla.broker.fetching.fetch_session import NO_SESSION, FetchSession, SessionPartition, next_epoch
 from ottla.broker.fetching.fetch_sessions import (
     EVICTION_MS,
     FetchSessionCache,
@@ -13,7 +13,6 @@ from ottla.broker.fetching.fetch_sessions import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from ottla.broker.fetching.session_numbers import NO_SESSION
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.segment.file_region import FileRegion
 

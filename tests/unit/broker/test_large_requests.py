@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.cluster.control_requests import ControlRequests
-from ottla.broker.handlers.data.produce_codes import AT_ONCE
+from ottla.broker.handlers.data.produce import AT_ONCE
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.security.authorizer import Authorizer
 from ottla.controller.admin.metadata_waits import MetadataWaits

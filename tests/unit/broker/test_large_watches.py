@@ -5,16 +5,15 @@ import asyncio
 import pytest
 
 from ottla.broker.fetching.fetch_session import FetchSession
-from ottla.broker.fetching.session_numbers import RELEASED_PER_TURN
 from ottla.broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
 from ottla.protocol.api_keys import ApiKey
 from ottla.storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
-from tests.support.pauses import every_pause_waits
+from tests.support.pauses import every_pause_waits, no_pause_waits
 from tests.unit.broker.test_session_watch import expired, partitions_of, session_of, settled
 
-MANY = 3 * RELEASED_PER_TURN
+MANY = 750
 TURNS = 40
 """Enough for an answer, too."""
 
@@ -68,7 +67,7 @@ async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_lea
     on_lost = follower.bench.connection.client.on_lost
     assert on_lost is not None
     on_lost()
-    await turns(MANY // PARTITIONS_PER_STEP + TURNS)
+    await turns(MANY + TURNS)  # one for each partition
     assert not session.is_watched
     assert not asking.waits
     assert not any(partition.end_waiters.waiting for partition in partitions_of(follower))
@@ -76,15 +75,17 @@ async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_lea
 
 
 @on_a_loop
-async def test_many_partitions_are_released_in_several_turns_and_are_known_as_well_meanwhile() -> None:
+async def test_many_partitions_are_released_in_turns_and_are_known_as_well_meanwhile() -> None:
     follower = await settled(MANY)
     now_ms = elapsed_ms(follower.replicas.clock)
     session = session_of(follower)
+    every_pause_waits()
     session.leave()
     follower.replicas.clock.move(5)
     partitions = partitions_of(follower)
-    assert sum(len(partition.end_waiters.waiting) for partition in partitions) == MANY - RELEASED_PER_TURN
+    assert sum(len(partition.end_waiters.waiting) for partition in partitions) == MANY - 1
     assert [partition.followers[1].last_caught_up_ms for partition in partitions] == [now_ms] * MANY
+    no_pause_waits()
     follower.replicas.append(1, index=0)
     await expired(follower, follower.fetch({}))  # the follower has come back
     assert [len(partition.end_waiters.waiting) for partition in partitions] == [1] * MANY

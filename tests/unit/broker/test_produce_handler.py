@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from ottla.broker.handlers.data.produce_codes import AT_ONCE
+from ottla.broker.handlers.data.produce import AT_ONCE
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
