@@ -56,6 +56,7 @@ ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """The errors of the coordinator that members get as another one."""
@@ -66,8 +67,6 @@ KNOWN_TO_MEMBERS: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.FENCED_STATE_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
@@ -181,7 +180,7 @@ class LedPartitions:
             self._call_loading(led, ErrorCode.NONE)
             return
         waiting, led.loading = led.loading, []
-        self._drop(led, ErrorCode.FENCED_STATE_EPOCH)
+        self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for then in waiting:
             self.open(led.key, led.partition, then)
 

@@ -39,13 +39,13 @@ def create_topic(client: WireClient, name: str, partitions: int = 1) -> bytes:
     return topic_id
 
 
-def initialize(client: WireClient, group: str, topic_id: bytes, index: int = 0, start: int = 0) -> None:
+def initialize(client: WireClient, group: str, topic_id: bytes, index: int = 0, start: int = 0, epoch: int = 0) -> None:
     """Begin the state of a share partition, as the coordinator of its group does."""
     request = initializing.InitializeShareGroupStateRequest(
         group_id=group,
         topics=[
             initializing.InitializeStateData(
-                topic_id=topic_id, partitions=[initializing.PartitionData(partition=index, state_epoch=0, start_offset=start)]
+                topic_id=topic_id, partitions=[initializing.PartitionData(partition=index, state_epoch=epoch, start_offset=start)]
             )
         ],
     )

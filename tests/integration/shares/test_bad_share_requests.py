@@ -41,6 +41,36 @@ def states(broker: InProcessBroker) -> int:
     return int(broker.run(lambda: len(list(broker.services.coordinators.shares.states))))
 
 
+def test_records_that_a_member_does_not_have_are_for_others(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
+    produce(client, "t", 5)
+    assert member.acquire(max_records=1) == [(0, 9, 1)]
+    assert member.acknowledge((10, 14, ACCEPT)) == ErrorCode.INVALID_REQUEST, "never acquired"
+    with a_wire_client(broker.port) as second:
+        other = ShareMember(second, member.topic_id, OTHER)
+        assert other.acquire(0, max_records=1) == [(10, 14, 1)]
+        assert other.acknowledge((0, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE, "of another member"
+    assert [member.acknowledge((2, 2, ACCEPT)) for _ in range(2)] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE]
+    assert member.acknowledge_all({}, epoch=-1).error_code == ErrorCode.NONE
+    assert member.acknowledge_all({0: [(0, 1, ACCEPT)]}).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND, "the session is closed"
+    again = ShareMember(client, member.topic_id)
+    taken: list[tuple[int, int, int]] = []
+
+    def has_taken_all() -> bool:
+        taken.extend(again.acquire(0))
+        return len(taken) == 3
+
+    eventually(has_taken_all, 30)
+    assert sorted(taken) == [(0, 1, 2), (3, 9, 2), (10, 14, 2)]
+
+
+def test_acknowledgements_of_an_old_state_epoch_are_refused(broker: InProcessBroker, client: WireClient, member: ShareMember) -> None:
+    assert member.acquire() == [(0, 9, 1)]
+    initialize(client, "g", member.topic_id, start=1, epoch=1)
+    assert member.acknowledge((0, 9, ACCEPT)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert member.acquire(0, max_wait_ms=30_000) == [(1, 9, 1)]
+    assert member.acknowledge((1, 9, ACCEPT)) == ErrorCode.NONE
+
+
 def test_as_many_gaps_as_a_request_may_have_are_refused(member: ShareMember) -> None:
     assert member.acquire() == [(0, 9, 1)]
     assert member.acknowledge((0, MANY - 1, *[GAP] * MANY)) == ErrorCode.INVALID_REQUEST
