@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shutil
 import signal
 import sys
@@ -22,6 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from benchmarks.demo.brokers import Brokers, CannotStart, brokers
+from benchmarks.demo.film import film, picture
 from benchmarks.demo.screen import WIDTH, Moment, Screen
 from benchmarks.demo.spark_counts import SparkCounts
 from benchmarks.demo.traffic import Traffic
@@ -33,7 +33,6 @@ _RATE_FRAMES = 6
 _HEIGHT = 34
 _LINE_SECONDS = 5.0
 """Between two lines where the output is no terminal."""
-_REMOTE_FONT = re.compile(r"@font-face \{.*?\}|<!--.*?-->", re.DOTALL)
 
 
 Show = Callable[[Screen, Moment], None]
@@ -49,7 +48,8 @@ class Recording(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write to both."""
-        self._file.write(json.dumps([round(time.monotonic() - self._begin, 3), "o", text]) + "\n")
+        drawn = text.replace("\n", "\r\n")  # as a terminal gets it
+        self._file.write(json.dumps([round(time.monotonic() - self._begin, 3), "o", drawn], ensure_ascii=False) + "\n")
         return self._stream.write(text)
 
     def flush(self) -> None:
@@ -82,8 +82,12 @@ class Rates:
 @click.option("--seconds", type=click.FloatRange(1), help="End by itself after this time.")
 @click.option("--console", "console_address", default="127.0.0.1:8080", show_default=True, help="The address of the console.")
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Also count with Spark, if it is installed.")
-@click.option("--record", type=click.File("w"), help="Also write the screen to a file for asciinema.")
-@click.option("--pictures", type=click.Path(file_okay=False, path_type=Path), help="Write pictures of three moments to this folder.")
+@click.option("--record", type=click.File("w+", encoding="utf-8"), help="Also write the screen to a file for asciinema.")
+@click.option(
+    "--pictures",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write pictures of three moments to this folder, and with --record a film.",
+)
 def main(
     size: int,
     rate: int,
@@ -105,6 +109,9 @@ def main(
             counts = SparkCounts(running.bootstrap, directory) if spark else None
             stage = Stage(running, traffic, counts, kill_every)
             stage.play(seconds, record, pictures)
+            if record is not None and pictures is not None:
+                record.seek(0)
+                (pictures / "demo.svg").write_text(film(record), encoding="utf-8")
     except CannotStart as reason:
         raise SystemExit(f"ottla: {reason}") from None
     finally:
@@ -196,8 +203,7 @@ class Stage:
     def _picture(self, path: Path) -> None:
         drawing = Console(record=True, width=WIDTH, file=io.StringIO())
         drawing.print(self._screen.draw(self._moment()))
-        # Rich names a font on another host, which readers of a page should not ask.
-        path.write_text(_REMOTE_FONT.sub("", drawing.export_svg(title="make demo")), encoding="utf-8")
+        path.write_text(picture(drawing), encoding="utf-8")
 
 
 @contextmanager
@@ -207,7 +213,9 @@ def _shown(record: IO[str] | None) -> Iterator[Show]:
     if not sys.stdout.isatty() and record is None:
         yield _lines()
         return
-    console = Console(file=output, force_terminal=True, width=WIDTH if record is not None else None)
+    console = Console(file=output, force_terminal=True)
+    if record is not None:  # which is played on terminals of which this one knows nothing
+        console = Console(file=output, force_terminal=True, width=WIDTH, color_system="truecolor")
     with Live(console=console, auto_refresh=False, screen=record is None) as live:
         yield lambda screen, moment: live.update(screen.draw(moment), refresh=True)
 

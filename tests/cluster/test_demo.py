@@ -46,9 +46,10 @@ def test_it_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert shared is not None, said
     assert shared[1] == acknowledged[1]
     assert re.search(r"\d+ brokers? (was|were) killed", said)
-    head, *frames = map(json.loads, record.read_text().splitlines())
+    head, *frames = map(json.loads, record.read_text(encoding="utf-8").splitlines())
     assert head["version"] == 2
     assert any("was killed (SIGKILL)" in text for _, _, text in frames)
-    assert {path.name for path in pictures.iterdir()} == {"demo-run.svg", "demo-kill.svg", "demo-end.svg"}
+    assert {path.name for path in pictures.iterdir()} == {"demo.svg", "demo-run.svg", "demo-kill.svg", "demo-end.svg"}
+    assert "share group page-jobs" in re.sub(r"&#160;", " ", (pictures / "demo.svg").read_text(encoding="utf-8"))
     assert not list(tmp_path.glob("ottla-demo-*"))
     assert processes_with(str(tmp_path / "ottla-demo-")) == []
