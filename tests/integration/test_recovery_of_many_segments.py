@@ -1,6 +1,6 @@
 """A killed broker checks more segments than it may open files, and starts in no other way than with a high limit.
 
-All segments are unflushed: no checkpoint is written before the broker is killed.
+All segments count as unflushed: the checkpoint is removed, if a slow machine has taken so long that there is one.
 """
 
 import signal
@@ -20,7 +20,6 @@ from tests.support.wire_client import WireClient, a_wire_client
 
 SEGMENT_BYTES = 1000
 LATEST = -1
-NEVER_MS = 2**31 - 1
 START_SECONDS = 600.0
 """A busy machine takes minutes for ten thousand segments."""
 
@@ -45,11 +44,11 @@ def end_of(client: WireClient, topic: str) -> int:
 
 def killed_with(directory: Path, segments: int) -> Path:
     """The data of a broker that was killed with so many unflushed segments."""
-    with a_broker(directory, log_retention_ms=-1, log_flush_offset_checkpoint_interval_ms=NEVER_MS) as broker:
+    with a_broker(directory, log_retention_ms=-1) as broker:
         with a_wire_client(broker.port) as client:
             write_segments(client, "topic", segments)
         broker.kill()
-        assert not (broker.data / "recovery-point-offset-checkpoint").exists()
+        (broker.data / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
     assert len(list((broker.data / "topic-0").glob("*.log"))) == segments
     return broker.data
 

@@ -86,6 +86,7 @@ TRANSACTIONAL_ID: Final = int(ResourceType.TRANSACTIONAL_ID)
 TOPIC: Final = int(ResourceType.TOPIC)
 
 NONE: Final = int(ErrorCode.NONE)
+CORRUPT_MESSAGE: Final = int(ErrorCode.CORRUPT_MESSAGE)
 INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 INVALID_REQUIRED_ACKS: Final = int(ErrorCode.INVALID_REQUIRED_ACKS)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -375,7 +376,9 @@ class Produce:
                 if attributes & TRANSACTIONAL_MASK and reader.transactional_id is None:
                     refusal = Refusal(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             except StorageError as error:
-                refusal = self._refusal(self._topic, index, partition, error, reader.end - reader.start)
+                is_told = refusal.message is not None or self._version < FIRST_VERSION_WITHOUT_MESSAGE_SETS
+                if not is_told or refusal.code != CORRUPT_MESSAGE:
+                    refusal = self._refusal(self._topic, index, partition, error, reader.end - reader.start)
         self._put_refusal(index, refusal)
 
     def _put_refusal(self, index: int, refusal: Refusal) -> None:
