@@ -4,8 +4,8 @@
 - `drain`: the latency of a producer before and while `ottla brokers drain` empties one of three brokers.
 - `waits`: a suite of tests that end after timeouts, retention and compaction, with time at will.
 
-`--topics`, `--groups`, `--partitions`, `--rate` and `--tests` name other sizes. Prints a line for each. The brokers, the clients and the
-browser share the machine.
+`--topics`, `--groups`, `--partitions`, `--at-once`, `--rate` and `--tests` name other sizes. Prints a line for each. The brokers, the
+clients and the browser share the machine.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _SteadyProducer:
         return sorted(found)
 
 
-def drain(partitions: int, rate: float) -> Iterator[str]:
+def drain(partitions: int, rate: float, at_once: int) -> Iterator[str]:
     """The latency of a producer before and during a drain."""
     with tempfile.TemporaryDirectory() as folder, a_cluster(Path(folder), _BROKERS) as cluster:
         count = partitions * _BROKERS // 2 // 10  # each has two replicas
@@ -143,12 +143,23 @@ def drain(partitions: int, rate: float) -> Iterator[str]:
             time.sleep(_STEADY_SECONDS)
             before = producer.taken()
             began = time.perf_counter()
-            command = [sys.executable, "-m", "ottla", "brokers", "drain", str(_BROKERS - 1), "-b", cluster.bootstrap]
+            command = [
+                sys.executable,
+                "-m",
+                "ottla",
+                "brokers",
+                "drain",
+                str(_BROKERS - 1),
+                "-b",
+                cluster.bootstrap,
+                "--at-once",
+                str(at_once),
+            ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=_ROOT)
             seconds = time.perf_counter() - began
             during = producer.taken()
         yield (
-            f"drain of a broker with {partitions:,} partitions: {seconds:.1f} s; p99 of a producer of {rate:g} records/s"
+            f"drain of a broker with {partitions:,} partitions, {at_once} at once: {seconds:.1f} s; p99 of a producer of {rate:g} records/s"
             f" {_p99(before):.1f} ms before, {_p99(during):.1f} ms meanwhile ({_p99(during) / _p99(before):.2f} ×),"
             f" {len(producer.failures)} records refused"
         )
@@ -176,12 +187,13 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=1000)
     parser.add_argument("--groups", type=int, default=50)
     parser.add_argument("--partitions", type=int, default=1000, help="of the broker that is drained")
+    parser.add_argument("--at-once", type=int, default=100, help="partitions that move at a time")
     parser.add_argument("--rate", type=float, default=200.0, help="of the producer, records a second")
     parser.add_argument("--tests", type=int, default=50)
     options = parser.parse_args()
     measured: dict[str, Callable[[], Iterator[str]]] = {
         "console": lambda: console(options.topics, options.groups),
-        "drain": lambda: drain(options.partitions, options.rate),
+        "drain": lambda: drain(options.partitions, options.rate, options.at_once),
         "waits": lambda: waits(options.tests),
     }
     if unknown := set(options.wanted) - measured.keys():

@@ -21,7 +21,7 @@ broker_ids = click.argument("ids", nargs=-1, required=True, type=click.IntRange(
 throttle_option = click.option(
     "--throttle", "rate", type=click.IntRange(min=1), metavar="BYTES", help="Replication throttle, bytes per second and broker."
 )
-at_once_option = click.option("--at-once", type=click.IntRange(min=1), default=10, show_default=True, help="Partitions moved at a time.")
+at_once_option = click.option("--at-once", type=click.IntRange(min=1), default=100, show_default=True, help="Partitions moved at a time.")
 racks_option = click.option("--ignore-racks", is_flag=True, help="Allow partitions to be on fewer racks than now.")
 
 
