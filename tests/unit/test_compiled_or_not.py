@@ -144,6 +144,8 @@ def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> 
         shutil.copytree(ROOT / floor, tmp_path / "ottla" / floor, ignore=shutil.ignore_patterns("__pycache__"))
     for file in (ROOT / "ottla").glob("*.*"):
         shutil.copy(file, tmp_path / "ottla")
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    shutil.copytree(ROOT / "declarations", tmp_path / "declarations")
     suffix = binaries()[0].removeprefix(hot_modules.SHARED.replace(".", "/"))
     is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
     assert is_compiled == "True"
