@@ -219,12 +219,18 @@ class Producer:
     def _close_batch(self, number: int) -> None:
         self._waiting[number].append(self._open.pop(number))
 
+    def _is_busy(self, number: int) -> bool:
+        """Whether another batch of the partition is sent before its open one, which takes further records meanwhile.
+
+        If it were closed, slow answers would leave a queue of small batches, of which the last ones grow too old.
+        """
+        return bool(self._waiting[number])
+
     @property
     def next_deadline(self) -> float | None:
-        """Time (monotonic) at which the oldest open batch has lingered long enough; None when none is open."""
-        if not self._open:
-            return None
-        return min(batch.begun_at for batch in self._open.values()) + self._settings.linger_seconds
+        """Time (monotonic) at which the oldest open batch that can be sent has lingered long enough; None when there is none."""
+        begun = [batch.begun_at for number, batch in self._open.items() if not self._is_busy(number)]
+        return min(begun) + self._settings.linger_seconds if begun else None
 
     @property
     def has_work(self) -> bool:
@@ -236,8 +242,9 @@ class Producer:
     def poll(self, timeout_seconds: float = 0.0) -> None:
         """Send batches that are due and process answers, waiting for one at most `timeout_seconds`."""
         now = time.monotonic()
-        for number in [number for number, batch in self._open.items() if now - batch.begun_at >= self._settings.linger_seconds]:
-            self._close_batch(number)
+        for number, batch in list(self._open.items()):
+            if now - batch.begun_at >= self._settings.linger_seconds and not self._is_busy(number):
+                self._close_batch(number)
         self._send_waiting(now)
         self._receive(timeout_seconds)
 

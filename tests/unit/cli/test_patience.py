@@ -198,6 +198,28 @@ def test_no_batch_follows_one_that_is_refused_after_its_first_answer_was_lost(is
     assert connection.requests == (1 if is_lost_first else 2)
 
 
+def test_records_join_the_open_batch_as_long_as_another_one_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Producer, "_ask_producer_id", lambda _: (7, 0))
+    deliveries: list[Delivery] = []
+    producer = Producer(known_but_gone(LONG_SECONDS), "t", ProducerSettings(linger_seconds=0), deliveries.append, choose=random.choice)
+    connection: Any = SilentConnection()
+    producer._connections[1] = connection
+    producer.send(OutgoingRecord(b"first", partition=0))
+    producer.poll()
+    for _ in range(5):
+        producer.send(OutgoingRecord(b"later", partition=0))
+        producer.poll()
+    assert connection.requests == 1
+    assert producer.next_deadline is None
+    producer._on_result(producer._waiting[0][0], PartitionProduceResponse(index=0, error_code=ErrorCode.NONE, base_offset=0))
+    assert producer.next_deadline is not None
+    producer.poll()
+    assert connection.requests == 2
+    producer._on_result(producer._waiting[0][0], PartitionProduceResponse(index=0, error_code=ErrorCode.NONE, base_offset=1))
+    connection.close()
+    assert [delivery.records for delivery in deliveries] == [1, 5]
+
+
 class WithoutCoordinator(Cluster):
     """A cluster that cannot create the topic of the offsets."""
 
