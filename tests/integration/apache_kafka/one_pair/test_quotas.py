@@ -57,8 +57,8 @@ def test_the_throttle_times_of_producers_are_equal(pair: Pair, name: str, rate: 
         return [side.ask(lambda client: client.ask(a_produce(name), 9).throttle_time_ms) for _ in range(requests)]
 
     ours, theirs = both(pair, name, scenario)
-    # Some milliseconds lie between the requests: they dilute the rate, and count from the first request on.
-    assert ours == pytest.approx(theirs, rel=0.02, abs=150)
+    # Some milliseconds lie between the requests, on a busy machine more: they dilute the rate, and count from the first request on.
+    assert ours == pytest.approx(theirs, rel=0.02, abs=400)
 
 
 def test_a_throttled_fetch_is_equal(pair: Pair, name: str) -> None:
