@@ -376,7 +376,7 @@ class Connection:
         if not self._state & CLOSED:
             self._writer.write(out)
             if self._writer.is_sending:
-                self._state |= SENDING
+                self._hold_back(SENDING)
 
     def send_unsent(self) -> None:
         """Write the waiting answers. An error closes only this connection, because the processor has answers of others to send."""
@@ -384,7 +384,7 @@ class Connection:
             try:
                 self._writer.send_unsent()
                 if self._writer.is_sending:
-                    self._state |= SENDING
+                    self._hold_back(SENDING)
             except Exception:
                 self._fail()
 
@@ -393,7 +393,13 @@ class Connection:
         add_timing(self._writer, timing)
 
     def pause_writing(self) -> None:
-        self._state |= PAUSED
+        self._hold_back(PAUSED)
+
+    def _hold_back(self, reason: int) -> None:
+        """Handle no frames. Nor is more of a large one received: complete, it would count nowhere until the client has read its answers."""
+        self._state |= reason
+        if self._reader.is_filling():
+            self._pause()
 
     def resume_writing(self) -> None:
         self._state &= ~PAUSED

@@ -283,6 +283,10 @@ class FrameReader:
         """Bytes of memory that hold received bytes of this connection."""
         return 0 if self._rest is None else len(self._rest)
 
+    def is_filling(self) -> bool:
+        """Whether a large frame is being received."""
+        return self._filled > 0
+
     def keeps_frame(self) -> bool:
         """Whether a complete frame is kept."""
         rest = self._rest

@@ -176,3 +176,27 @@ def test_one_whose_client_is_throttled_or_waits_for_memory_is_not_late() -> None
     assert not throttled.transport.closing
     late(bench, 1)
     assert throttled.transport.closing
+
+
+def test_one_that_cannot_be_handled_yet_stays_with_its_client_until_the_answers_before_it_are_read() -> None:
+    bench = a_bench()
+    client = bench.connect(takes=0)
+    requests = framed(b"first") + LARGE
+    sent = client.send(requests[:RECEIVE_BUFFER_BYTES])
+    bench.turns.run()
+    sent += client.send(requests[sent:])
+    assert sent == RECEIVE_BUFFER_BYTES
+    assert bench.channel.frame_memory.parts == sent - len(framed(b"first"))
+    client.transport.take(len(requests))
+    client.send_all(requests[sent:])
+    assert client.answers == [b"5", b"%d" % LARGE_BYTES]
+    assert bench.channel.frame_memory.parts == 0
+
+
+def test_one_whose_client_reads_no_answers_gives_way_when_another_waits() -> None:
+    bench = a_bench()
+    silent, waiting = bench.connect(takes=0), bench.connect()
+    silent.send((framed(b"first") + HUGE)[:RECEIVE_BUFFER_BYTES])
+    waiting.send(HUGE)
+    late(bench, PATIENCE_NS + 1)
+    assert [client.transport.closing for client in (silent, waiting)] == [True, False]
