@@ -115,7 +115,7 @@ from ottla.controller.admin.partition_growth import PartitionGrowth
 from ottla.controller.admin.topic_admin import TopicAdmin
 from ottla.controller.controller import Controller
 from ottla.controller.errors import ControllerError, NoNode, StoreError
-from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
+from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version, stored_cluster_id
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, TopicAssignment, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.topic_partition import TopicPartition
@@ -583,7 +583,14 @@ class Broker:
         self._held.push_async_callback(metadata.close)
         tasks = begin_tasks(services, storage, metadata, self._background, self._random)
         self._held.push_async_callback(tasks.stop)
-        leftovers = Leftovers(storage.store, tasks, self._cluster_id, self._topic_id_of, lambda: self.controller.is_active)
+        leftovers = Leftovers(
+            storage.store,
+            tasks,
+            self._cluster_id,
+            self._topic_id_of,
+            partial(stored_cluster_id, self.store),
+            lambda: self.controller.is_active,
+        )
         if interval_ms := self.config[OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS]:
             leftovers.start(interval_ms / 1000)
         self._held.push_async_callback(leftovers.close)

@@ -3,6 +3,9 @@
 The leader of a partition removes its copies when the topic is deleted. If it is offline at that moment, they stay. So the broker of the
 active controller lists the store from time to time. Copies of topics that the metadata store does not have go after the second listing. The
 first one has a line in the log, so that there is time to stop the broker if the metadata store is wrong.
+
+Copies of a partition stay if `__remote_log_metadata` has no entry of it. Another cluster may have written them, with a `key.prefix` that
+begins alike, or before the store had an owner. Or they are those of a cluster that was lost, and wait for `ottla remote restore`.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from ottla.broker.remote.stored_names import StoredName, stored_name
@@ -33,16 +37,27 @@ TopicIdOf = Callable[[str], Awaitable[bytes | None]]
 """Returns the id of a topic, zeros for one without an id, None for one that does not exist. Raises StoreError."""
 
 
+ClusterIdOf = Callable[[], Awaitable[str | None]]
+"""Returns the id of the cluster that the metadata store has now, None if it has none. Raises StoreError."""
+
+
 class Leftovers:
     """See the module."""
 
     def __init__(
-        self, store: RemoteStore, tasks: RemoteLogManager, cluster_id: str, topic_id_of: TopicIdOf, is_controller: Callable[[], bool]
+        self,
+        store: RemoteStore,
+        tasks: RemoteLogManager,
+        cluster_id: str,
+        topic_id_of: TopicIdOf,
+        cluster_id_of: ClusterIdOf,
+        is_controller: Callable[[], bool],
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._cluster_id = cluster_id
         self._topic_id_of = topic_id_of
+        self._cluster_id_of = cluster_id_of
         self._is_controller = is_controller
         self._seen: set[tuple[str, str]] = set()
         """Name and id of the topics that the listing before has shown to be gone."""
@@ -69,7 +84,7 @@ class Leftovers:
             try:
                 await self.look()
             except Exception as error:
-                trace = None if isinstance(error, RemoteStoreError | StoreError) else error
+                trace = None if isinstance(error, RemoteStoreError) else error
                 logger.warning(
                     "the remote store could not be searched for copies of deleted topics, which is tried again later: %s",
                     error,
@@ -77,7 +92,7 @@ class Leftovers:
                 )
 
     async def look(self) -> None:
-        """Lists the store once. Raises RemoteStoreError, StoreError."""
+        """Lists the store once. Raises RemoteStoreError."""
         owner = await self._store.owner()
         if owner != self._cluster_id:
             logger.error("the remote store belongs to the cluster %s, and not to %s: nothing is removed there", owner, self._cluster_id)
@@ -91,7 +106,7 @@ class Leftovers:
                 continue
             topic = name.topic, name.topic_id
             if topic not in is_gone:
-                is_gone[topic] = await self._is_gone(name)
+                is_gone[topic] = await self._is_gone(*topic)
             if is_gone[topic] and topic in self._seen and len(found) < MOST_COPIES:
                 found.add(name.copy)
         gone = {topic for topic, answer in is_gone.items() if answer}
@@ -100,16 +115,28 @@ class Leftovers:
         self._remove(found)
 
     def _remove(self, found: set[StoredName]) -> None:
-        _report({(each.topic, each.topic_id) for each in found}, "Copies of topics that do not exist are removed: %s")
+        _report(
+            {(each.topic, each.topic_id) for each in found},
+            "Copies of topics that do not exist are removed, where the metadata know their partitions: %s",
+        )
         copies: dict[TopicIdPartition, list[SegmentEntry]] = {}
         for each in found:
             copies.setdefault(each.topic_id_partition, []).append(each.entry())
         for partition, entries in copies.items():
-            self._tasks.on_leftovers(partition, entries)
+            self._tasks.on_leftovers(partition, entries, partial(self._is_gone, partition.topic, to_text(partition.topic_id)))
 
-    async def _is_gone(self, name: StoredName) -> bool:
-        known = await self._topic_id_of(name.topic)
-        return known is None or (any(known) and to_text(known) != name.topic_id)
+    async def _is_gone(self, topic: str, topic_id: str) -> bool:
+        """Raises RemoteStoreError if the metadata store does not answer, or is not that of this cluster any more: it may know no topic."""
+        try:
+            known = await self._topic_id_of(topic)
+            if known is not None and (not any(known) or to_text(known) == topic_id):
+                return False
+            cluster_id = await self._cluster_id_of()
+        except StoreError as error:
+            raise RemoteStoreError(str(error)) from error
+        if cluster_id != self._cluster_id:
+            raise RemoteStoreError(f"the metadata store is that of the cluster {cluster_id}, and not of {self._cluster_id}")
+        return True
 
 
 def _report(topics: set[tuple[str, str]], line: str) -> None:

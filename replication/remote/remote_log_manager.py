@@ -50,6 +50,22 @@ class _Replica:
         self.tasks: list[asyncio.Task[None]] = []
 
 
+IsGone = Callable[[], Awaitable[bool]]
+"""Tells if a topic still does not exist. Raises an error if that is not known."""
+
+
+class _Leftovers:
+    """Copies that the store has of a partition whose topic does not exist."""
+
+    __slots__ = ("are_ours", "copies", "is_gone")
+
+    def __init__(self, copies: list[SegmentEntry], is_gone: IsGone) -> None:
+        self.copies = copies
+        self.is_gone = is_gone
+        self.are_ours = False
+        """Whether an entry has shown that the partition is one of this cluster."""
+
+
 class RemoteLogManager:
     """See the module."""
 
@@ -107,13 +123,16 @@ class RemoteLogManager:
             replica = self._replicas.get(topic_partition)
             if replica is not None and replica.leadership is not None and replica.partition not in self._deletions:
                 self._end(replica)
-                self._begin_deletion(replica.partition, [])
+                self._begin_deletion(replica.partition, None)
 
-    def on_leftovers(self, partition: TopicIdPartition, copies: list[SegmentEntry]) -> None:
-        """The store has copies of a topic that does not exist any more: removes its entries and their objects, and then these objects."""
+    def on_leftovers(self, partition: TopicIdPartition, copies: list[SegmentEntry], is_gone: IsGone) -> None:
+        """The store has copies of a topic that does not exist any more: removes its entries and their objects, and then these objects.
+
+        Nothing goes of a partition without any entry. It may be one of another cluster that shares the store, or the metadata may be lost.
+        """
         if partition not in self._deletions and all(each.partition != partition for each in self._replicas.values()):
             self._services.metadata.follow(partition)
-            self._begin_deletion(partition, copies)
+            self._begin_deletion(partition, _Leftovers(copies, is_gone))
 
     async def stop(self) -> None:
         """Ends all tasks, and begins no more. The rest is done after the next start, or by the next leader."""
@@ -138,7 +157,7 @@ class RemoteLogManager:
         name = f"{replica.partition.topic}-{replica.partition.partition}"
         replica.tasks.append(self._start(self._repeat(name, step, slots), f"remote storage of {name}"))
 
-    def _begin_deletion(self, partition: TopicIdPartition, leftovers: list[SegmentEntry]) -> None:
+    def _begin_deletion(self, partition: TopicIdPartition, leftovers: _Leftovers | None) -> None:
         if not self._is_stopped:
             self._deletions.add(partition)
             self._start(self._delete_all(partition, leftovers), f"remote deletion of {partition.topic}-{partition.partition}")
@@ -202,7 +221,7 @@ class RemoteLogManager:
         refresh(partition.log, CopiesOf(self._services.metadata, replica.partition))
         return False
 
-    async def _delete_all(self, partition: TopicIdPartition, leftovers: list[SegmentEntry]) -> None:
+    async def _delete_all(self, partition: TopicIdPartition, leftovers: _Leftovers | None) -> None:
         """Removes all segments of a deleted partition; repeated until it is done. The partition is gone, so nothing else writes entries."""
         name = f"{partition.topic}-{partition.partition}"
         try:
@@ -212,33 +231,55 @@ class RemoteLogManager:
             if all(each.partition != partition for each in self._replicas.values()):
                 self._services.metadata.unfollow(partition)
 
-    async def _delete_some(self, partition: TopicIdPartition, leftovers: list[SegmentEntry]) -> bool | None:
+    async def _delete_some(self, partition: TopicIdPartition, leftovers: _Leftovers | None) -> bool | None:
         """Removes all segments but those that a cancelled copy may still be writing, and then the objects that no entry names."""
         busy = False
         stats = self._services.counters.of(partition.topic)
-        for entry in list(self._services.metadata.all_entries(partition)):
+        entries = list(self._services.metadata.all_entries(partition))
+        if leftovers is not None:
+            leftovers.are_ours |= bool(entries)
+            if not leftovers.are_ours:
+                self._warn_of_strange_copies(partition)
+                return None
+        for entry in entries:
             if entry.id in self._services.being_copied:
                 busy = True
                 continue
+            if leftovers is not None and not await leftovers.is_gone():
+                return None
             stats.delete_requests += 1
             await self._removals.remove(entry, lambda: None)
         if busy or len(self._services.metadata.all_entries(partition)):
             return False
-        while leftovers:
-            await self._services.store.delete(leftovers[-1])
-            leftovers.pop()
+        while leftovers is not None and leftovers.copies and await leftovers.is_gone():
+            await self._services.store.delete(leftovers.copies[-1])
+            leftovers.copies.pop()
         return None
+
+    def _warn_of_strange_copies(self, partition: TopicIdPartition) -> None:
+        if self._is_news("strange copies"):
+            logger.warning(
+                "%s-%d: copies in the remote store stay, because the metadata have no entry of this partition. They may belong to another "
+                "cluster. ottla remote scrub lists them",
+                partition.topic,
+                partition.partition,
+            )
+
+    def _is_news(self, kind: str) -> bool:
+        """Whether such a line was not logged for a minute, and is logged now."""
+        now = asyncio.get_running_loop().time()
+        if now < self._quiet_until.get(kind, 0.0):
+            return False
+        self._quiet_until[kind] = now + QUIET_SECONDS
+        return True
 
     def _report(self, name: str, error: Exception, wait_ms: float) -> None:
         """Logs a failure. One of the store concerns all partitions, and is logged once a minute."""
         if not isinstance(error, RemoteStoreError | MetadataWriteFailed | StorageError | OSError):
             logger.error("%s: unexpected error of a task of tiered storage; trying again in %d ms", name, wait_ms, exc_info=error)
             return
-        now = asyncio.get_running_loop().time()
-        kind = type(error).__name__
-        if now < self._quiet_until.get(kind, 0.0):
+        if not self._is_news(type(error).__name__):
             return
-        self._quiet_until[kind] = now + QUIET_SECONDS
         advice = "; check the credentials of the remote store" if isinstance(error, RemoteStoreDenied) else ""
         level = logging.ERROR if isinstance(error, StoreClockApart) else logging.WARNING
         logger.log(level, "%s: the remote storage task failed: %s; trying again in %d ms%s", name, error, wait_ms, advice)

@@ -8,9 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.remote.leftovers import Leftovers
+from ottla.broker.remote.stored_names import stored_name
 from ottla.controller.errors import StoreUnavailable
-from ottla.protocol.uuid import ZERO_UUID, to_text
+from ottla.protocol.uuid import ZERO_UUID, from_text, to_text
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.metadata.packed_entries import HEAD
+from ottla.storage.remote.metadata.segment_cache import SegmentCache
 from ottla.storage.remote.ports import RemoteStoreError
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.remote_fakes import MemoryStore
@@ -44,19 +48,28 @@ class Stage:
     def __init__(self, *names: str, **topics: bytes) -> None:
         self.store = Store(MemoryFileSystem())
         replica = TieredReplica(store=self.store)
+        self.metadata = replica.metadata
         self.store.owner_id = "one"
         self.store.names = dict.fromkeys(names, 0)
+        for name in filter(None, map(stored_name, names)):
+            start, partition = name.start_offset, name.topic_id_partition
+            cache = self.metadata.caches.setdefault(partition, SegmentCache(partition))
+            cache.add(int.from_bytes(from_text(name.uuid), "big"), HEAD.pack(start, start, -1, -1, -1, 0, name.entry().state, 0))
+        self.stored_cluster_id: str | None = "one"
         self.topics = topics
         self.fails = 0
         self.is_controller = True
         self.manager = RemoteLogManager(replica.services)
-        self.leftovers = Leftovers(self.store, self.manager, "one", self._topic_id_of, lambda: self.is_controller)
+        self.leftovers = Leftovers(self.store, self.manager, "one", self._topic_id_of, self._cluster_id_of, lambda: self.is_controller)
 
     async def _topic_id_of(self, topic: str) -> bytes | None:
         if self.fails:
             self.fails -= 1
             raise StoreUnavailable("zookeeper", "no connection")
         return self.topics.get(topic)
+
+    async def _cluster_id_of(self) -> str | None:
+        return self.stored_cluster_id
 
     async def look(self) -> list[int]:
         """The start offsets of the copies that a listing removes."""
@@ -69,7 +82,7 @@ class Stage:
         while any("remote deletion" in task.get_name() for task in tasks):
             await asyncio.sleep(0.01)
             tasks = asyncio.all_tasks()
-        found = [start for call, start in self.store.calls if call == "delete"]
+        found = {start for call, start in self.store.calls if call == "delete"}
         self.store.calls.clear()
         return sorted(found)
 
@@ -83,7 +96,7 @@ def test_copies_of_a_deleted_topic_go_after_the_second_listing(caplog: pytest.Lo
         assert await stage.look() == [0, 500]
 
     scenario()
-    assert "are removed: gone" in caplog.text
+    assert "are removed, where the metadata know their partitions: gone" in caplog.text
 
 
 @in_virtual_time
@@ -121,6 +134,53 @@ def test_nothing_is_removed_from_a_store_that_does_not_name_the_cluster(owner: s
 
     scenario()
     assert f"belongs to the cluster {owner}, and not to one" in caplog.text
+
+
+def test_copies_of_which_the_metadata_know_nothing_stay(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("gone", OLD, 1), name_of("gone", OLD, 2, "log", 500))
+        stage.metadata.caches.clear()
+        assert [await stage.look() for _ in range(3)] == [[], [], []]
+
+    scenario()
+    assert "gone-0: copies in the remote store stay, because the metadata have no entry of this partition" in caplog.text
+
+
+@in_virtual_time
+async def test_nothing_is_removed_where_the_metadata_store_is_not_that_of_the_cluster_any_more() -> None:
+    stage = Stage(name_of("gone", OLD, 1))
+    assert await stage.look() == []
+
+    for other in (None, "another"):
+        stage.stored_cluster_id = other
+        with pytest.raises(RemoteStoreError, match=f"that of the cluster {other}, and not of one"):
+            await stage.look()
+    stage.stored_cluster_id = "one"
+    assert await stage.look() == [0]
+
+
+@in_virtual_time
+async def test_a_topic_that_is_there_again_while_its_copies_are_removed_keeps_the_others() -> None:
+    stage = Stage(*(name_of("orders", OLD, uuid, start_offset=uuid) for uuid in range(1, 5)))
+
+    async def come_back(call: str, entry: SegmentEntry) -> None:
+        stage.topics["orders"] = OLD
+
+    stage.store.before = come_back
+    assert [await stage.look() for _ in range(3)] == [[], [1], []]
+    assert len(next(iter(stage.metadata.caches.values())).all_entries()) == 3
+
+
+@in_virtual_time
+async def test_a_removal_waits_where_the_metadata_store_does_not_answer() -> None:
+    stage = Stage(*(name_of("orders", OLD, uuid, start_offset=uuid) for uuid in range(1, 5)))
+
+    async def fail(call: str, entry: SegmentEntry) -> None:
+        stage.fails += entry.start_offset == 2
+
+    stage.store.before = fail
+    assert [await stage.look() for _ in range(2)] == [[], [1, 2, 3, 4]]
 
 
 def _deny(stage: Stage) -> None:

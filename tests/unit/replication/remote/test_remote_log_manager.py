@@ -37,6 +37,10 @@ def run(
     asyncio.run(play())
 
 
+async def is_gone() -> bool:
+    return True
+
+
 def become_leader(replica: TieredReplica, manager: RemoteLogManager, epoch: int = 0) -> None:
     leads(replica.partition, epoch)
     manager.on_leadership_change(replica.partition)
@@ -311,7 +315,7 @@ def test_what_a_topic_that_is_gone_has_left_is_removed_with_its_entries() -> Non
         first = replica.entries()[0]
         unknown = replace(first, id=SegmentId(TIERED, b"not in any entry"))
         replica.store.parts[unknown.id.uuid] = Parts()
-        manager.on_leftovers(TIERED, [unknown])
+        manager.on_leftovers(TIERED, [unknown], is_gone)
         assert not manager._deletions, "the partition has a replica here"
         replica.partition.take_offline()
         manager.on_leadership_change(replica.partition)
@@ -325,7 +329,7 @@ def test_what_a_topic_that_is_gone_has_left_is_removed_with_its_entries() -> Non
 
         replica.store.before = fail
         for _ in range(2):  # the second listing finds them, too, if the removal takes long
-            manager.on_leftovers(TIERED, [first, unknown])
+            manager.on_leftovers(TIERED, [first, unknown], is_gone)
         await until(lambda: TIERED not in replica.metadata.followed)
         assert not replica.store.parts
         assert not replica.metadata.caches[TIERED].packed
@@ -340,7 +344,7 @@ def test_no_task_begins_after_the_stop() -> None:
         manager.on_config_change(replica.partition)
         become_leader(replica, manager, 1)
         manager.on_partitions_deleted([replica.partition.topic_partition])
-        manager.on_leftovers(TIERED, [])
+        manager.on_leftovers(TIERED, [], is_gone)
         assert len(asyncio.all_tasks()) == 1
 
     run(scenario)
