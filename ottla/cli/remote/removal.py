@@ -1,13 +1,13 @@
 """Implements `ottla remote scrub --remove`: removes the objects that belong to no copy, and leaves those whose owner may not be known.
 
 An object may only seem to have no owner: the metadata may be lost, or be those of another cluster. So the store has to name the cluster,
-an object has to be a day old, and the metadata have to know other copies of its partition, unless the topic does not exist.
+an object has to be a day old, and the metadata have to know its partition: other copies of it, or former ones if the topic is gone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.remote.stored_names import stored_name
@@ -25,14 +25,15 @@ SAFE_AGE_MS: Final = 24 * 60 * 60 * 1000
 _NO_COPY: Final = "its name is not that of a part of a copy"
 _YOUNG: Final = "it is less than a day old, or another part of the same copy is"
 _UNKNOWN: Final = "the metadata have no copy of its partition, and the topic exists: they may be lost"
+_STRANGE: Final = "the metadata have never had a copy of its partition: it may belong to another cluster"
 
 
 async def remove_orphans(
-    cluster: Cluster, store: RemoteStore, orphans: Sequence[StoredObject], known: Collection[TopicIdPartition]
+    cluster: Cluster, store: RemoteStore, orphans: Sequence[StoredObject], known: Mapping[TopicIdPartition, int]
 ) -> dict[str, str | None]:
     """Removes objects of no copy. Returns for each why it stays, None if it is gone. Raises RemoteStoreError, ClientError.
 
-    `known` has the partitions with entries in the metadata, which were read after the objects were listed.
+    `known` has the partitions with records in the metadata, which were read after the objects were listed, and how many entries are left.
     """
     of_store = await store.now_ms()
     limit_ms = (int(time.time() * 1000) if of_store is None else of_store) - SAFE_AGE_MS
@@ -47,8 +48,10 @@ async def remove_orphans(
             outcomes[each.name] = _NO_COPY
         elif name.copy in young:
             outcomes[each.name] = _YOUNG
-        elif name.topic_id_partition not in known and (name.topic, name.topic_id) in unsure:
+        elif not known.get(name.topic_id_partition) and (name.topic, name.topic_id) in unsure:
             outcomes[each.name] = _UNKNOWN
+        elif name.topic_id_partition not in known:
+            outcomes[each.name] = _STRANGE
         else:
             outcomes[each.name] = None
             copies.add(name.copy)

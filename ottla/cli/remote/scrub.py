@@ -19,7 +19,7 @@ from ottla.cli.options import Amount, cluster_command, fail, json_option, report
 from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.removal import remove_orphans
 from ottla.cli.remote.store_access import config_option, the_store
-from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies, still_read
+from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, copies_in, known_copies, read_metadata, still_read
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -141,12 +141,13 @@ def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluste
             if await storage.store.owner() is None:
                 raise ConfigError(f"the store has no {OWNER_NAME}, which a broker writes when it starts: its cluster is not known")
             objects = [each async for each in storage.store.list("")]
-            known = known_copies(cluster)
+            caches = read_metadata(cluster)
+            known = copies_in(caches)
             names = set(_orphans(objects, known, topics))
             orphans = [each for each in objects if each.name in names]
             for name in sorted(names):
                 say(f"of no copy: {name}")
-            return await remove_orphans(cluster, storage.store, orphans, {entry.id.partition for entry, _ in known})
+            return await remove_orphans(cluster, storage.store, orphans, {each.partition: len(each.all_entries()) for each in caches})
 
     outcomes = asyncio.run(remove())
     stays = {name: None if reason is None else ClientError(f"{name} stays: {reason}") for name, reason in sorted(outcomes.items())}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.storage.remote.entries import SegmentEntry, SegmentId, TopicIdPartition
+    from ottla.storage.remote.metadata.segment_cache import SegmentCache
 
 _POLL_SECONDS: Final = 1.0
 COLUMNS: Final = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "max timestamp", "broker", "segment")
@@ -21,6 +22,24 @@ def known_copies(
     """The entries of `__remote_log_metadata`, and whether consumers read them, by topic, partition and offset.
 
     They are those of the chosen partitions, or of all. Raises ClientError, also if it takes longer than these seconds.
+    """
+    return copies_in(read_metadata(cluster, chosen_partitions, seconds=seconds))
+
+
+def copies_in(caches: Iterable[SegmentCache]) -> list[tuple[SegmentEntry, bool]]:
+    """The entries of these partitions as `known_copies` returns them."""
+    caches = list(caches)
+    read = {key for cache in caches for epoch in cache.epochs.values() for key in epoch.keys}
+    found = [(entry, int.from_bytes(entry.id.uuid, "big") in read) for cache in caches for entry in cache.all_entries()]
+    return sorted(found, key=lambda each: (*each[0].id.partition[1:], each[0].start_offset))
+
+
+def read_metadata(
+    cluster: Cluster, chosen_partitions: Collection[TopicIdPartition] | None = None, *, seconds: float = math.inf
+) -> list[SegmentCache]:
+    """Reads `__remote_log_metadata`. Returns the entries of each partition of which it has records, also if they tell that all are gone.
+
+    The arguments and the errors are those of `known_copies`.
     """
     from ottla.client.errors import ConnectionLost, Refused
     from ottla.client.fetcher import Fetcher
@@ -57,10 +76,7 @@ def known_copies(
                     log.take_record(record.value, record.offset)
                 if batch.next_offset >= ends[batch.partition]:
                     fetcher.positions.pop(batch.partition, None)
-    caches = [each.cache for log in logs.values() for each in log.followed.values()]
-    read = {key for cache in caches for epoch in cache.epochs.values() for key in epoch.keys}
-    found = [(entry, int.from_bytes(entry.id.uuid, "big") in read) for cache in caches for entry in cache.all_entries()]
-    return sorted(found, key=lambda each: (*each[0].id.partition[1:], each[0].start_offset))
+    return [each.cache for log in logs.values() for each in log.followed.values()]
 
 
 def still_read(cluster: Cluster, entries: Iterable[SegmentEntry]) -> set[SegmentId]:

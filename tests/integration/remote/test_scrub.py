@@ -163,12 +163,12 @@ def test_objects_of_no_copy_are_removed_but_those_that_may_have_an_owner(scrubbe
         return place
 
     gone = [leave(f"{folder.name}/{copy}.{part}", hours=25) for part in ("log", "index")]
-    gone.append(leave(f"deleted-0-BBBBBBBBBBBBBBBBBBBBBA/{copy}.log", hours=25))
     stays = {
         leave(f"{folder.name}/{copy.replace('A', 'C')}.log", hours=25): "less than a day old",
         leave(f"{folder.name}/{copy.replace('A', 'C')}.index", hours=23): "less than a day old",
         leave(f"{folder.name.replace('t-0-', 't-1-')}/{copy}.log", hours=25): "they may be lost",
         leave("notes/todo.txt", hours=25): "not that of a part of a copy",
+        leave(f"strange-0-BBBBBBBBBBBBBBBBBBBBBA/{copy}.log", hours=25): "may belong to another cluster",
     }
 
     status, outcomes = scrubbed.scrub("--remove")
@@ -181,7 +181,18 @@ def test_objects_of_no_copy_are_removed_but_those_that_may_have_an_owner(scrubbe
     assert [name for name in gone if (root / name).exists()] == []
     assert all((root / name).exists() for name in stays)
     assert {path: path.read_bytes() for path in whole} == whole
-    assert scrubbed.scrub("--remove", "deleted") == (0, [])
+    assert scrubbed.scrub("--remove", "another") == (0, [])
+
+    admin = AdminClient({"bootstrap.servers": scrubbed.bootstrap})
+    admin.delete_topics(["t"])["t"].result(30)
+    until(lambda: not any(path.exists() for path in whole))
+    gone = [leave(f"{folder.name}/{copy}.log", hours=25)]
+
+    def outcome() -> Any:
+        return scrubbed.scrub("--remove", "t")[1]
+
+    until(lambda: {each["name"]: each["result"] for each in outcome()}.get(gone[0]) == "removed")
+    assert not (root / gone[0]).exists()
 
 
 def test_the_store_of_another_cluster_is_neither_read_nor_changed(scrubbed: Scrubbed) -> None:
