@@ -95,20 +95,22 @@ def _move_some(
 ) -> set[TopicPartition]:
     """Move the first partitions of the plan, `at_once` at a time, and return them; with an empty plan, wait for those that move already.
 
-    `left` has the replicas of all partitions that are to move. Raises SomeRefused.
+    `left` has the replicas of all partitions that are to move. A refusal ends the plan: topics may be gone, and brokers dead, since it was
+    made. Raises SomeRefused if the first partitions of the plan are refused.
     """
-    names = list(plan)[: max(at_once, _PLANNED)]
     total = before + len(left)
-    if rate is not None and names:
-        some = {name: plan[name] for name in names}
-        reassignments.throttle(cluster, {name: left[name] for name in names if name in left}, some, rate)
-    if not names:
+    if not plan:
         _wait(cluster, set(left), progress, before, total)
         return set(left)
+    names = [name for name in plan if name in left][: max(at_once, _PLANNED)]
+    topics = {name.topic for name in names}
+    if rate is not None:
+        reassignments.throttle(cluster, left, {name: plan[name] for name in names}, rate)
     moved: set[TopicPartition] = set()
     refused: dict[str, ClientError] = {}
     while names and not refused:
         outcomes = reassignments.reassign(cluster, {name: plan[name] for name in names[:at_once]})
+        is_fresh = not moved
         refused = {str(name): error for name, error in outcomes.items() if error is not None}
         moving = {name for name in names[:at_once] if str(name) not in refused}
         _wait(cluster, moving, progress, before + len(moved), total)
@@ -116,8 +118,8 @@ def _move_some(
         del names[:at_once]
     _until_known(cluster, {name: plan[name] for name in moved})
     if rate is not None:
-        reassignments.clear_throttles(cluster, {name.topic for name in moved})
-    if refused:
+        reassignments.clear_throttles(cluster, topics)
+    if refused and is_fresh:
         raise SomeRefused(refused)
     return moved
 

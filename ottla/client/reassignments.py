@@ -148,7 +148,8 @@ def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None
 def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
     """Remove all replication throttles from these topics and from all live brokers.
 
-    One that cannot be changed keeps no other from being changed. Raises SomeRefused at the end, which names those that are left.
+    One that cannot be changed keeps no other from being changed. Raises SomeRefused at the end, which names those that are left. A deleted
+    topic has no throttles.
     """
     errors: dict[str, ClientError] = {}
     changes = [Change(key, ConfigOperation.DELETE, None) for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
@@ -156,7 +157,8 @@ def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
         try:
             alter_configs(cluster, ConfigResourceType.TOPIC, topic, changes)
         except ClientError as error:
-            errors[f"topic {topic}"] = error
+            if not (isinstance(error, Refused) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                errors[f"topic {topic}"] = error
     _, silent = at_once(cluster, cluster.broker_ids(), lambda own, broker: set_rate(own, [broker], None))
     errors |= {f"broker {broker}": error for broker, error in silent.items()}
     if errors:

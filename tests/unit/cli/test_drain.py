@@ -1,6 +1,6 @@
 """The order in which a drain moves the partitions of a broker: some at a time, by plans that are not made anew for each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import pytest
 
@@ -44,8 +44,9 @@ class Cluster:
     def reassign(self, _: object, plan: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, ClientError | None]:
         self.moved_together.append(len(plan))
         outcomes: dict[TopicPartition, ClientError | None] = dict.fromkeys(plan)
-        if self.refused in plan:
-            outcomes[self.refused] = ClientError("refused")
+        for name in plan:
+            if name == self.refused or name not in self.replicas:
+                outcomes[name] = ClientError("refused")
         for name, target in plan.items():
             if outcomes[name] is None:
                 self.replicas[name] = list(target)
@@ -84,10 +85,45 @@ def test_one_plan_serves_a_hundred_partitions(cluster: Cluster) -> None:
     assert cluster.asked_for_all == 2 * 3 + 1
 
 
-def test_a_refused_partition_ends_a_drain_when_those_beside_it_have_moved(cluster: Cluster) -> None:
+def test_a_partition_that_two_plans_cannot_move_ends_a_drain_when_those_beside_it_have_moved(cluster: Cluster) -> None:
     cluster.refused = TopicPartition("t-042", 0)
 
     with pytest.raises(SomeRefused, match="refused"):
         drain.drain(cluster, {0}, lambda *_: None, at_once=10)
 
-    assert sum(0 not in replicas for replicas in cluster.replicas.values()) == 49
+    assert sum(0 not in replicas for replicas in cluster.replicas.values()) == 49 + 9
+
+
+def test_a_topic_that_is_deleted_after_the_plan_was_made_ends_no_drain_and_leaves_no_throttle(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = TopicPartition("t-042", 0)
+    throttled: set[str] = set()
+    monkeypatch.setattr(drain.reassignments, "throttle", lambda _, __, plan, ___: throttled.update(name.topic for name in plan))
+    monkeypatch.setattr(drain.reassignments, "clear_throttles", lambda _, topics: throttled.difference_update(topics))
+
+    def delete(done: int, _: int) -> None:
+        if done == 20 and deleted in cluster.replicas:
+            del cluster.replicas[deleted]
+
+    assert drain.drain(cluster, {0}, delete, at_once=10, rate=1000) == 249
+    assert not any(0 in replicas for replicas in cluster.replicas.values())
+    assert throttled == set()
+
+
+def test_a_partition_that_is_made_while_the_plan_is_made_is_throttled_as_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_of = drain.plan_of
+    throttled: set[str] = set()
+
+    def throttle(_: object, current: Mapping[TopicPartition, Sequence[int]], plan: Mapping[TopicPartition, Sequence[int]], __: int) -> None:
+        throttled.update(name.topic for name in plan if current[name])
+
+    def planned(asked: object, leaving: Set[int], *, ignore_racks: bool) -> dict[TopicPartition, list[int]]:
+        cluster.replicas = {TopicPartition("a-new-one", 0): [1, 0], **cluster.replicas}
+        return plan_of(asked, leaving, ignore_racks=ignore_racks)
+
+    monkeypatch.setattr(drain, "plan_of", planned)
+    monkeypatch.setattr(drain.reassignments, "throttle", throttle)
+    monkeypatch.setattr(drain.reassignments, "clear_throttles", lambda *_: None)
+    assert drain.drain(cluster, {0}, lambda *_: None, at_once=100, rate=1000) == 251
+    assert "a-new-one" in throttled

@@ -13,8 +13,9 @@ from ottla.cli.main import main
 from ottla.client import reassignments
 from ottla.client.cluster import Cluster
 from ottla.client.config_admin import ConfigResourceType
-from ottla.client.errors import ClientError, ConnectionLost, SomeRefused
+from ottla.client.errors import ClientError, ConnectionLost, Refused, SomeRefused
 from ottla.client.reassignment_plan import Plan, balanced, from_json, to_json, without
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 
 NO_RACKS = dict.fromkeys(range(4))
@@ -156,13 +157,15 @@ def test_a_throttle_that_cannot_be_removed_keeps_no_other(monkeypatch: pytest.Mo
     def alter(_: Cluster, kind: ConfigResourceType, name: str, __: object) -> None:
         if name == "0":
             raise ConnectionLost("broker 0 is registered at there:9092: it does not answer")
+        if name == "deleted":
+            raise Refused("topic deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         changed.append((kind.name, name))
 
     monkeypatch.setattr(reassignments, "alter_configs", alter)
     with Cluster("127.0.0.1:1") as cluster:
         monkeypatch.setattr(cluster, "broker_ids", lambda: [0, 1])
         with pytest.raises(SomeRefused, match=r"^broker 0 is registered at there:9092: it does not answer$"):
-            reassignments.clear_throttles(cluster, ["t", "u", "t"])
+            reassignments.clear_throttles(cluster, ["t", "deleted", "u", "t"])
     assert changed == [("TOPIC", "t"), ("TOPIC", "u"), ("BROKER", "1")]
 
 
