@@ -107,7 +107,8 @@ class Leftovers:
             topic = name.topic, name.topic_id
             if topic not in is_gone:
                 is_gone[topic] = await self._is_gone(*topic)
-            if is_gone[topic] and topic in self._seen and len(found) < MOST_COPIES:
+            is_due = is_gone[topic] and topic in self._seen and len(found) < MOST_COPIES
+            if is_due and name.topic_id_partition not in self._tasks.strange:
                 found.add(name.copy)
         gone = {topic for topic, answer in is_gone.items() if answer}
         _report(gone - self._seen, "Copies of topics that do not exist are in the remote store, and go after the next listing: %s")

@@ -80,6 +80,8 @@ class RemoteLogManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet_until: dict[str, float] = {}
         self._is_stopped = False
+        self.strange: set[TopicIdPartition] = set()
+        """Partitions of leftovers that stay, because the metadata have no entry of them."""
 
     @property
     def counters(self) -> RemoteCounters:
@@ -239,6 +241,7 @@ class RemoteLogManager:
         if leftovers is not None:
             leftovers.are_ours |= bool(entries)
             if not leftovers.are_ours:
+                self.strange.add(partition)
                 self._warn_of_strange_copies(partition)
                 return None
         for entry in entries:

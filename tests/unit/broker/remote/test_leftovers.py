@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.remote import leftovers
 from ottla.broker.remote.leftovers import Leftovers
 from ottla.broker.remote.stored_names import stored_name
 from ottla.controller.errors import StoreUnavailable
 from ottla.protocol.uuid import ZERO_UUID, from_text, to_text
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
-from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.metadata.packed_entries import HEAD
 from ottla.storage.remote.metadata.segment_cache import SegmentCache
 from ottla.storage.remote.ports import RemoteStoreError
@@ -145,6 +146,17 @@ def test_copies_of_which_the_metadata_know_nothing_stay(caplog: pytest.LogCaptur
 
     scenario()
     assert "gone-0: copies in the remote store stay, because the metadata have no entry of this partition" in caplog.text
+
+
+def test_copies_that_stay_are_no_obstacle_to_those_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("a-strange-one", NEW, 9, start_offset=77), name_of("gone", OLD, 1, start_offset=5))
+        del stage.metadata.caches[TopicIdPartition(NEW, "a-strange-one", 0)]
+        assert [await stage.look() for _ in range(3)] == [[], [], [5]]
+
+    monkeypatch.setattr(leftovers, "MOST_COPIES", 1)
+    scenario()
 
 
 @in_virtual_time
