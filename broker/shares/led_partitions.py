@@ -1,8 +1,8 @@
 """Keeps the share partitions of the partitions that this broker leads. Kafka's SharePartitionManager, without its requests.
 
 A share partition is loaded from its coordinator for the first fetch of its group. It is kept until this broker no longer leads the
-partition, or another leader fences it. Administrators may move a group while it has no sessions here; so the next fetch compares the state
-epoch with that of the coordinator first. Its state machine (`partition`) decides; here its effects are carried out. Requests wait in its
+partition, or another leader fences it. Administrators may move a group while it has no sessions here, or delete it; so the next fetch reads
+the state again first. Its state machine (`partition`) decides; here its effects are carried out. Requests wait in its
 `waiters`, which are notified after each change by which more records can be acquired.
 """
 
@@ -81,7 +81,19 @@ FENCED: Final = frozenset(
 class LedPartition:
     """A share partition of a partition that this broker leads. `machine` is None while it is loaded."""
 
-    __slots__ = ("is_current", "is_dead", "key", "leader_epoch", "loading", "machine", "partition", "state_epoch", "timers", "waiters")
+    __slots__ = (
+        "has_own_start",
+        "is_current",
+        "is_dead",
+        "key",
+        "leader_epoch",
+        "loading",
+        "machine",
+        "partition",
+        "state_epoch",
+        "timers",
+        "waiters",
+    )
 
     def __init__(self, key: SharePartitionKey, partition: Partition) -> None:
         self.key = key
@@ -89,6 +101,8 @@ class LedPartition:
         self.leader_epoch = partition.leader_epoch
         self.state_epoch = 0
         self.machine: SharePartition | None = None
+        self.has_own_start = False
+        """Whether this broker has decided where it begins, and could store nothing since then: the coordinator has no start."""
         self.is_current = False
         """Whether it is loaded, and its group has had sessions since then."""
         self.loading: list[Opened] = []
@@ -160,7 +174,8 @@ class LedPartitions:
         group_id = led.key.group_id
         try:
             start = result.start_offset
-            if start == NO_OFFSET:
+            led.has_own_start = start == NO_OFFSET
+            if led.has_own_start:
                 start = initial_offset(led.partition.log, self.settings.offset_reset(group_id), self._clock.now_ms())
             machine = SharePartition(start, result.batches, self.settings.rules_of(group_id))
         except (MalformedState, StorageError, ReplicationError, ValueError) as error:
@@ -174,8 +189,10 @@ class LedPartitions:
         self._call_loading(led, ErrorCode.NONE)
 
     def _on_compared(self, led: LedPartition, result: StateResult) -> None:
-        """The coordinator has told its state of a share partition that was loaded before."""
-        if result.state_epoch == led.state_epoch:
+        """The coordinator has told its state of a share partition that was loaded before. It replaces what is known here: the group may
+        have been deleted and made again, with the same epochs."""
+        is_same = result.state_epoch == led.state_epoch
+        if is_same and (_machine(led).is_storing or (led.has_own_start and result.start_offset == NO_OFFSET)):
             led.is_current = True
             self._call_loading(led, ErrorCode.NONE)
             return
@@ -268,6 +285,8 @@ class LedPartitions:
         error = result.error
         if error:
             logger.warning("share partition %s cannot be stored (%s): %s", led.key, error.name, result.message)
+        else:
+            led.has_own_start = False
         self._runner.run(led, _machine(led).on_stored(_for_members(error), elapsed_ms(self._clock)))
         if error in FENCED:
             self._drop(led, _for_members(error))

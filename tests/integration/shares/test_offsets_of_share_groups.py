@@ -14,6 +14,7 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -126,6 +127,20 @@ def test_a_group_is_moved_made_and_its_offsets_are_deleted(client: WireClient) -
     assert described(client) == {}
     assert alter(client, {"t": {0: 1}}) == (0, {"t": [0]})
     assert described(client) == {"t": [(1, 0, 6, 0)]}
+
+
+def test_a_deleted_group_that_is_made_again_has_none_of_its_former_offsets(client: WireClient) -> None:
+    topic_id = create_topic(client, "t", 1)
+    produce(client, "t", 7)
+    for accepted in ((0, 6, 1), (1, 2, 1), (5, 6, 1)):  # each time with the same epochs
+        assert alter(client, {"t": {0: 0}}) == (0, {"t": [0]})
+        join(client, "t")
+        member = ShareMember(client, topic_id, A, "g")
+        assert member.acquire(0, max_wait_ms=30_000) == [(0, 6, 1)]
+        assert member.acknowledge(accepted) == 0
+        member.acknowledge_all({}, epoch=-1)
+        assert beat(client, -1).error_code == 0
+        assert [each.error_code for each in client.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results] == [0]
 
 
 def test_the_partitions_of_a_topic_that_grows_begin_at_their_first_record(client: WireClient) -> None:

@@ -1,4 +1,4 @@
-"""The share partitions of a leader: the locks of their records last as long as they should, whatever the wall clock does."""
+"""The share partitions of a leader: how long the locks of their records last, and what is known of them without members."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.shares.led_partitions import LedPartition, LedPartitions
 from ottla.broker.shares.partition import ShareRules
-from ottla.broker.shares.record_states import Acquired, AcquireMode, Extent
+from ottla.broker.shares.record_states import Acknowledgement, Acquired, AcquireMode, Extent
 from ottla.broker.shares.settings import ShareSettings
 from ottla.broker.shares.state.coordinator import StateResult
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
 from ottla.broker.shares.state_access import StateAccess
+from ottla.config.share_offset_reset import LATEST
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 from tests.support.timers import FakeTime
@@ -26,17 +28,24 @@ HOUR_MS = 3_600_000
 class Bench:
     """The leader of one partition with ten records. Its coordinator answers at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_offset: int = 0) -> None:
         self.time = FakeTime()
+        self.answer = StateResult(start_offset=start_offset)
         self.wall_shift_ms = 0
         wheel = TimingWheel(self.time.clock, self.time.call_later)
-        settings = SimpleNamespace(rules_of=lambda group_id: ShareRules(lock_ms=LOCK_MS))
-        access = SimpleNamespace(ask=lambda question, reply: reply(StateResult()))
+        settings = SimpleNamespace(rules_of=lambda group_id: ShareRules(lock_ms=LOCK_MS), offset_reset=lambda group_id: LATEST)
+        access = SimpleNamespace(ask=lambda question, reply: reply(self.answer))
         self.led_partitions = LedPartitions(cast("ShareSettings", settings), cast("StateAccess", access), wheel, self)
-        log = SimpleNamespace(log_start_offset=0, high_watermark=10)
-        partition = cast("Partition", SimpleNamespace(topic_partition=TopicPartition("t", 0), leader_epoch=0, log=log))
+        self.log = SimpleNamespace(log_start_offset=0, high_watermark=0)
+        self.partition = cast("Partition", SimpleNamespace(topic_partition=TopicPartition("t", 0), leader_epoch=0, log=self.log))
+        self.open()
+        self.log.high_watermark = 10
+
+    def open(self) -> None:
+        """The first fetch of the group, or that after a time without sessions."""
         opened: list[LedPartition] = []
-        self.led_partitions.open(SharePartitionKey("g", bytes(16), 0), partition, lambda error, led: opened.append(led))
+        self.led_partitions.on_group_idle("g")
+        self.led_partitions.open(SharePartitionKey("g", bytes(16), 0), self.partition, lambda error, led: opened.append(led))
         (self.led,) = opened
 
     def now_ms(self) -> int:
@@ -74,3 +83,26 @@ def test_a_lock_outlives_an_earlier_one_although_the_wall_clock_is_set_forward()
     bench.wall_shift_ms = HOUR_MS
     bench.time.advance(LOCK_MS / 2 + 100)
     assert bench.acquire("c") == [Acquired(0, 4, 2)]
+
+
+def test_a_start_that_the_coordinator_does_not_have_yet_is_kept_for_the_next_members() -> None:
+    bench = Bench(NO_OFFSET)
+    nothing_stored = bench.answer
+    assert bench.acquire("a") == [Acquired(0, 9, 1)]
+    bench.answer = StateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.led_partitions.release(bench.led, "a", lambda error: None)
+    bench.answer = nothing_stored
+    bench.open()
+    bench.time.advance(LOCK_MS + 100)
+    assert bench.acquire("b") == [Acquired(0, 9, 2)], "although the latest offset is another one now"
+
+
+def test_what_was_stored_for_a_group_that_was_deleted_is_not_known_any_more() -> None:
+    bench = Bench(NO_OFFSET)
+    nothing_stored = bench.answer
+    assert bench.acquire("a") == [Acquired(0, 9, 1)]
+    bench.answer = StateResult()
+    bench.led_partitions.acknowledge(bench.led, "a", [Acknowledgement(0, 9, (1,))], lambda error: None)
+    bench.answer = nothing_stored._replace(start_offset=4)
+    bench.open()
+    assert bench.acquire("b") == [Acquired(4, 9, 1)]
