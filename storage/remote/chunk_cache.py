@@ -4,7 +4,7 @@ A file is removed as a whole, never a part of one: an answer that is being sent 
 removed at the start, since their contents are not known. They lie in the log directory itself, where Apache Kafka refuses folders of other
 names, and ignores files. When the disk refuses a chunk, the cache keeps chunks in memory for a minute.
 
-Lives on the event loop; files are written and removed in threads.
+Lives on the event loop; files are made, written and removed in threads.
 """
 
 from __future__ import annotations
