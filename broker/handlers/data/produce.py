@@ -86,7 +86,6 @@ TRANSACTIONAL_ID: Final = int(ResourceType.TRANSACTIONAL_ID)
 TOPIC: Final = int(ResourceType.TOPIC)
 
 NONE: Final = int(ErrorCode.NONE)
-CORRUPT_MESSAGE: Final = int(ErrorCode.CORRUPT_MESSAGE)
 INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 INVALID_REQUIRED_ACKS: Final = int(ErrorCode.INVALID_REQUIRED_ACKS)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -263,7 +262,7 @@ class Produce:
             self._begin_topic(reader.topic)
         index = reader.index
         if not self._may_write:
-            self._refuse(index, None, Refusal(self._refused_with))
+            self._refuse(index, None, self._refused_with)
             return
         partitions = self._partitions
         partition = None if partitions is None else partitions.get(index)
@@ -291,8 +290,7 @@ class Produce:
                 return
             partition.append(run, self._acks, self._now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
-            size = 0 if reader.start == NO_RECORDS else reader.end - reader.start
-            self._refuse(index, partition, self._refusal(self._topic, index, partition, error, size))
+            self._refuse(index, partition, error)
             return
         if run.needs_worker:
             self._leave(index, partition)
@@ -330,7 +328,7 @@ class Produce:
                 read_only_batch(self._run, self._version)
             except StorageError as error:
                 code = partition_error(error, self._services.data)
-        self._refuse(index, partition, Refusal(code))
+        self._refuse(index, partition, code)
 
     def _wait_if_unsafe(self, partition: Partition, run: BatchRun, place: int) -> None:
         """Let the answer wait if the records are not yet as safe as the producer wants."""
@@ -366,19 +364,21 @@ class Produce:
                 self._leaders.add(refusal.leader_id)
         return refusal
 
-    def _refuse(self, index: int, partition: Partition | None, refusal: Refusal) -> None:
-        """Refuse the batch of the reader's partition. Two faults of the batch itself come before the one that was found: Apache Kafka looks
-        through all batches for transactional ones first."""
+    def _refuse(self, index: int, partition: Partition | None, fault: StorageError | ReplicationError | int) -> None:
+        """Refuse the batch of the reader's partition, for an error or with a code. Two faults of the batch itself come before the one that
+        was found: Apache Kafka looks through all batches for transactional ones first."""
         reader = self.reader
+        size = 0
         if reader.start != NO_RECORDS:
+            size = reader.end - reader.start
             try:
                 attributes = attributes_of_first(reader.frame[reader.start : reader.end])
-                if attributes & TRANSACTIONAL_MASK and reader.transactional_id is None:
-                    refusal = Refusal(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             except StorageError as error:
-                is_told = refusal.message is not None or self._version < FIRST_VERSION_WITHOUT_MESSAGE_SETS
-                if not is_told or refusal.code != CORRUPT_MESSAGE:
-                    refusal = self._refusal(self._topic, index, partition, error, reader.end - reader.start)
+                self._put_refusal(index, self._refusal(self._topic, index, partition, error, size))
+                return
+            if attributes & TRANSACTIONAL_MASK and reader.transactional_id is None:
+                fault = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        refusal = Refusal(fault) if isinstance(fault, int) else self._refusal(self._topic, index, partition, fault, size)
         self._put_refusal(index, refusal)
 
     def _put_refusal(self, index: int, refusal: Refusal) -> None:

@@ -387,3 +387,11 @@ async def test_a_disk_that_fails_takes_its_partitions_offline() -> None:
     assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert list(bench.replicas.manager) == []
     assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@on_a_loop
+async def test_a_batch_with_two_faults_is_counted_once() -> None:
+    bench = alone()
+    asked = bench.produce(with_bytes(a_batch(), 16, b"\3"), topic="missing")
+    assert asked.produced[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert bench.replicas.manager.topic_stats.total("produce_requests") == 1
