@@ -9,10 +9,13 @@ from ottla.protocol.uuid import from_text
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
 
 _TOPIC = r"(?P<topic>[a-zA-Z0-9._-]+)"
-_ID = r"(?P<id>[A-Za-z0-9_-]{22})"
-_COPY = r"(?P<start>\d{20})-(?P<uuid>[A-Za-z0-9_-]{22})"
-_OBJECT: Final = re.compile(rf"{_TOPIC}-{_ID}/(?P<partition>\d+)/{_COPY}\.(?P<part>[a-z-]+)")
-_FILE: Final = re.compile(rf"{_TOPIC}-(?P<partition>\d+)-{_ID}/{_COPY}\.(?P<part>[a-z_]+)")
+_ID = r"[A-Za-z0-9_-]{21}[AQgw]"
+"""An id of 16 bytes as brokers write it. Texts with another last character are the same ids."""
+_TOPIC_ID = rf"(?P<id>{_ID})"
+_PARTITION = r"(?P<partition>0|[1-9][0-9]*)"
+_COPY = rf"(?P<start>[0-9]{{20}})-(?P<uuid>{_ID})"
+_OBJECT: Final = re.compile(rf"{_TOPIC}-{_TOPIC_ID}/{_PARTITION}/{_COPY}\.(?P<part>[a-z-]+)")
+_FILE: Final = re.compile(rf"{_TOPIC}-{_PARTITION}-{_TOPIC_ID}/{_COPY}\.(?P<part>[a-z_]+)")
 
 
 class StoredName(NamedTuple):
@@ -51,7 +54,7 @@ class StoredName(NamedTuple):
 
 
 def stored_name(name: str) -> StoredName | None:
-    """Reads the name of an object; None for one that is of no copy."""
+    """Reads the name of an object; None for one that is of no copy. A name that only resembles that of a copy is none."""
     found = _OBJECT.fullmatch(name) or _FILE.fullmatch(name)
     if found is None:
         return None
