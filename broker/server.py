@@ -589,6 +589,7 @@ class Broker:
             self._cluster_id,
             self._topic_id_of,
             partial(stored_cluster_id, self.store),
+            lambda: {each.topic_id for each in self.log_manager.current_logs()},
             lambda: self.controller.is_active,
         )
         if interval_ms := self.config[OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS]:

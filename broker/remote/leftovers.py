@@ -5,21 +5,22 @@ active controller lists the store from time to time. Copies of topics that the m
 first one has a line in the log, so that there is time to stop the broker if the metadata store is wrong.
 
 Copies of a partition stay if `__remote_log_metadata` has no entry of it. Another cluster may have written them, with a `key.prefix` that
-begins alike, or before the store had an owner. Or they are those of a cluster that was lost, and wait for `ottla remote restore`.
+begins alike, or before the store had an owner. Or they are those of a cluster that was lost, and wait for `ottla remote restore`. Copies of
+a topic also stay if this broker has a log of it: the metadata store may be an old copy, which does not know the topic.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
 from ottla.broker.remote.stored_names import StoredName, stored_name
 from ottla.controller.errors import StoreError
 from ottla.pauses import pause
-from ottla.protocol.uuid import to_text
+from ottla.protocol.uuid import from_text, to_text
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
@@ -51,6 +52,7 @@ class Leftovers:
         cluster_id: str,
         topic_id_of: TopicIdOf,
         cluster_id_of: ClusterIdOf,
+        local_topic_ids: Callable[[], Collection[bytes]],
         is_controller: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -58,6 +60,7 @@ class Leftovers:
         self._cluster_id = cluster_id
         self._topic_id_of = topic_id_of
         self._cluster_id_of = cluster_id_of
+        self._local_topic_ids = local_topic_ids
         self._is_controller = is_controller
         self._seen: set[tuple[str, str]] = set()
         """Name and id of the topics that the listing before has shown to be gone."""
@@ -97,7 +100,9 @@ class Leftovers:
         if owner != self._cluster_id:
             logger.error("the remote store belongs to the cluster %s, and not to %s: nothing is removed there", owner, self._cluster_id)
             return
+        local = self._local_topic_ids()
         is_gone: dict[tuple[str, str], bool] = {}
+        kept: set[tuple[str, str]] = set()
         found: set[StoredName] = set()
         async for each in self._store.list(""):
             await pause()
@@ -107,10 +112,14 @@ class Leftovers:
             topic = name.topic, name.topic_id
             if topic not in is_gone:
                 is_gone[topic] = await self._is_gone(*topic)
+                if is_gone[topic] and from_text(name.topic_id) in local:
+                    is_gone[topic] = False
+                    kept.add(topic)
             is_due = is_gone[topic] and topic in self._seen and len(found) < MOST_COPIES
             if is_due and name.topic_id_partition not in self._tasks.strange:
                 found.add(name.copy)
         gone = {topic for topic, answer in is_gone.items() if answer}
+        _report(kept, "The metadata store does not have topics of which this broker has logs; their copies in the remote store stay: %s")
         _report(gone - self._seen, "Copies of topics that do not exist are in the remote store, and go after the next listing: %s")
         self._seen = gone
         self._remove(found)

@@ -56,12 +56,15 @@ class Stage:
             start, partition = name.start_offset, name.topic_id_partition
             cache = self.metadata.caches.setdefault(partition, SegmentCache(partition))
             cache.add(int.from_bytes(from_text(name.uuid), "big"), HEAD.pack(start, start, -1, -1, -1, 0, name.entry().state, 0))
+        self.local: set[bytes] = set()
         self.stored_cluster_id: str | None = "one"
         self.topics = topics
         self.fails = 0
         self.is_controller = True
         self.manager = RemoteLogManager(replica.services)
-        self.leftovers = Leftovers(self.store, self.manager, "one", self._topic_id_of, self._cluster_id_of, lambda: self.is_controller)
+        self.leftovers = Leftovers(
+            self.store, self.manager, "one", self._topic_id_of, self._cluster_id_of, lambda: self.local, lambda: self.is_controller
+        )
 
     async def _topic_id_of(self, topic: str) -> bytes | None:
         if self.fails:
@@ -146,6 +149,22 @@ def test_copies_of_which_the_metadata_know_nothing_stay(caplog: pytest.LogCaptur
 
     scenario()
     assert "gone-0: copies in the remote store stay, because the metadata have no entry of this partition" in caplog.text
+
+
+def test_copies_of_a_topic_of_which_the_broker_has_logs_stay(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("unknown", NEW, 1), name_of("gone", OLD, 2, start_offset=9))
+        stage.local = {NEW}
+        assert [await stage.look() for _ in range(3)] == [[], [9], []]
+        stage.local = set()
+        assert [await stage.look() for _ in range(2)] == [[], [0]]
+
+    scenario()
+    assert (
+        f"does not have topics of which this broker has logs; their copies in the remote store stay: unknown ({to_text(NEW)})"
+        in caplog.text
+    )
 
 
 def test_copies_that_stay_are_no_obstacle_to_those_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
