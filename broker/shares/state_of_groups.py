@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -21,75 +20,80 @@ Partitions = Mapping[bytes, tuple[str, frozenset[int]]]
 Place = tuple[bytes, int]
 """Topic id and index of a partition."""
 
+Questions = Mapping[Place, Question]
+
 
 class StateOfGroups:
-    """See the module. New states of a group wait for deletions of its former ones: a late deletion would take a new state."""
+    """See the module. Initializations and deletions of a group wait for each other: a late deletion would take a new state. A late
+    initialization would leave one, with an epoch that a new group of that name does not reach."""
 
-    __slots__ = ("_access", "_behind", "_deletions")
+    __slots__ = ("_access", "_work")
 
     def __init__(self, access: StateAccess) -> None:
         self._access = access
-        self._deletions: Counter[str] = Counter()
-        """The deletions that have no result yet, by group."""
-        self._behind: dict[str, list[Callable[[], None]]] = {}
-        """The work that waits for deletions, by group."""
+        self._work: dict[str, _Work] = {}
+        """By group."""
 
     def initialize(self, group_id: str, partitions: Partitions, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
         """Initialize the partitions, and call `then` with whether all of them are. Those of topics in `grown` begin at the first record."""
-        if group_id in self._deletions:
-            self._behind.setdefault(group_id, []).append(partial(self.initialize, group_id, partitions, epoch, grown, then))
-            return
-        keys = _keys(group_id, partitions)
-        left = len(keys)
-        is_done = True
+        offsets = {
+            (topic_id, index): 0 if topic_id in grown else NO_OFFSET
+            for topic_id, (_, indexes) in partitions.items()
+            for index in sorted(indexes)
+        }
 
-        def on_result(result: StateResult) -> None:
-            nonlocal left, is_done
-            left -= 1
-            if result.error:
-                is_done = False
-                logger.warning("group %s: a share partition cannot be initialized (%s): %s", group_id, result.error.name, result.message)
-            if not left:
-                then(is_done)
+        def on_results(results: dict[Place, ErrorCode]) -> None:
+            errors = {place: error for place, error in results.items() if error}
+            for (topic_id, index), error in errors.items():
+                name = partitions[topic_id][0]
+                logger.warning("group %s: partition %s-%d cannot be initialized (%s): %s", group_id, name, index, error.name, error.message)
+            then(not errors)
 
-        for key in keys:
-            start_offset = 0 if key.topic_id in grown else NO_OFFSET
-            self._access.ask(InitializeState(key, epoch, start_offset), on_result)
+        self.move(group_id, offsets, epoch, on_results)
 
     def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[dict[Place, ErrorCode]], None]) -> None:
         """Initialize partitions to begin at these offsets, and call `then` with the results."""
-        if group_id in self._deletions:
-            self._behind.setdefault(group_id, []).append(partial(self.move, group_id, offsets, epoch, then))
-            return
-        self._each({place: InitializeState(SharePartitionKey(group_id, *place), epoch, offset) for place, offset in offsets.items()}, then)
+        questions = {place: InitializeState(SharePartitionKey(group_id, *place), epoch, offset) for place, offset in offsets.items()}
+        self._ask(group_id, InitializeState, questions, then)
 
     def forget(self, group_id: str, places: Iterable[Place], then: Callable[[dict[Place, ErrorCode]], None]) -> None:
         """Delete the state of partitions, and call `then` with the results."""
-        self._deletions[group_id] += 1
+        self._ask(group_id, DeleteState, {place: DeleteState(SharePartitionKey(group_id, *place)) for place in places}, then)
 
-        def on_results(results: dict[Place, ErrorCode]) -> None:
-            self._deletions[group_id] -= 1
-            if not self._deletions[group_id]:
-                del self._deletions[group_id]
-                for work in self._behind.pop(group_id, ()):
-                    work()
-            then(results)
-
-        self._each({place: DeleteState(SharePartitionKey(group_id, *place)) for place in places}, on_results)
-
-    def _each(self, questions: Mapping[Place, Question], then: Callable[[dict[Place, ErrorCode]], None]) -> None:
+    def _ask(self, group_id: str, kind: type[Question], questions: Questions, then: Callable[[dict[Place, ErrorCode]], None]) -> None:
+        """Ask, behind work of the other kind."""
+        if not questions:
+            then({})
+            return
+        work = self._work.get(group_id)
+        if work is None:
+            work = self._work[group_id] = _Work(kind)
+        elif work.kind is not kind or work.behind:
+            work.behind.append(partial(self._ask, group_id, kind, questions, then))
+            return
+        work.count += 1
         results: dict[Place, ErrorCode] = {}
 
         def on_result(place: Place, result: StateResult) -> None:
             results[place] = result.error
             if len(results) == len(questions):
+                work.count -= 1
+                if not work.count:
+                    del self._work[group_id]
+                    for ask in work.behind:
+                        ask()
                 then(results)
 
         for place, question in questions.items():
             self._access.ask(question, partial(on_result, place))
-        if not questions:
-            then(results)
 
 
-def _keys(group_id: str, partitions: Partitions) -> list[SharePartitionKey]:
-    return [SharePartitionKey(group_id, topic_id, index) for topic_id, (_, indexes) in partitions.items() for index in sorted(indexes)]
+class _Work:
+    """Questions of one kind that a group is asking, and the others that wait for their end."""
+
+    __slots__ = ("behind", "count", "kind")
+
+    def __init__(self, kind: type[Question]) -> None:
+        self.kind = kind
+        self.count = 0
+        self.behind: list[Callable[[], None]] = []

@@ -5,6 +5,7 @@ A partition is assigned when its state at the share coordinator is initialized; 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -31,7 +32,7 @@ Initialized = Mapping[bytes, tuple[str, frozenset[int]]]
 class ShareGroup(AssignedGroup):
     """See the module."""
 
-    __slots__ = ("_assigned", "initialized", "initializing", "initializing_since_ms")
+    __slots__ = ("_assigned", "changing", "initialized", "initializing", "initializing_since_ms")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -39,6 +40,8 @@ class ShareGroup(AssignedGroup):
         self.initializing: Initialized = {}
         self.initializing_since_ms: int | None = None
         """When this broker has last asked for an initialization; None if it has not, or the answer is there."""
+        self.changing = asyncio.Lock()
+        """Held while an administrator moves the group or deletes its offsets. Nothing is initialized for members meanwhile."""
         self._assigned: tuple[Initialized, Topics, int] | None = None
         """The initialized partitions, the topics and the epoch of the target for which `has_unassigned` was last false."""
 

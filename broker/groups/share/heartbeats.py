@@ -128,7 +128,8 @@ def _initialization(
 ) -> Initialize | None:
     """The partitions that the subscriptions of the group need and that are not initialized, unless that is in progress."""
     since_ms = group.initializing_since_ms
-    if since_ms is not None and context.is_recent(since_ms, context.settings.initialize_retry_ms):
+    is_asked = since_ms is not None and context.is_recent(since_ms, context.settings.initialize_retry_ms)
+    if is_asked or group.changing.locked():
         return None
     missing = group.uninitialized(topics_after(group, old, member), context.topics)
     if not missing:
@@ -144,6 +145,8 @@ def on_initialized(group: ShareGroup, partitions: Initialized, is_done: bool, co
     if not is_done:
         return []  # it is asked for again after some time
     group.initializing_since_ms = None
+    if group.changing.locked():
+        return []  # the change may undo it
     left = {topic: (name, indexes - partitions.get(topic, (name, frozenset()))[1]) for topic, (name, indexes) in group.initializing.items()}
     state = StatePartitions({topic: each for topic, each in left.items() if each[1]}, joined(group.initialized, partitions))
     return [Write((state,))]

@@ -1,7 +1,7 @@
 """Moves share groups without members to other offsets, and deletes their offsets, for administrators.
 
 First a record of the group says that the partitions are not initialized, but may have a state. After a failure they are initialized again
-when a member needs them, and the same request can be repeated.
+when a member needs them, and the same request can be repeated. Members that join meanwhile get their partitions afterwards.
 
 Each move raises the epoch of the group: the share coordinator knows a late repeat of the move before by its epoch.
 """
@@ -52,6 +52,10 @@ class ShareOffsets:
 
     async def move(self, group: ShareGroup, names: Mapping[bytes, str], offsets: Mapping[Place, int]) -> tuple[ErrorCode, Results]:
         """Let the group begin at these offsets. NON_EMPTY_GROUP if it has members. `names` has the topics by id."""
+        async with group.changing:
+            return await self._move(group, names, offsets)
+
+    async def _move(self, group: ShareGroup, names: Mapping[bytes, str], offsets: Mapping[Place, int]) -> tuple[ErrorCode, Results]:
         partitions = {topic: (name, frozenset(index for other, index in offsets if other == topic)) for topic, name in names.items()}
         error, epoch = await self._write(group, partial(_begin, partitions))
         if error:
@@ -68,6 +72,10 @@ class ShareOffsets:
 
     async def forget(self, group: ShareGroup, topics: Initialized) -> tuple[ErrorCode, Results]:
         """Delete the offsets of the group in these topics. NON_EMPTY_GROUP if it has members. Those of deleted topics go by themselves."""
+        async with group.changing:
+            return await self._forget(group, topics)
+
+    async def _forget(self, group: ShareGroup, topics: Initialized) -> tuple[ErrorCode, Results]:
         error, _ = await self._write(group, partial(_doubt, topics))
         if error:
             return error, {}
@@ -83,9 +91,12 @@ class ShareOffsets:
 
     async def forget_all(self, group: object) -> ErrorCode:
         """Delete the state of a share group that is to be deleted, or say why some of it stays. Groups of other types have none."""
-        if not isinstance(group, ShareGroup) or not group.partitions_with_state():
+        if not isinstance(group, ShareGroup):
             return ErrorCode.NONE
-        error, results = await self.forget(group, group.partitions_with_state())
+        async with group.changing:
+            if not group.partitions_with_state():
+                return ErrorCode.NONE
+            error, results = await self._forget(group, group.partitions_with_state())
         return error or next(filter(None, results.values()), ErrorCode.NONE)
 
     async def _write(self, group: ShareGroup, decide: Any) -> tuple[ErrorCode, int]:
@@ -131,8 +142,8 @@ def _doubt(topics: Initialized, group: ShareGroup) -> tuple[Record, ...] | Error
 
 
 def _forget(topics: Initialized, group: ShareGroup) -> tuple[Record, ...]:
-    """The partitions have no state, unless there are members again, which may be initializing them."""
-    return () if group.members else _state(group, _minus(group.initializing, topics), group.initialized)
+    """The partitions have no state."""
+    return _state(group, _minus(group.initializing, topics), group.initialized)
 
 
 def _state(group: ShareGroup, initializing: Initialized, initialized: Initialized) -> tuple[Record, ...]:

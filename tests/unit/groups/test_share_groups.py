@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.groups.classic_group import GroupSettings
 from ottla.broker.groups.consumer.assignors import Subscriber, simple
-from ottla.broker.groups.consumer.effects import Initialize
-from ottla.broker.groups.consumer.members import Member
-from ottla.broker.groups.consumer.records import MemberMetadata, StatePartitions
+from ottla.broker.groups.consumer.effects import Beat, BeatResult, Initialize
+from ottla.broker.groups.consumer.records import StatePartitions
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import GroupLoader
 from ottla.broker.groups.share.group import Initialized, ShareGroup, joined
@@ -24,6 +25,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.replication.ports.cluster import TopicImage
+from tests.support.consumer_groups import topic_id
 from tests.support.group_bench import GroupBench, NoShareState, run
 
 GOLDEN: list[tuple[str, str]] = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "group-records-4.4.json").read_text())
@@ -116,30 +118,46 @@ class Answering(NoShareState):
     def __init__(self) -> None:
         self.error = ErrorCode.NONE
         self.moves: list[tuple[dict[Place, int], int]] = []
-        self.meanwhile: Callable[[], object] = lambda: None
+        self.initialized: list[int] = []
+        """The epochs of initializations."""
+        self.is_held = False
+        self.held: list[Callable[[], None]] = []
+        """The answers of a coordinator that takes its time, the oldest first."""
 
     def move(self, group_id: str, offsets: Mapping[Place, int], epoch: int, then: Callable[[Results], None]) -> None:
         self.moves.append((dict(offsets), epoch))
-        then(dict.fromkeys(offsets, self.error))
+        self.answer(lambda: then(dict.fromkeys(offsets, self.error)))
+
+    def initialize(self, group_id: str, partitions: Initialized, epoch: int, grown: frozenset[bytes], then: Callable[[bool], None]) -> None:
+        self.initialized.append(epoch)
+        self.answer(lambda: then(not self.error))
 
     def forget(self, group_id: str, places: Iterable[Place], then: Callable[[Results], None]) -> None:
         self.forgotten = sorted(places)
-        self.meanwhile()
-        then(dict.fromkeys(self.forgotten, self.error))
+        self.answer(lambda: then(dict.fromkeys(self.forgotten, self.error)))
+
+    def answer(self, answer: Callable[[], None]) -> None:
+        """Answer now, or when the test says so."""
+        if self.is_held:
+            self.held.append(answer)
+        else:
+            answer()
 
 
-PARTITIONS: Initialized = {TOPICS[0]: ("t", frozenset({0, 1}))}
-PLACES: list[Place] = [(TOPICS[0], 0), (TOPICS[0], 1)]
+T = topic_id("t")
+PARTITIONS: Initialized = {T: ("t", frozenset({0, 1}))}
+PLACES: list[Place] = [(T, 0), (T, 1)]
 
 
 async def a_moved_group(bench: GroupBench) -> tuple[ShareGroup, ShareOffsets, Answering]:
     """A group without members that has two partitions."""
     await bench.lead()
+    bench.announce({"t": 2})
     state, offsets = Answering(), bench.groups.share.offsets
-    offsets._state = state
+    offsets._state = bench.groups.share.machine._state = state
     _, _, group = bench.groups.share.find_to_change("g", is_made=True)
     assert group is not None
-    assert await offsets.move(group, {TOPICS[0]: "t"}, dict.fromkeys(PLACES, 5)) == (0, dict.fromkeys(PLACES, 0))
+    assert await offsets.move(group, {T: "t"}, dict.fromkeys(PLACES, 5)) == (0, dict.fromkeys(PLACES, 0))
     assert (group.initializing, group.initialized) == ({}, PARTITIONS)
     return group, offsets, state
 
@@ -147,7 +165,7 @@ async def a_moved_group(bench: GroupBench) -> tuple[ShareGroup, ShareOffsets, An
 def test_each_move_of_a_group_has_an_epoch_of_its_own() -> None:
     async def scenario(bench: GroupBench) -> None:
         group, offsets, state = await a_moved_group(bench)
-        await offsets.move(group, {TOPICS[0]: "t"}, {PLACES[0]: 5})
+        await offsets.move(group, {T: "t"}, {PLACES[0]: 5})
         assert [epoch for _, epoch in state.moves] == [1, 2]
         assert group.epoch == 2
 
@@ -157,7 +175,7 @@ def test_each_move_of_a_group_has_an_epoch_of_its_own() -> None:
 def offered_again(group: ShareGroup) -> Initialized:
     """The partitions that are initialized when a member needs them."""
     unknown: Any = None
-    return group.uninitialized(["t"], {"t": TopicImage("t", TOPICS[0], {0: unknown, 1: unknown})})
+    return group.uninitialized(["t"], {"t": TopicImage("t", T, {0: unknown, 1: unknown})})
 
 
 def test_a_group_whose_state_cannot_be_deleted_stays_until_it_can() -> None:
@@ -176,12 +194,51 @@ def test_a_group_whose_state_cannot_be_deleted_stays_until_it_can() -> None:
     run(scenario)
 
 
-def test_a_group_that_has_members_again_while_its_state_is_deleted_stays() -> None:
+async def beat(bench: GroupBench, epoch: int, *topics: str) -> int:
+    """A heartbeat of the only member. Returns its epoch."""
+    answers: list[BeatResult] = []
+    bench.groups.share.heartbeat("g", Beat(answers.append, "m", epoch, topics=topics or None))
+    answer = await bench.answered(answers)
+    assert answer.error == ErrorCode.NONE
+    return answer.epoch
+
+
+@pytest.mark.parametrize("is_deletion", [True, False])
+def test_partitions_of_members_that_join_during_a_change_are_initialized_after_it(*, is_deletion: bool) -> None:
     async def scenario(bench: GroupBench) -> None:
-        group, _, state = await a_moved_group(bench)
-        state.meanwhile = lambda: group.apply(MemberMetadata("m", Member("m", topics=("t",))))
-        assert await bench.groups.offsets.delete_group("g") == ErrorCode.NON_EMPTY_GROUP
-        assert (group.is_dead, group.initializing) == (False, PARTITIONS), "the member may be initializing them"
+        group, offsets, state = await a_moved_group(bench)
+        if not is_deletion:
+            await offsets.forget(group, PARTITIONS)
+        state.is_held = True
+        work = bench.groups.offsets.delete_group("g") if is_deletion else offsets.move(group, {T: "t"}, dict.fromkeys(PLACES, 7))
+        change = asyncio.ensure_future(work)
+        await bench.until(lambda: bool(state.held))
+        epoch = await beat(bench, 0, "t")
+        assert state.initialized == [], "it would be undone, or undo the change"
+        state.is_held = False
+        state.held.pop()()
+        assert await change == (ErrorCode.NON_EMPTY_GROUP if is_deletion else (ErrorCode.NONE, dict.fromkeys(PLACES, ErrorCode.NONE)))
+        assert (group.is_dead, group.partitions_with_state()) == (False, {} if is_deletion else PARTITIONS)
+        epoch = await beat(bench, epoch)
+        assert state.initialized == ([epoch] if is_deletion else [])
+        assert group.initialized == PARTITIONS
+
+    run(scenario)
+
+
+def test_an_initialization_that_ends_during_a_deletion_does_not_count() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        group, offsets, state = await a_moved_group(bench)
+        assert await offsets.forget(group, PARTITIONS) == (ErrorCode.NONE, dict.fromkeys(PLACES, ErrorCode.NONE))
+        state.is_held = True
+        await beat(bench, 0, "t")
+        await beat(bench, -1)
+        deletion = asyncio.ensure_future(offsets.forget(group, PARTITIONS))
+        await bench.until(lambda: len(state.held) == 2)
+        for answer in state.held:
+            answer()
+        assert await deletion == (ErrorCode.NONE, dict.fromkeys(PLACES, ErrorCode.NONE))
+        assert group.partitions_with_state() == {}
 
     run(scenario)
 

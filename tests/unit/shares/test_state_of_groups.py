@@ -1,4 +1,4 @@
-"""New states of a share group wait for the deletions of its former ones."""
+"""New states of a share group wait for the deletions of its former ones, and deletions for the states that are begun."""
 
 from __future__ import annotations
 
@@ -48,3 +48,22 @@ def test_an_initialization_waits_for_the_deletions_of_its_group_whatever_they_le
         access.answer()
     place = TOPIC_ID, 0
     assert done == [{place: ErrorCode.COORDINATOR_NOT_AVAILABLE}, {place: ErrorCode.NONE}, True, True, {place: ErrorCode.NONE}]
+
+
+def test_a_deletion_waits_for_the_initializations_of_its_group_and_later_ones_for_it() -> None:
+    access: Any = Access()
+    state, done = StateOfGroups(access), list[object]()
+    state.initialize("g", PARTITIONS, 2, frozenset(), done.append)
+    state.move("g", {(TOPIC_ID, 0): 7}, 3, done.append)
+    state.forget("g", [(TOPIC_ID, 0)], done.append)
+    state.initialize("g", PARTITIONS, 4, frozenset(), done.append)
+    state.forget("h", [], done.append)
+    assert access.kinds() == [(InitializeState, "g"), (InitializeState, "g")]
+    access.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    access.answer()
+    assert access.kinds() == [(DeleteState, "g")]
+    access.answer()
+    assert access.kinds() == [(InitializeState, "g")]
+    access.answer()
+    place = TOPIC_ID, 0
+    assert done == [{}, False, {place: ErrorCode.NONE}, {place: ErrorCode.NONE}, True]
