@@ -4,10 +4,11 @@ A request that does not fit into the shared receive buffer reserves its whole si
 released when the request is handled or its client has disconnected. A request without room is not read further until there is room; the one
 that has waited longest is first. Small requests are not counted, so a client that leaves large requests unfinished delays only large ones.
 
-Without a limit in the configuration only requests of HUGE_BYTES reserve their size, up to `ottla.large.requests.max.bytes`, and they count
-until their turn comes. Of the smaller ones only what has arrived counts (`parts`), so an unfinished request takes no more than its client
-has sent. When the parts take half of that limit, each of these requests reserves what it still lacks, like the others. So a request that
-has room never waits for another one, and whatever its client sends arrives.
+Without a limit in the configuration only requests of HUGE_BYTES reserve their size, up to `ottla.large.requests.max.bytes`. Of the smaller
+ones only what has arrived counts (`parts`), so an unfinished request takes no more than its client has sent. When the parts take half of
+that limit, each of these requests reserves what it still lacks, like the others. So a request that has room never waits for another one,
+and whatever its client sends arrives. Any request that has arrived, and waits for its turn or a slot, counts (`kept`) in both limits: these
+end without the help of their clients.
 """
 
 from typing import Final, Protocol
@@ -28,15 +29,16 @@ class Reader(Protocol):
 class FrameMemory:
     """The memory of incoming requests, at most `max_bytes`. Those below `counted_from` bytes need no room while `parts` are few.
 
-    `taken` is the reserved memory. `parts` has the bytes that arrived without room.
+    `taken` is the reserved memory. `parts` has the bytes that arrived without room, `kept` those of requests that wait for their turn.
     """
 
-    __slots__ = ("_counted_from", "_max_bytes", "_waiting", "parts", "taken")
+    __slots__ = ("_counted_from", "_max_bytes", "_waiting", "kept", "parts", "taken")
 
     def __init__(self, max_bytes: int, counted_from: int = 0) -> None:
         self._max_bytes = max_bytes
         self._counted_from = counted_from
         self._waiting: dict[Reader, int] = {}
+        self.kept = 0
         self.parts = 0
         self.taken = 0
 
@@ -47,7 +49,7 @@ class FrameMemory:
     @property
     def parts_are_many(self) -> bool:
         """Whether requests that arrive without room have to reserve what they lack."""
-        return self.parts > self._max_bytes // PARTS_DIVISOR
+        return self.parts + self.kept > self._max_bytes // PARTS_DIVISOR
 
     def take(self, reader: Reader, size: int) -> bool:
         """Take `size` bytes. Returns False if there is no room; then `on_room` is called once they are taken for the reader."""
@@ -59,17 +61,12 @@ class FrameMemory:
 
     def keep(self, size: int) -> None:
         """Count the bytes of a request that has arrived and waits for its turn."""
-        if self.needs_room(size):
-            self.taken += size
-        else:
-            self.parts += size
+        self.kept += size
 
     def end_keeping(self, size: int) -> None:
         """Return bytes that were kept."""
-        if self.needs_room(size):
-            self.give_back(size)
-        else:
-            self.parts -= size
+        self.kept -= size
+        self._serve()
 
     def give_back(self, size: int) -> None:
         """Return bytes that were taken."""
@@ -82,7 +79,8 @@ class FrameMemory:
             self._serve()
 
     def _has_room(self, size: int) -> bool:
-        return not self.taken or self.taken + size <= self._max_bytes
+        is_alone = not self.taken and self.kept <= self._max_bytes // PARTS_DIVISOR  # beside small ones, of which there always may be some
+        return is_alone or self.taken + self.kept + size <= self._max_bytes
 
     @property
     def is_wanted(self) -> bool:

@@ -324,23 +324,30 @@ class RequestChannel:
         """Count a large request that waits for its turn elsewhere."""
         pending.channel = self
         self.waiting_for_turn += 1
-        self.queued_bytes += pending.waiting_bytes
-        if self.max_request_bytes <= 0:
-            self.frame_memory.keep(pending.waiting_bytes)
+        self._keep(pending.waiting_bytes)
         self._update()
 
     def end_waiting(self, size: int) -> None:
         """Uncount a request that waited for its turn."""
         self.waiting_for_turn -= 1
+        self._end_keeping(size)
+        self._update()
+
+    def _keep(self, size: int) -> None:
+        """Count the bytes of a request that has arrived and waits."""
+        self.queued_bytes += size
+        if self.max_request_bytes <= 0:
+            self.frame_memory.keep(size)
+
+    def _end_keeping(self, size: int) -> None:
         self.queued_bytes -= size
         if self.max_request_bytes <= 0:
             self.frame_memory.end_keeping(size)
-        self._update()
 
     def submit(self, request: Request) -> None:
         """Queue a request. The connection stops reading until the request ran, so at most one per connection is queued."""
         self._queue.append(request)
-        self.queued_bytes += request.size
+        self._keep(request.size)
         self._update()
 
     def withdraw(self, request: Request) -> None:
@@ -349,7 +356,7 @@ class RequestChannel:
             self._queue.remove(request)
         except ValueError:
             return
-        self.queued_bytes -= request.size
+        self._end_keeping(request.size)
         self._update()
 
     def _update(self) -> None:
@@ -367,6 +374,6 @@ class RequestChannel:
             if self.slots_in_use >= self.slots or not queue or (number and self.turn_is_over()):
                 break
             request = queue.popleft()
-            self.queued_bytes -= request.size
+            self._end_keeping(request.size)
             request.connection.run_queued()
         self._update()

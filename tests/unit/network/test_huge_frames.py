@@ -200,3 +200,36 @@ def test_one_whose_client_reads_no_answers_gives_way_when_another_waits() -> Non
     waiting.send(HUGE)
     late(bench, PATIENCE_NS + 1)
     assert [client.transport.closing for client in (silent, waiting)] == [True, False]
+
+
+def test_those_that_wait_for_a_slot_keep_their_room() -> None:
+    pending = Pending(occupies_slot=True)
+    bench = Bench(
+        lambda frame, connection: pending if len(frame) < 10 else b"%d" % len(frame),
+        slots=1,
+        limits=NetworkLimits(large_requests_max_bytes=len(HUGE)),
+    )
+    bench.connect().send(framed(b"first"))
+    clients = [bench.connect() for _ in range(20)]
+    left = [LARGE] * 20
+    for _ in range(200):
+        left = [rest[client.send(rest[:100_000]) :] for client, rest in zip(clients, left, strict=True)]
+        bench.turns.run()
+    assert bench.channel.queue_size > 0
+    assert 20 * len(LARGE) - sum(map(len, left)) < 2 * len(HUGE) + 20 * RECEIVE_BUFFER_BYTES
+    gone, *others = clients
+    gone.connection.connection_lost(None)
+    pending.complete(b"done")
+    for client, rest in zip(others, left[1:], strict=True):
+        client.send_all(rest)
+        assert client.answers == [b"%d" % LARGE_BYTES]
+    memory = bench.channel.frame_memory
+    assert memory.parts == memory.taken == memory.kept == bench.channel.queued_bytes == 0
+
+
+def test_one_that_is_larger_than_the_memory_arrives_although_small_ones_always_wait_for_a_slot() -> None:
+    bench = Bench(lambda frame, connection: Pending(occupies_slot=True), slots=1, limits=NetworkLimits(large_requests_max_bytes=1_000_000))
+    for _ in range(2):
+        bench.connect().send(framed(b"small"))
+    assert bench.channel.frame_memory.kept == len(b"small")
+    assert bench.connect().send(HUGE) == len(HUGE)
