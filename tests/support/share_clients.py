@@ -21,7 +21,7 @@ from tests.support.share_members import create_topic
 from tests.support.wire_client import WireClient
 
 SECONDS = 90
-LOCK_HAS_ENDED_SECONDS = 6
+LOCK_HAS_ENDED_SECONDS = 12
 """Longer than the locks of the groups whose members are late."""
 
 

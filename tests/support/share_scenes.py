@@ -27,7 +27,7 @@ from tests.support.wire_client import WireClient, a_wire_client
 
 RECORDING = Path(__file__).parents[1] / "recorded" / "share-clients-4.4.jsonl"
 JAVA, LIBRDKAFKA = "java", "librdkafka"
-LONG_LOCK_MS, RENEWED_LOCK_MS, SHORT_LOCK_MS = 30_000, 6_000, 2_000
+LONG_LOCK_MS, RENEWED_LOCK_MS, SHORT_LOCK_MS = 30_000, 6_000, 8_000
 GROUP_RESOURCE = 32
 _PROGRAM = Path(__file__).with_name("java") / "ShareMember.java"
 _SECONDS = 150

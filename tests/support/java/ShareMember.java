@@ -55,7 +55,7 @@ public class ShareMember {
                 consumer.poll(Duration.ofMillis(100));
             }
         } else if (mode.equals("late") && isFirst) {
-            sleep(6_000);
+            sleep(12_000);
         }
         AcknowledgeType type = answer(record.offset(), mode, isFirst);
         if (type != null && !mode.equals("implicit")) {
