@@ -122,17 +122,20 @@ class Leftovers:
         _report(kept, "The metadata store does not have topics of which this broker has logs; their copies in the remote store stay: %s")
         _report(gone - self._seen, "Copies of topics that do not exist are in the remote store, and go after the next listing: %s")
         self._seen = gone
-        self._remove(found)
+        await self._remove(found)
 
-    def _remove(self, found: set[StoredName]) -> None:
+    async def _remove(self, found: set[StoredName]) -> None:
+        copies: dict[TopicIdPartition, list[SegmentEntry]] = {}
+        while found:  # emptied here, since to free all at once would take long
+            await pause()
+            each = found.pop()
+            copies.setdefault(each.topic_id_partition, []).append(each.entry())
         _report(
-            {(each.topic, each.topic_id) for each in found},
+            {(each.topic, to_text(each.topic_id)) for each in copies},
             "Copies of topics that do not exist are removed, where the metadata know their partitions: %s",
         )
-        copies: dict[TopicIdPartition, list[SegmentEntry]] = {}
-        for each in found:
-            copies.setdefault(each.topic_id_partition, []).append(each.entry())
         for partition, entries in copies.items():
+            await pause()
             self._tasks.on_leftovers(partition, entries, partial(self._is_gone, partition.topic, to_text(partition.topic_id)))
 
     async def _is_gone(self, topic: str, topic_id: str) -> bool:

@@ -178,6 +178,26 @@ def test_copies_that_stay_are_no_obstacle_to_those_behind_them(monkeypatch: pyte
     scenario()
 
 
+def test_the_event_loop_has_other_turns_while_many_copies_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = 0
+
+    async def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    @in_virtual_time
+    async def scenario() -> None:
+        nonlocal pauses
+        stage = Stage(*(name_of(f"gone-{uuid % 5}", OLD, uuid, start_offset=uuid) for uuid in range(50)))
+        await stage.look()
+        pauses = 0
+        assert await stage.look() == list(range(50))
+        assert pauses == 50 + 50 + 5, "for each object, each copy and each partition"
+
+    monkeypatch.setattr(leftovers, "pause", pause)
+    scenario()
+
+
 @in_virtual_time
 async def test_nothing_is_removed_where_the_metadata_store_is_not_that_of_the_cluster_any_more() -> None:
     stage = Stage(name_of("gone", OLD, 1))
