@@ -110,4 +110,4 @@ class Group(Protocol):
         """The topics that members subscribe to; None when they are unknown."""
 
     def expiry(self) -> Expiry | None:
-        """The rule for the age of the group's offsets (KIP-211); None while none of them may expire."""
+        """The rule for the age of the group's offsets (KIP-211); None while none of them may expire, nor the group itself."""

@@ -416,8 +416,8 @@ class OffsetCommits:
             logger.info("%d offsets had not been used for offsets.retention.minutes and were removed", count)
 
     def _forget(self, group: Group, removed: Sequence[TopicPartition]) -> None:
-        """Write tombstones for removed offsets, and for the group if it is empty now."""
-        if group.state is GroupState.EMPTY and not group.offsets:
+        """Write tombstones for removed offsets, and for the group if it is empty now, unless it is of a type that stays."""
+        if group.state is GroupState.EMPTY and not group.offsets and group.expiry() is not None:
             logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
             group.end(self._clock.now_ms())
             self._end(group, removed)

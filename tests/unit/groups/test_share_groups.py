@@ -26,7 +26,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.replication.ports.cluster import TopicImage
 from tests.support.consumer_groups import topic_id
-from tests.support.group_bench import GroupBench, NoShareState, run
+from tests.support.group_bench import GroupBench, NoShareState, run, tombstones
 
 GOLDEN: list[tuple[str, str]] = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "group-records-4.4.json").read_text())
 TOPICS = [bytes([number]) * 16 for number in range(1, 4)]
@@ -222,6 +222,19 @@ def test_partitions_of_members_that_join_during_a_change_are_initialized_after_i
         epoch = await beat(bench, epoch)
         assert state.initialized == ([epoch] if is_deletion else [])
         assert group.initialized == PARTITIONS
+
+    run(scenario)
+
+
+def test_a_group_without_members_stays_when_offsets_expire_and_topics_are_deleted() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        group, _, _ = await a_moved_group(bench)
+        bench.pass_time(2 * bench.groups._check_interval_ms)
+        await bench.groups.offsets.expire()
+        bench.announce({"other": 1})
+        bench.delete_topic("other", 1)
+        assert (bench.groups.share.describe("g")[2], group.initialized) == (group, PARTITIONS)
+        assert tombstones(bench) == []
 
     run(scenario)
 
