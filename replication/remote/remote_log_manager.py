@@ -237,9 +237,9 @@ class RemoteLogManager:
         """Removes all segments but those that a cancelled copy may still be writing, and then the objects that no entry names."""
         busy = False
         stats = self._services.counters.of(partition.topic)
-        entries = list(self._services.metadata.all_entries(partition))
+        entries = self._services.metadata.all_entries(partition)  # as they are now, unpacked one by one
         if leftovers is not None:
-            leftovers.are_ours |= bool(entries)
+            leftovers.are_ours |= len(entries) > 0
             if not leftovers.are_ours:
                 self.strange.add(partition)
                 self._warn_of_strange_copies(partition)
