@@ -102,3 +102,15 @@ def test_a_cluster_without_a_number_has_the_brokers_that_it_had(tmp_path: Path) 
         cluster("down")
         up = json.loads(cluster("up", "--per-core", "--base-port", "0", "--detach", "--json").stdout)
         assert [broker["id"] for broker in up["brokers"]] == [4, 5]
+
+
+def test_the_addresses_of_a_detached_cluster_are_those_that_it_has_also_when_it_starts_again(tmp_path: Path) -> None:
+    cluster = ClusterCommand(tmp_path)
+    try:
+        up = json.loads(cluster("up", "2", "--base-port", "0", "--detach", "--json").stdout)["brokers"]
+        known = json.loads(cluster("status", "--json").stdout)["brokers"]
+        assert [broker["address"] for broker in up] == [f"127.0.0.1:{broker['port']}" for broker in known]
+        cluster("down")
+        assert json.loads(cluster("up", "--detach", "--json").stdout)["brokers"] == up
+    finally:
+        cluster("down")

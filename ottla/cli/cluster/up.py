@@ -180,6 +180,7 @@ def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
                 "up",
                 *_arguments(layout),
                 *(() if listen is None else ("--console", "--console-listen", listen)),
+                *(("--json",) if as_json else ()),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -191,17 +192,14 @@ def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
     with supervisor.stdout:
         try:
             line = supervisor.stdout.readline()
-            console_line = "" if listen is None else supervisor.stdout.readline()
+            console_line = "" if listen is None or as_json else supervisor.stdout.readline()
         except KeyboardInterrupt:
             # The terminal's signal does not reach the supervisor in its own session.
             supervisor.terminate()
             supervisor.wait()
             raise
     if line:
-        if as_json:
-            _print_brokers(layout, console_line.rpartition(" ")[2].strip() or None)
-        else:
-            print(line + console_line, end="")
+        print(line + console_line, end="")
         return
     status = supervisor.wait()
     with log_file.open("rb") as log:
