@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -206,7 +207,8 @@ class GroupCoordinator:
         self._expiry_timer: TimerTask | None = None
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
         self.settings = _settings_of(config)
-        self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
+        self._cluster = replica_manager.cluster
+        self.groups = CoordinatedGroups(self._cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
         self._log = TopicLog(
             GROUP_METADATA_TOPIC,
             replica_manager,
@@ -218,7 +220,7 @@ class GroupCoordinator:
         )
         machines = GroupMachines(self.groups, timing_wheel)
         self._runner = machines.runner
-        parts = (self.groups, self._log, self._runner, replica_manager.cluster, clock, workers)
+        parts = (self.groups, self._log, self._runner, self._cluster, clock, workers)
         self.consumer = ConsumerGroups(*parts, consumer_settings(config, group_configs), new_uuid, level)
         share = ShareMachine(share_state, *parts, share_settings(config, group_configs))
         self.share = ShareGroups(self.groups, share, share_level, share_state)
@@ -266,7 +268,8 @@ class GroupCoordinator:
 
     async def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """The cluster has deleted these partitions. Other work of the event loop runs meanwhile, but no other change of metadata."""
-        steps = self.offsets.delete_of_partitions(partitions)
+        of_share_groups = self.share.delete_of_partitions(partitions, self._cluster)
+        steps = chain(self.offsets.delete_of_partitions(partitions), of_share_groups)
         try:
             for _ in steps:
                 await pause()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from typing import Any
 
@@ -11,10 +11,13 @@ from ottla.broker.groups.consumer.heartbeats import Refused
 from ottla.broker.groups.consumer.machine import ConsumerMachine, Event
 from ottla.broker.groups.consumer.members import JOINING
 from ottla.broker.groups.coordinated import CoordinatedGroups
+from ottla.broker.groups.group import Group
 from ottla.broker.groups.share.group import Initialized, ShareGroup
 from ottla.broker.groups.share.heartbeats import check, on_heartbeat, on_initialized
 from ottla.broker.groups.share.offsets import ShareOffsets, StateOfGroups
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
+from ottla.replication.ports.cluster import MetadataCache
 
 FIRST_LEVEL = 1
 """The level of the feature from which on there are these groups."""
@@ -116,3 +119,23 @@ class ShareGroups:
             self._groups.add(group_id, group)
             return ErrorCode.NONE, None, group
         return error, message, group
+
+    def delete_of_partitions(self, deleted: Iterable[TopicPartition], cluster: MetadataCache) -> Iterator[None]:
+        """Topics were deleted: groups forget them, with a step between two pauses. The cluster does not have their ids any more."""
+        names: set[str] = set()
+        for topic, _ in deleted:
+            names.add(topic)
+            yield
+        for owned in self._groups.partitions.values():
+            if owned.is_loading:
+                owned.before_served(partial(self._delete_of_topics, names, cluster))
+        yield from self._delete_of_topics(names, cluster, self._groups)
+
+    def _delete_of_topics(self, names: Set[str], cluster: MetadataCache, groups: Iterable[Group]) -> Iterator[None]:
+        for group in groups:
+            if isinstance(group, ShareGroup) and not group.is_dead:
+                known = group.partitions_with_state().items()
+                gone = {topic_id: each for topic_id, each in known if each[0] in names and topic_id not in cluster.names_by_id}
+                if gone:
+                    self.offsets.forget_topics(gone, group)
+            yield

@@ -99,6 +99,10 @@ class ShareOffsets:
             error, results = await self._forget(group, group.partitions_with_state())
         return error or next(filter(None, results.values()), ErrorCode.NONE)
 
+    def forget_topics(self, topics: Initialized, group: ShareGroup) -> None:
+        """The group has nothing of these topics any more: they were deleted, and their state with them."""
+        self._machine.submit(group, Event(lambda context: _without(topics, group)))
+
     async def _write(self, group: ShareGroup, decide: Any) -> tuple[ErrorCode, int]:
         """Decide about records, and wait until all in-sync replicas have them. Returns the epoch of the group after them, too."""
         written: asyncio.Future[tuple[ErrorCode, int]] = asyncio.get_running_loop().create_future()
@@ -144,6 +148,11 @@ def _doubt(topics: Initialized, group: ShareGroup) -> tuple[Record, ...] | Error
 def _forget(topics: Initialized, group: ShareGroup) -> tuple[Record, ...]:
     """The partitions have no state."""
     return _state(group, _minus(group.initializing, topics), group.initialized)
+
+
+def _without(topics: Initialized, group: ShareGroup) -> list[ConsumerEffect]:
+    records = _state(group, _minus(group.initializing, topics), _minus(group.initialized, topics))
+    return [Write(records)] if records else []
 
 
 def _state(group: ShareGroup, initializing: Initialized, initialized: Initialized) -> tuple[Record, ...]:

@@ -239,6 +239,22 @@ def test_a_group_without_members_stays_when_offsets_expire_and_topics_are_delete
     run(scenario)
 
 
+def test_a_group_keeps_nothing_of_topics_that_are_deleted() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        group, offsets, _ = await a_moved_group(bench)
+        bench.announce({"other": 1})
+        other = topic_id("other")
+        await offsets.move(group, {other: "other"}, {(other, 0): 5})
+        bench.delete_topic("t", 2)
+        assert group.partitions_with_state() == {other: ("other", frozenset({0}))}
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        assert bench.groups.share.initialized("g") == (ErrorCode.NONE, {other: ("other", frozenset({0}))})
+
+    run(scenario)
+
+
 def test_an_initialization_that_ends_during_a_deletion_does_not_count() -> None:
     async def scenario(bench: GroupBench) -> None:
         group, offsets, state = await a_moved_group(bench)
