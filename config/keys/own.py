@@ -206,9 +206,8 @@ OTTLA_LARGE_REQUESTS_MAX_BYTES = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="How much memory requests of more than 8 MiB may take together while they arrive. Further ones wait for room, in order. A request "
-    "that is alone may be larger. The bytes of unfinished requests between 256 KiB and 8 MiB may take half of it in addition. "
-    "`queued.max.request.bytes` replaces this limit, and then smaller requests need room, too.",
+    doc="How much memory requests of more than 8 MiB, and all that wait, may take together; one alone may be larger. Unfinished ones of "
+    "more than 256 KiB may take half of it in addition. `queued.max.request.bytes` replaces this limit.",
 )
 OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
     "ottla.internal.topics.can.grow",
