@@ -1,9 +1,9 @@
 """Keeps the share partitions of the partitions that this broker leads. Kafka's SharePartitionManager, without its requests.
 
-A share partition is loaded from its coordinator for the first fetch of its group. It is kept until this broker no longer leads the
-partition, or another leader fences it. Administrators may move a group while it has no sessions here, or delete it; so the next fetch reads
-the state again first. Its state machine (`partition`) decides; here its effects are carried out. Requests wait in its
-`waiters`, which are notified after each change by which more records can be acquired.
+A share partition is loaded from its coordinator for the first fetch of its group, and kept while the group has sessions here. Afterwards
+administrators may move the group, or delete it. So only a start is kept that the coordinator does not have, or a change that is on its way.
+The next fetch reads the state first. The state machine (`partition`) decides; here its effects are carried out. Requests wait in `waiters`,
+which are notified after each change by which more records can be acquired.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ class LedPartitions:
             self._access.ask(ReadState(key, led.leader_epoch), partial(self._on_read, led))
 
     def on_group_idle(self, group_id: str) -> None:
-        """The last session of a group has ended: others may move it from now on."""
+        """The last session of a group has ended: others may move it from now on, and there may never be another."""
         for led in list(self._by_group.get(group_id, ())):
-            if led.loading:
-                self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # what is read may be old when it arrives
             led.is_current = False
+            if led.loading or _is_spare(led):  # what is read may be old when it arrives
+                self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader or leader epoch, or is no longer hosted here."""
@@ -290,6 +290,8 @@ class LedPartitions:
         self._runner.run(led, _machine(led).on_stored(_for_members(error), elapsed_ms(self._clock)))
         if error in FENCED:
             self._drop(led, _for_members(error))
+        elif _is_spare(led) and not led.is_current and not led.loading:
+            self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
             self._wake(led)
 
@@ -308,6 +310,11 @@ class LedPartitions:
 def _machine(led: LedPartition) -> SharePartition:
     assert led.machine is not None  # it is loaded
     return led.machine
+
+
+def _is_spare(led: LedPartition) -> bool:
+    """Whether the coordinator has all that is to be known of it."""
+    return led.machine is not None and not led.machine.is_storing and not led.has_own_start
 
 
 def _discard(index: dict[Key, dict[LedPartition, None]], key: Key, led: LedPartition) -> None:
