@@ -126,7 +126,7 @@ class TopicDeletion:
         for topic in self._context.topics_to_be_deleted:
             for some in self._slices_of(topic):
                 if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in some):
-                    self._context.topics_ineligible_for_deletion.add(topic)
+                    self._halt(topic, "a replica is offline")
                 await self._pause()
 
     def _halt(self, topic: str, reason: str) -> None:

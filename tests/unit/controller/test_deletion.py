@@ -157,6 +157,20 @@ def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
     run(scenario)
 
 
+def test_the_next_controller_tells_that_a_deletion_is_suspended() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await delete_while_broker_2_is_down(cluster)
+        controller = cluster.brokers[1].controller
+        told: list[set[str]] = []
+        controller.on_deletion_progress(lambda: told.append(set(controller.context.topics_ineligible_for_deletion)))
+        await cluster.kill(0)
+        await cluster.settle()
+        assert controller.is_active
+        assert {"t"} in told
+
+    run(scenario)
+
+
 def test_a_topic_whose_states_could_not_be_written_is_deleted_with_the_next_one() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([1, 2])
