@@ -251,6 +251,16 @@ def test_a_group_keeps_nothing_of_topics_that_are_deleted() -> None:
         await bench.lead(epoch=2)
         await bench.until_loaded()
         assert bench.groups.share.initialized("g") == (ErrorCode.NONE, {other: ("other", frozenset({0}))})
+        await bench.lead(epoch=3, leader=1)
+        await bench.lead(epoch=4)
+        assert bench.groups.groups.is_loading
+        bench.delete_topic("other", 1)
+        await bench.until_loaded()
+        assert bench.groups.share.initialized("g") == (ErrorCode.NONE, {})
+        await bench.lead(epoch=5, leader=1)
+        await bench.lead(epoch=6)
+        await bench.until_loaded()
+        assert bench.groups.share.initialized("g") == (ErrorCode.NONE, {})
 
     run(scenario)
 
