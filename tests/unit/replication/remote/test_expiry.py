@@ -1,8 +1,9 @@
 """A leader removes from the remote store what retention, DeleteRecords, elections and crashes leave there, and nothing else."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 
@@ -238,63 +239,50 @@ def test_segments_of_a_lost_log_go_when_the_log_begins_behind_them() -> None:
     run(scenario())
 
 
+async def expire_while_a_copy_ends(
+    monkeypatch: pytest.MonkeyPatch, replica: TieredReplica, looking: ModuleType, is_held: Callable[[str, SegmentEntry], bool]
+) -> None:
+    """Runs the expiry while a call to the store is held. The copy ends when the module `looking` pauses."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wait(call: str, entry: SegmentEntry) -> None:
+        if is_held(call, entry):
+            begun.set()
+            await may_end.wait()
+
+    replica.store.before = wait
+    copying = asyncio.create_task(replica.copy_all())
+    await begun.wait()
+
+    async def pause() -> None:
+        may_end.set()
+        await copying
+
+    monkeypatch.setattr(looking, "pause", pause)
+    await replica.expiry.run()
+
+
 def test_a_copy_that_is_finished_while_bytes_are_counted_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     replica = TieredReplica(retention_bytes=5 * SIZE)
     replica.lead(0)
     replica.produce(2)
     replica.lead(1)
     replica.produce(3)
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def wait(call: str, entry: SegmentEntry) -> None:
-        if entry.start_offset == 3:
-            begun.set()
-            await may_end.wait()
-
-    replica.store.before = wait
-
-    async def scenario() -> None:
-        copying = asyncio.create_task(replica.copy_all())
-        await begun.wait()
-
-        async def pause() -> None:
-            may_end.set()
-            await copying
-
-        monkeypatch.setattr(choice, "pause", pause)
-        await replica.expiry.run()
-        assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
-
-    run(scenario())
+    run(expire_while_a_copy_ends(monkeypatch, replica, choice, lambda _, entry: entry.start_offset == 3))
+    assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
 
 
 def test_a_copy_that_is_finished_while_abandoned_ones_are_looked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     replica = TieredReplica()
     replica.lead()
     replica.produce(3)
-    begun, may_end = asyncio.Event(), asyncio.Event()
 
-    async def wait(call: str, entry: SegmentEntry) -> None:
-        if call == "answer to the copy" and entry.start_offset == 1:
-            begun.set()
-            await may_end.wait()
+    def is_held(call: str, entry: SegmentEntry) -> bool:
+        return call == "answer to the copy" and entry.start_offset == 1
 
-    replica.store.before = wait
-
-    async def scenario() -> None:
-        copying = asyncio.create_task(replica.copy_all())
-        await begun.wait()
-
-        async def pause() -> None:
-            may_end.set()
-            await copying
-
-        monkeypatch.setattr(expiry, "pause", pause)
-        await replica.expiry.run()
-        assert replica.ranges() == [(0, 0), (1, 1)]
-        assert len(replica.store.parts) == 2
-
-    run(scenario())
+    run(expire_while_a_copy_ends(monkeypatch, replica, expiry, is_held))
+    assert replica.ranges() == [(0, 0), (1, 1)]
+    assert len(replica.store.parts) == 2
 
 
 def test_a_copy_that_a_crash_interrupted_is_removed() -> None:

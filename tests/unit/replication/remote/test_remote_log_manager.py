@@ -46,6 +46,19 @@ def become_leader(replica: TieredReplica, manager: RemoteLogManager, epoch: int 
     manager.on_leadership_change(replica.partition)
 
 
+def hold_calls(replica: TieredReplica, held: str | None = None) -> asyncio.Event:
+    """Lets calls to the store wait for ever, those of this name or all. The event is set when the first one has begun."""
+    begun = asyncio.Event()
+
+    async def wait(call: str, entry: SegmentEntry) -> None:
+        if held in (None, call):
+            begun.set()
+            await asyncio.Event().wait()
+
+    replica.store.before = wait
+    return begun
+
+
 def test_a_leader_copies_what_is_appended_later() -> None:
     async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
         become_leader(replica, manager)
@@ -119,13 +132,7 @@ def test_a_follower_learns_what_is_copied_and_copies_nothing() -> None:
 
 def test_a_leader_that_becomes_follower_ends_its_copies() -> None:
     async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
-        begun = asyncio.Event()
-
-        async def wait(call: str, entry: SegmentEntry) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        replica.store.before = wait
+        begun = hold_calls(replica)
         become_leader(replica, manager)
         replica.produce(2)
         await begun.wait()
@@ -255,14 +262,7 @@ def test_the_deletion_of_a_topic_removes_its_segments_although_the_store_is_down
 
 def test_the_objects_of_a_cancelled_copy_are_removed_when_no_thread_can_write_them_any_more() -> None:
     async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
-        begun = asyncio.Event()
-
-        async def wait(call: str, entry: SegmentEntry) -> None:
-            if call == "copy of the records":
-                begun.set()
-                await asyncio.Event().wait()
-
-        replica.store.before = wait
+        begun = hold_calls(replica, "copy of the records")
         become_leader(replica, manager)
         replica.produce(2)
         await begun.wait()
@@ -352,13 +352,7 @@ def test_no_task_begins_after_the_stop() -> None:
 
 def test_the_bytes_of_a_copy_that_a_deposed_leader_gives_up_do_not_count() -> None:
     async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
-        begun = asyncio.Event()
-
-        async def wait(call: str, entry: SegmentEntry) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        replica.store.before = wait
+        begun = hold_calls(replica)
         become_leader(replica, manager)
         replica.produce(2)
         await begun.wait()
