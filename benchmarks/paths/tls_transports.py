@@ -111,11 +111,11 @@ class Watched:
 
     def _prepare(self, piece: memoryview) -> memoryview:
         """The bytes to send for a piece."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of TLS has its own
 
     def _send_some(self, unsent: memoryview) -> memoryview | None:
         """Send bytes. Returns those that are left, if any."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of TLS has its own
 
     def _send(self) -> None:
         try:

@@ -42,11 +42,11 @@ class DelayedOperation:
 
     def try_complete(self) -> bool:
         """Check the condition, and call `force_complete` if it is true. Returns whether the operation is complete."""
-        raise NotImplementedError
+        raise NotImplementedError  # a compiled class has no abstract methods
 
     def on_complete(self) -> None:
         """Do the delayed work: answer. Called once."""
-        raise NotImplementedError
+        raise NotImplementedError  # a compiled class has no abstract methods
 
     def on_expiration(self) -> None:
         """Called at the time limit, before `on_complete`, which then answers with the current state."""

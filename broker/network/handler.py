@@ -19,7 +19,7 @@ class RequestHandler:
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request. `frame` is valid only until the return."""
-        raise NotImplementedError
+        raise NotImplementedError  # a compiled class has no abstract methods
 
     def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
         """Whether the request from `begin` to `end` needs no free slot, because the requests that hold the slots may wait for it."""

@@ -3,8 +3,8 @@ answer (KIP-525), topic ids from 7. From 6 a client that has exhausted its quota
 throttled afterwards.
 
 Only the active controller's broker creates topics; any other broker answers NOT_CONTROLLER. The answer comes when this broker knows a
-leader of every partition of the new topics, or after the timeout. Without ZooKeeper the end of the
-deletion of a topic of the same name is waited for, because Apache Kafka 4 creates the new topic at once.
+leader of every partition of the new topics, or after the timeout. Without ZooKeeper a new topic waits until another one of its name is
+deleted, because Apache Kafka 4 creates it at once.
 """
 
 from ottla.broker.request.context import RequestContext
