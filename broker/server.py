@@ -16,7 +16,7 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -112,14 +112,14 @@ from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.features import finalize_in_new_cluster, supported_features
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.admin.partition_growth import PartitionGrowth
+from ottla.controller.admin.stored_topics import stored_partitions, stored_topic_id
 from ottla.controller.admin.topic_admin import TopicAdmin
 from ottla.controller.controller import Controller
-from ottla.controller.errors import ControllerError, NoNode, StoreError
+from ottla.controller.errors import ControllerError, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version, stored_cluster_id
-from ottla.controller.znodes.layout import BrokerRegistration, Endpoint, TopicAssignment, decode_topic, topic_path
+from ottla.controller.znodes.layout import BrokerRegistration, Endpoint
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
@@ -422,8 +422,8 @@ class Broker:
             first_metadata=FirstMetadata(services),
             producer_ids=ProducerIds(self._cluster.producer_id_block),
         )
-        wheel, random_bytes = self._timing_wheel, environment.random_bytes
-        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, self._partitions_of, paused)
+        wheel, random_bytes, partitions_of = self._timing_wheel, environment.random_bytes, partial(stored_partitions, self.store)
+        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, partitions_of, paused)
         replicas.on_partitions_deleted = self._on_partitions_deleted
         self._dynamic_config.attach(self.log_manager, replicas, self.controller)
 
@@ -563,7 +563,7 @@ class Broker:
         """Start them before the broker registers: from then on it may become a coordinator."""
         coordinators = self.services.coordinators
         for owned in (coordinators.groups.groups, coordinators.transactions.transactions, coordinators.shares.states):
-            stored = StoredPartitions(owned, self._partitions_of)
+            stored = StoredPartitions(owned, partial(stored_partitions, self.store))
             self._held.push_async_callback(stored.close)
             await in_session(self.store, stored.read)
         for coordinator in (coordinators.groups, coordinators.transactions, coordinators.shares):
@@ -587,7 +587,7 @@ class Broker:
             storage.store,
             tasks,
             self._cluster_id,
-            self._topic_id_of,
+            partial(stored_topic_id, self.store),
             partial(stored_cluster_id, self.store),
             lambda: {each.topic_id for each in self.log_manager.current_logs()},
             lambda: self.controller.is_active,
@@ -646,27 +646,6 @@ class Broker:
             remote.tasks.on_partitions_deleted(partitions)
         await coordinators.groups.on_partitions_deleted(partitions)
         await coordinators.shares.on_partitions_deleted()
-
-    async def _partitions_of(self, topic: str) -> Collection[int]:
-        """The partitions that a topic has in the metadata store; none of a topic that does not exist."""
-        found = await self._assignment_of(topic)
-        return () if found is None else found.partitions.keys()
-
-    async def _topic_id_of(self, topic: str) -> bytes | None:
-        """The id that a topic has in the metadata store, zeros if that does not tell it; None for a topic that does not exist."""
-        try:
-            found = await self._assignment_of(topic)
-        except MalformedZNode:
-            return ZERO_UUID
-        return None if found is None else found.topic_id or ZERO_UUID
-
-    async def _assignment_of(self, topic: str) -> TopicAssignment | None:
-        path = topic_path(topic)
-        try:
-            data, _ = await self.store.get(path)
-        except NoNode:
-            return None
-        return decode_topic(path, data)
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""
