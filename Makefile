@@ -15,7 +15,7 @@ PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
 # Unit tests do not wait: another process would only collect them once more.
 UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
-FLOORS := broker controller replication storage protocol config ottla
+FLOORS := broker coordination controller replication storage protocol config ottla
 PACKAGES := $(FLOORS) benchmarks tests
 
 # What takes longer, or needs more of the machine: tests/suites.py has the steps of each, and describes them.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent
-FLOORS = ("broker", "config", "controller", "protocol", "replication", "storage")
+FLOORS = ("broker", "config", "controller", "coordination", "protocol", "replication", "storage")
 OLDEST = (3, 11)
 EVERY_INTERFACE = {"": "", "0.0.0.0": "", "::": ""}
 DEFAULT_PORT = 9092

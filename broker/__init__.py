@@ -1,3 +1,3 @@
-"""Implements the broker process: connections, requests, waits, groups, metrics, supervisor and command line."""
+"""Implements the broker process: connections, requests and their handlers, security, quotas, metrics."""
 
 from ottla.protocol import compiled as compiled  # decides what the imports after it find

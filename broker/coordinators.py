@@ -8,19 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.request.services import CoordinatorServices, Services
-from ottla.broker.shares.leader import ShareLeader
-from ottla.broker.shares.settings import ShareSettings
-from ottla.broker.shares.state.coordinator import ShareCoordinator
-from ottla.broker.shares.state_of_groups import StateOfGroups
-from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.coordination.groups.coordinator import GroupCoordinator
+from ottla.coordination.shares.leader import ShareLeader
+from ottla.coordination.shares.settings import ShareSettings
+from ottla.coordination.shares.state.coordinator import ShareCoordinator
+from ottla.coordination.shares.state_of_groups import StateOfGroups
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
 from ottla.protocol.features import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.cluster_wiring import ClusterWiring
-    from ottla.broker.loop.timing_wheel import TimingWheel
+    from ottla.replication.waiting.timing_wheel import TimingWheel
 
 
 def make_coordinators(

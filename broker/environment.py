@@ -15,7 +15,6 @@ from random import Random, SystemRandom
 from typing import Any
 
 from ottla.broker.loop.clock import SystemClock
-from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.loop.worker_threads import WorkerThreads
 from ottla.broker.metadata_store import is_listening
 from ottla.broker.metrics.request_metrics import RequestMetrics
@@ -29,6 +28,7 @@ from ottla.controller.registration import RandomBytes
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.protocol.client_security import ClientSecurity
 from ottla.replication.ports.peer import Connect
+from ottla.replication.waiting.timing_wheel import Cancellable
 from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.filesystem import FileSystem, RealFileSystem
 from ottla.storage.remote.ports import RemoteStore

@@ -34,15 +34,12 @@ from ottla.broker.configuration.ip_quotas import IpQuotas
 from ottla.broker.configuration.reconfiguration import Reconfiguration
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS, ResourceConfigs
 from ottla.broker.configuration.scram_credentials import ScramCredentials
-from ottla.broker.coordination.stored_partitions import StoredPartitions
 from ottla.broker.coordinators import make_coordinators
 from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.loop.background import LoopBackground, in_thread
 from ottla.broker.loop.collector import collector_paused, collector_resting
-from ottla.broker.loop.purgatory import Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.metadata_store import may_have_metadata, open_metadata_store
 from ottla.broker.metrics.request_log import RequestLog
 from ottla.broker.network.acceptor import BindFailed
@@ -51,7 +48,6 @@ from ottla.broker.network.limits import limits_of
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.first_metadata import FirstMetadata
-from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.listed_apis import ListedApis
 from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.running import RunningRequests
@@ -119,10 +115,14 @@ from ottla.controller.errors import ControllerError, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version, stored_cluster_id
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.coordination.internal_topics import INTERNAL_TOPICS
+from ottla.coordination.partitions.stored_partitions import StoredPartitions
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
+from ottla.replication.waiting.purgatory import Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from ottla.storage.errors import StorageError
 from ottla.storage.manager.log_loading import Progress
 from ottla.storage.manager.log_manager import LogManager

@@ -1,7 +1,7 @@
 """Defines the exceptions of the metadata store and the controller: facts in fields, Kafka's sentence as the text, no
 error codes.
 
-`broker/request/error_map.py` maps them to error codes. The texts are those of a Kafka 3.9 broker, since tools print
+`coordination/error_map.py` maps them to error codes. The texts are those of a Kafka 3.9 broker, since tools print
 them and tests compare them.
 """
 

@@ -1,4 +1,4 @@
-"""Declares the errors of requests to a replica, with the facts in fields. `broker/request/error_map.py` maps them to wire codes."""
+"""Declares the errors of requests to a replica, with the facts in fields. `coordination/error_map.py` maps them to wire codes."""
 
 from ottla.protocol.topic_partition import TopicPartition
 

@@ -1,6 +1,6 @@
 """Declares the errors of the storage floor, as exceptions with the facts in fields.
 
-Only the storage floor raises them. `broker/request/error_map.py` maps them to wire error codes, and needs a row for each new class.
+Only the storage floor raises them. `coordination/error_map.py` maps them to wire error codes, and needs a row for each new class.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "ottla")
+FLOORS = ("broker", "coordination", "controller", "replication", "storage", "protocol", "config", "ottla")
 SANITIZED = ROOT / "build" / "sanitize"
 OF_TEXTS = tuple(f"tests/unit/test_{name}.py" for name in ("house", "prose", "docs", "deploy"))
 """Tests that are the same with and without compiled modules."""

@@ -26,12 +26,12 @@ from typing import Final, TypeAlias
 
 from benchmarks.brokers.process import resident_bytes
 from benchmarks.stalls.long_turns import Turns
-from ottla.broker.coordination.topic_log import TopicLog, encode_pairs
 from ottla.broker.loop.collector import collector_paused
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.log_records import transaction_key, transaction_value
-from ottla.broker.transactions.metadata import VERSION_0, TransactionState, TransitMetadata
-from ottla.broker.transactions.partitions import Partitions
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.partitions.topic_log import TopicLog, encode_pairs
+from ottla.coordination.transactions.log_records import transaction_key, transaction_value
+from ottla.coordination.transactions.metadata import VERSION_0, TransactionState, TransitMetadata
+from ottla.coordination.transactions.partitions import Partitions
 from ottla.protocol.compiled import describe
 from ottla.protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock

@@ -22,9 +22,9 @@ from benchmarks.parts.transactions import in_windows, keep, shortly
 from benchmarks.report.lines import Line, Value, cpu_of, latency_of, number, rate_of
 from benchmarks.turns.sizes import Pace, Size
 from benchmarks.turns.turn import Bench, Plan, Turn
-from ottla.broker.groups.consumer.effects import ComputeTarget
-from ottla.broker.groups.consumer.members import Member
-from ottla.broker.groups.consumer.targets import compute
+from ottla.coordination.groups.consumer.effects import ComputeTarget
+from ottla.coordination.groups.consumer.members import Member
+from ottla.coordination.groups.consumer.targets import compute
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from ottla.replication.ports.cluster import TopicImage
 

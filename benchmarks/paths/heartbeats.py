@@ -17,10 +17,10 @@ import uvloop
 
 from benchmarks.loads import frames
 from ottla.broker.network.request_channel import Completion, Pending
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.compiled import describe
 from ottla.protocol.errors import ErrorCode

@@ -30,11 +30,11 @@ from benchmarks.comparisons.groups import commit_frame
 from benchmarks.loads import frames
 from benchmarks.loads.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
 from benchmarks.turns.sizes import Pace
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.server import Broker
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.pauses import begin_slices
 from ottla.protocol.records.batch import ATTRIBUTES_OFFSET
 from ottla.storage.log.partition_log import PartitionLog

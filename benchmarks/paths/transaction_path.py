@@ -19,12 +19,12 @@ from benchmarks.loadgen.transactional import Step
 from benchmarks.loads import transaction_frames
 from benchmarks.loads.batches import batch_of_values, values_like_text
 from ottla.broker.network.request_channel import Pending
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.broker.server import Broker
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.machines import TransactionStats
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.machines import TransactionStats
 from ottla.protocol.compiled import describe
 from tests.support.connections import ClientConnection
 

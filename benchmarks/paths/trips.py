@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import ottla
 from benchmarks.loads.batches import batch_of_values, of_producer, values_like_text
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.compiled import describe
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.end_txn import EndTxnRequest

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.request.error_map import error_code
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.general import AUTO_CREATE_TOPICS_ENABLE
 from ottla.config.keys.groups import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR, OFFSETS_TOPIC_SEGMENT_BYTES
@@ -37,6 +35,8 @@ from ottla.config.topic import (
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
 from ottla.controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.coordination.error_map import error_code
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 

@@ -20,17 +20,9 @@ from ottla.broker.cluster.controller_channel import ControllerChannel, address_i
 from ottla.broker.cluster.missed_deletions import MissedDeletions
 from ottla.broker.cluster.stray_replicas import StrayReplicas
 from ottla.broker.loop.background import LoopBackground
-from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.remote.metadata.assembly import topic_metadata
 from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
-from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
 from ottla.broker.request.services import Services
-from ottla.broker.shares.positions import Positions
-from ottla.broker.shares.state.coordinator import ShareCoordinator
-from ottla.broker.shares.state_access import StateAccess
-from ottla.broker.transactions.coordinator import TransactionCoordinator
-from ottla.broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
-from ottla.broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
@@ -47,6 +39,13 @@ from ottla.controller.state.channels import BrokerChannel
 from ottla.controller.state.context import LiveBroker
 from ottla.controller.znodes.changes import ProducerIdBlock
 from ottla.controller.znodes.topic_ids import uses_topic_ids
+from ottla.coordination.internal_topics import SHARE_STATE_TOPIC
+from ottla.coordination.shares.positions import Positions
+from ottla.coordination.shares.state.coordinator import ShareCoordinator
+from ottla.coordination.shares.state_access import StateAccess
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
+from ottla.coordination.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
+from ottla.coordination.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client_security import ClientSecurity
 from ottla.protocol.errors import ErrorCode
@@ -55,6 +54,7 @@ from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsReq
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.protocol.schema.message import Message
 from ottla.replication.ports.peer import Connect, PeerAddress, PeerUnavailable
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
 

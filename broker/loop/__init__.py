@@ -1,1 +1,1 @@
-"""Provides timers, purgatories and threads beside the event loop."""
+"""Provides the clock, background work and threads beside the event loop."""

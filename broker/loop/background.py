@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
 
-from ottla.broker.loop.timing_wheel import Cancellable
+from ottla.replication.waiting.timing_wheel import Cancellable
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.build import EMULATES, version
-from ottla.broker.groups.classic_group import CLASSIC, CLASSIC_STATES
-from ottla.broker.groups.group import GroupState
 from ottla.broker.logs.setup import dropped_lines
 from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.coordination.groups.classic_group import CLASSIC, CLASSIC_STATES
+from ottla.coordination.groups.group import GroupState
 from ottla.protocol.compiled import IS_COMPILED
 
 if TYPE_CHECKING:

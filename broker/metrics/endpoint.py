@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
     from ottla.broker.network.socket_server import SocketServer
     from ottla.broker.request.services import Services
-    from ottla.broker.transactions.metadata import TransactionState
+    from ottla.coordination.transactions.metadata import TransactionState
 
 logger = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.groups.committed import read_stored
-from ottla.broker.groups.consumer.group import CONSUMER, CONSUMER_STATES
-from ottla.broker.groups.share.group import SHARE, SHARE_STATES
 from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
-from ottla.broker.shares.record_states import AcknowledgeType
+from ottla.coordination.groups.committed import read_stored
+from ottla.coordination.groups.consumer.group import CONSUMER, CONSUMER_STATES
+from ottla.coordination.groups.share.group import SHARE, SHARE_STATES
+from ottla.coordination.shares.record_states import AcknowledgeType
 
 if TYPE_CHECKING:
-    from ottla.broker.groups.group import Group
     from ottla.broker.metrics.view import View
-    from ottla.broker.shares.partition import SharePartition
+    from ottla.coordination.groups.group import Group
+    from ottla.coordination.shares.partition import SharePartition
     from ottla.replication.control.replica_manager import ReplicaManager
 
 LABELS = ("group", "topic", "partition")

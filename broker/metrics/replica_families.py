@@ -9,10 +9,10 @@ from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge,
 from ottla.broker.metrics.view import PARTITION_LABELS
 
 if TYPE_CHECKING:
-    from ottla.broker.loop.purgatory import Purgatory
     from ottla.broker.metrics.view import View
     from ottla.replication.leader.isr import IsrChanges
     from ottla.replication.leader.partition import Partition
+    from ottla.replication.waiting.purgatory import Purgatory
 
 
 def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) -> Family:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
-from ottla.broker.transactions.metadata import TransactionState
+from ottla.coordination.transactions.metadata import TransactionState
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
-    from ottla.broker.transactions.coordinator import TransactionCoordinator
+    from ottla.coordination.transactions.coordinator import TransactionCoordinator
 
 MEASURED_STATES = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 """The states in which a transaction holds readers of committed records back."""

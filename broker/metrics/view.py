@@ -11,16 +11,16 @@ from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.groups.classic_group import CLASSIC
-from ottla.broker.groups.consumer.group import CONSUMER
-from ottla.broker.groups.group import Group, GroupState
-from ottla.broker.groups.share.group import SHARE
 from ottla.broker.metrics.families import Family, Found, Value, labels_text
 from ottla.broker.metrics.group_families import LABELS as GROUP_LABELS
 from ottla.broker.metrics.group_families import GroupOffset, group_offsets
-from ottla.broker.transactions.metadata import TransactionState
 from ottla.config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
 from ottla.config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
+from ottla.coordination.groups.classic_group import CLASSIC
+from ottla.coordination.groups.consumer.group import CONSUMER
+from ottla.coordination.groups.group import Group, GroupState
+from ottla.coordination.groups.share.group import SHARE
+from ottla.coordination.transactions.metadata import TransactionState
 from ottla.pauses import pause
 from ottla.protocol.topic_partition import TopicPartition
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
     from ottla.broker.network.socket_server import SocketServer
     from ottla.broker.request.services import Services
-    from ottla.broker.shares.partition import SharePartition
     from ottla.controller.state.context import ControllerContext
+    from ottla.coordination.shares.partition import SharePartition
     from ottla.replication.leader.partition import Partition
 
 PARTITION_LABELS: Final = ("topic", "partition")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ottla.broker.configuration.dynamic_config import DynamicConfig
     from ottla.broker.configuration.resource_configs import ResourceConfigs
     from ottla.broker.fetching.fetch_sessions import FetchSessionCache
-    from ottla.broker.groups.coordinator import GroupCoordinator
-    from ottla.broker.loop.purgatory import Purgatory
     from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
     from ottla.broker.remote.remote_storage import RemoteStorage
@@ -32,11 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.acl_admin import AclAdmin
     from ottla.broker.security.authorizer import Authorizer
     from ottla.broker.security.delegation_tokens import DelegationTokens
-    from ottla.broker.shares.leader import ShareLeader
-    from ottla.broker.shares.state.coordinator import ShareCoordinator
     from ottla.broker.telemetry.client_telemetry import ClientTelemetry
-    from ottla.broker.transactions.coordinator import TransactionCoordinator
-    from ottla.broker.transactions.verification import TransactionVerifier
     from ottla.config.broker import BrokerConfig
     from ottla.controller.admin.config_admin import ConfigAdmin
     from ottla.controller.admin.metadata_waits import MetadataWaits
@@ -44,11 +38,17 @@ if TYPE_CHECKING:
     from ottla.controller.admin.topic_admin import TopicAdmin
     from ottla.controller.controller import Controller
     from ottla.controller.store.metadata_store import MetadataStore
+    from ottla.coordination.groups.coordinator import GroupCoordinator
+    from ottla.coordination.shares.leader import ShareLeader
+    from ottla.coordination.shares.state.coordinator import ShareCoordinator
+    from ottla.coordination.transactions.coordinator import TransactionCoordinator
+    from ottla.coordination.transactions.verification import TransactionVerifier
     from ottla.replication.control.replica_manager import ReplicaManager
     from ottla.replication.follower.fetcher_pool import FetcherPool
     from ottla.replication.ports.cluster import MetadataCache
     from ottla.replication.reading.remote_read import RemoteReads
     from ottla.replication.remote.remote_log_manager import RemoteLogManager
+    from ottla.replication.waiting.purgatory import Purgatory
     from ottla.storage.disk.clock import Clock
     from ottla.storage.manager.log_manager import LogManager
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.network.buffer_supplier import is_reused
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code, is_expected
 from ottla.broker.request.large_requests import LARGE_BYTES, free
 from ottla.broker.request.malformed import MALFORMED, name_of, refuse
 from ottla.broker.request.running import RunningRequests, settle
 from ottla.broker.request.services import Services
 from ottla.broker.serving.oversized import OversizedRequests
+from ottla.coordination.error_map import error_code, is_expected
 from ottla.pauses import COROUTINES, in_slices
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ottla.broker.groups.consumer.regexes import full_match
 from ottla.config.errors import ConfigError
 from ottla.config.resources import CLIENT_METRICS_KEYS, DEFAULT_INTERVAL_MS, INTERVAL, METRICS, matches_of
+from ottla.coordination.groups.consumer.regexes import full_match
 from ottla.protocol.records.checksum import crc32c
 
 ALL_METRICS: Final = "*"

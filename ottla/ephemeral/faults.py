@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.environment import Environment
 from ottla.broker.loop.clock import SystemClock
-from ottla.broker.loop.timing_wheel import Cancellable
 from ottla.broker.metrics.request_metrics import RequestMetrics
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.broker.request.running import follow
@@ -25,6 +24,7 @@ from ottla.ephemeral.error_answers import error_answer
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.wire import ProtocolError
+from ottla.replication.waiting.timing_wheel import Cancellable
 from ottla.storage.disk.filesystem import RealFileSystem
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from ottla.__main__ import main
-from ottla.broker.groups.consumer import heartbeats, settings
 from ottla.broker.metrics import request_metrics
 from ottla.broker.network import acceptor
 from ottla.broker.security.client import Client
 from ottla.broker.security.principals import Principal
+from ottla.coordination.groups.consumer import heartbeats, settings
 
 BY_LISTENER = ("AuthorizerIntegrationTest", "PlaintextEndToEndAuthorizationTest")
 """Test classes whose principal builder looks at the name of the listener."""

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cli.main import COMMANDS
 
-NAMES = ("benchmarks", "broker", "config", "controller", "protocol", "replication", "storage")
+NAMES = ("benchmarks", "broker", "config", "controller", "coordination", "protocol", "replication", "storage")
 
 
 @pytest.fixture

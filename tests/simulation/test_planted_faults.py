@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.topic_log import encode_pairs
-from ottla.broker.groups import loading
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.consumer.group import AssignedGroup
-from ottla.broker.groups.consumer.reconciliation import FREE
-from ottla.broker.groups.offsets import GroupOffsets
 from ottla.broker.serving.dispatch import Dispatcher
-from ottla.broker.transactions import state as transaction_state
-from ottla.broker.transactions.effects import Store
-from ottla.broker.transactions.log_records import transaction_key, transaction_value
-from ottla.broker.transactions.machines import TransactionMachines
-from ottla.broker.transactions.metadata import PREPARED, TransactionMetadata
 from ottla.controller.state import partition_elections
 from ottla.controller.store.metadata_store import Create, SetData
 from ottla.controller.znodes.layout import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
+from ottla.coordination.groups import loading
+from ottla.coordination.groups.classic_group import ClassicGroup
+from ottla.coordination.groups.consumer.group import AssignedGroup
+from ottla.coordination.groups.consumer.reconciliation import FREE
+from ottla.coordination.groups.offsets import GroupOffsets
+from ottla.coordination.partitions.topic_log import encode_pairs
+from ottla.coordination.transactions import state as transaction_state
+from ottla.coordination.transactions.effects import Store
+from ottla.coordination.transactions.log_records import transaction_key, transaction_value
+from ottla.coordination.transactions.machines import TransactionMachines
+from ottla.coordination.transactions.metadata import PREPARED, TransactionMetadata
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.alter_partition import AlterPartition

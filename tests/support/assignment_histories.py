@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import NamedTuple
 
-from ottla.broker.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber
+from ottla.coordination.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber
 
 SEED = 4
 GROUPS = 1_000

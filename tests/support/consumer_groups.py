@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from ottla.broker.coordination.effects import Arm, Disarm, Reply
-from ottla.broker.groups.consumer.effects import Beat, BeatResult, CheckRegex, ConsumerEffect, Decision, ResolveRegexes, Write
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.heartbeats import Refused, check, has_no_news, on_heartbeat
-from ottla.broker.groups.consumer.records import Record, key_of, pairs_of, read
-from ottla.broker.groups.consumer.removal import on_timer
-from ottla.broker.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
-from ottla.broker.groups.consumer.subscriptions import on_resolved
-from ottla.broker.groups.consumer.targets import compute
-from ottla.broker.groups.consumer.timers import MemberTimer, TimerKind
-from ottla.broker.groups.consumer.topics import Topics
-from ottla.broker.groups.offset_records import version_of
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult, CheckRegex, ConsumerEffect, Decision, ResolveRegexes, Write
+from ottla.coordination.groups.consumer.group import ConsumerGroup
+from ottla.coordination.groups.consumer.heartbeats import Refused, check, has_no_news, on_heartbeat
+from ottla.coordination.groups.consumer.records import Record, key_of, pairs_of, read
+from ottla.coordination.groups.consumer.removal import on_timer
+from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
+from ottla.coordination.groups.consumer.subscriptions import on_resolved
+from ottla.coordination.groups.consumer.targets import compute
+from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
+from ottla.coordination.groups.consumer.topics import Topics
+from ottla.coordination.groups.offset_records import version_of
+from ottla.coordination.partitions.effects import Arm, Disarm, Reply
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from ottla.replication.ports.cluster import TopicImage
 

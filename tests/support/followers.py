@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.loop.purgatory import Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.network.request_channel import Pending
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
@@ -25,6 +23,8 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.peer import Peer, PeerUnavailable, Resolve
 from ottla.replication.ports.throttle import ReplicationQuotas
+from ottla.replication.waiting.purgatory import Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from ottla.storage.disk.directory_writes import OnWritten
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog

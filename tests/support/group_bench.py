@@ -14,22 +14,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from ottla.broker.groups.classic_group import Protocols
-from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
-from ottla.broker.groups.consumer.effects import Beat, BeatResult
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.effects import JoinResult, SyncResult
-from ottla.broker.groups.group import Committer
-from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
-from ottla.broker.groups.rebalance import Join
-from ottla.broker.groups.records import read_key
-from ottla.broker.groups.share.group import Initialized
-from ottla.broker.groups.share.offsets import Place, Results
-from ottla.broker.groups.syncing import Sync
-from ottla.broker.loop.purgatory import Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
-from ottla.broker.request.transactional import SupportedOperation
+from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.commits import Commit, TopicCommit, Transaction
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult
+from ottla.coordination.groups.consumer.group import ConsumerGroup
+from ottla.coordination.groups.coordinator import GroupCoordinator
+from ottla.coordination.groups.effects import JoinResult, SyncResult
+from ottla.coordination.groups.group import Committer
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, offset_value
+from ottla.coordination.groups.rebalance import Join
+from ottla.coordination.groups.records import read_key
+from ottla.coordination.groups.share.group import Initialized
+from ottla.coordination.groups.share.offsets import Place, Results
+from ottla.coordination.groups.syncing import Sync
+from ottla.coordination.supported_operation import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
@@ -48,6 +46,8 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
+from ottla.replication.waiting.purgatory import Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.validation.run import BatchRun

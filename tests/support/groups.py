@@ -7,13 +7,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
-from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings, Protocols
-from ottla.broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
-from ottla.broker.groups.rebalance import Join, on_join, on_timer
-from ottla.broker.groups.syncing import Sync, on_stored, on_sync
+from ottla.coordination.groups.classic_group import ClassicGroup, GroupSettings, Protocols
+from ottla.coordination.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
+from ottla.coordination.groups.rebalance import Join, on_join, on_timer
+from ottla.coordination.groups.syncing import Sync, on_stored, on_sync
+from ottla.coordination.partitions.effects import Arm, Disarm, Many, Reply
 from ottla.protocol.errors import ErrorCode
 
 RANGE: Protocols = (("range", b"subscription"),)
@@ -205,7 +205,7 @@ def deadlines(driver: GroupDriver) -> list[tuple[int, str]]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keeps expected lines of the groups out of the log, for property tests, which make thousands."""
-    log = logging.getLogger("ottla.broker.groups")
+    log = logging.getLogger("ottla.coordination.groups")
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:

@@ -11,8 +11,6 @@ from typing import Any
 from ottla.broker.cluster.features import FinalizedFeatures
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.table import SERVED
-from ottla.broker.loop.purgatory import Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
 from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.first_metadata import FirstMetadata
@@ -28,6 +26,8 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.schema.message import Message
+from ottla.replication.waiting.purgatory import Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from ottla.broker.groups.offset_records import OffsetKey, read_offset_value
-from ottla.broker.groups.records import GroupKey, read_group_value, read_key
+from ottla.coordination.groups.offset_records import OffsetKey, read_offset_value
+from ottla.coordination.groups.records import GroupKey, read_group_value, read_key
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.reader import iter_records

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
-from ottla.broker.shares.record_states import StateBatch
-from ottla.broker.shares.state.coordinator import ShareCoordinator, StateResult, StateWrite
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.internal_topics import SHARE_STATE_TOPIC
+from ottla.coordination.shares.record_states import StateBatch
+from ottla.coordination.shares.state.coordinator import ShareCoordinator, StateResult, StateWrite
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ottla.broker.coordination.effects import Reply
-from ottla.broker.shares.effects import Effect, Store
-from ottla.broker.shares.partition import SharePartition, ShareRules
-from ottla.broker.shares.record_states import (
+from ottla.coordination.partitions.effects import Reply
+from ottla.coordination.shares.effects import Effect, Store
+from ottla.coordination.shares.partition import SharePartition, ShareRules
+from ottla.coordination.shares.record_states import (
     COMPLETE,
     Acknowledgement,
     AcknowledgeType,

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from itertools import count
 
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.coordinator import TransactionCoordinator
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.log_records import read_key, read_value
-from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch, TransactionMetadata
-from ottla.broker.transactions.state import NewProducerId
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.log_records import read_key, read_value
+from ottla.coordination.transactions.metadata import VERSION_0, ProducerIdAndEpoch, TransactionMetadata
+from ottla.coordination.transactions.state import NewProducerId
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.coordination.effects import Reply
-from ottla.broker.transactions.effects import AfterComplete, Effect, ProducerResult, SendMarkers, Store
-from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransitMetadata
-from ottla.broker.transactions.partitions import Partitions
-from ottla.broker.transactions.state import (
+from ottla.coordination.partitions.effects import Reply
+from ottla.coordination.transactions.effects import AfterComplete, Effect, ProducerResult, SendMarkers, Store
+from ottla.coordination.transactions.metadata import VERSION_0, ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransitMetadata
+from ottla.coordination.transactions.partitions import Partitions
+from ottla.coordination.transactions.state import (
     on_add_partitions,
     on_end,
     on_init_producer_id,

@@ -19,7 +19,7 @@ from ottla.protocol.compiled import IS_COMPILED, Sources, describe, why_not
 from ottla.protocol.hot_modules import DECLARATIONS, HOT, NATIVE, binaries, digest, record, sources
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
+FLOORS = ("broker", "coordination", "controller", "replication", "storage", "protocol", "config")
 EVERY = 1 if "OTTLA_SOAK" in os.environ else 4
 """Which files are changed: each, or each fourth."""
 

@@ -19,7 +19,7 @@ from ottla.protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 from tests.suites import SUITES, judge, medium, neighbours, package_test, pure, soak
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "ottla")
+FLOORS = ("broker", "coordination", "controller", "replication", "storage", "protocol", "config", "ottla")
 PACKAGES = (*FLOORS, "tests", "benchmarks")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
 GENERATED = {"configuration.md", "protocol-support.md"}

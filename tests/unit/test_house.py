@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
+FLOORS = ("broker", "coordination", "controller", "replication", "storage", "protocol", "config")
 PRODUCT = (*FLOORS, "ottla")
 """Links in `ottla` are not followed."""
 FOLDERS = (*PRODUCT, "tests", "benchmarks", "declarations", "docs")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("broker", "controller", "replication", "storage", "protocol", "config")
+PRODUCT = ("broker", "coordination", "controller", "replication", "storage", "protocol", "config")
 FLOORS = (*PRODUCT, "ottla", "pytest-ottla/pytest_ottla", "benchmarks", "tests/support")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "pytest-ottla/README.md")),

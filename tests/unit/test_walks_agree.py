@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.groups.classic_group import GroupSettings
-from ottla.broker.groups.loading import GroupLoader
-from ottla.broker.groups.repeated_commits import _parts
-from ottla.broker.transactions.loading import TransactionLoader
 from ottla.cli.dump.segment_check import SegmentTask, check_segment
+from ottla.coordination.groups.classic_group import GroupSettings
+from ottla.coordination.groups.loading import GroupLoader
+from ottla.coordination.groups.repeated_commits import _parts
+from ottla.coordination.transactions.loading import TransactionLoader
 from ottla.protocol.conversion.down_converter import DownConverter
 from ottla.protocol.conversion.message_sets import down_convert
 from ottla.protocol.conversion.old_logs import no_yield, offsets_and_timestamps_at, records_at

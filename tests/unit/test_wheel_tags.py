@@ -55,7 +55,7 @@ def test_what_is_no_binary_is_refused() -> None:
 
 @pytest.mark.skipif(not IS_COMPILED, reason="there are no compiled modules")
 def test_the_compiled_modules_ask_for_nothing_but_glibc() -> None:
-    modules = [path for floor in ("broker", "protocol", "replication", "storage") for path in (ROOT / floor).rglob("*.so")]
+    modules = [path for floor in ("broker", "coordination", "protocol", "replication", "storage") for path in (ROOT / floor).rglob("*.so")]
     assert len(modules) > 10
     for module in modules:
         assert wants_of(module.read_bytes()).libraries <= LIBRARIES, module

@@ -9,9 +9,7 @@ from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS
-from ottla.broker.groups.consumer.regexes import full_match
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error
 from ottla.broker.request.services import Services
 from ottla.config.errors import ConfigError, ResourceConfigError
 from ottla.config.resources import validate_client_metrics, validate_group
@@ -19,6 +17,8 @@ from ottla.controller.admin.config_admin import OpType
 from ottla.controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, StoreError
 from ottla.controller.znodes.layout import sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.coordination.error_map import api_error
+from ottla.coordination.groups.consumer.regexes import full_match
 from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error, cut
 from ottla.controller.admin.client_quotas import CLIENT_ID, IP, USER
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.errors import ControllerError, InvalidAdminRequest
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, can_name_a_node, desanitize, sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.coordination.error_map import api_error, cut
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

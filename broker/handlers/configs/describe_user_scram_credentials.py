@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import cut
 from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.coordination.error_map import cut
 from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

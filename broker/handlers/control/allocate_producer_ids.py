@@ -1,8 +1,8 @@
 """Handles AllocateProducerIds (api 67), version 0. KIP-730: the controller gives a block of producer ids to a broker."""
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code
 from ottla.controller.errors import ControllerError
+from ottla.coordination.error_map import error_code
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

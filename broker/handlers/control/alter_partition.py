@@ -5,9 +5,9 @@ Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEM
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code
 from ottla.controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
 from ottla.controller.events.isr_changes import IsrChange, IsrResult
+from ottla.coordination.error_map import error_code
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

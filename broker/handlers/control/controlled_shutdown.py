@@ -4,8 +4,8 @@ A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Ka
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code
 from ottla.controller.errors import BrokerNotAvailable, ControllerError, NotController
+from ottla.coordination.error_map import error_code
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import cut
 from ottla.controller.admin.features import are_versioned
 from ottla.controller.errors import FeatureUpdateFailed, NotController
 from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdate, UpgradeType
+from ottla.coordination.error_map import cut
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

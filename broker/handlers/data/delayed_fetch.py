@@ -16,11 +16,11 @@ from ottla.broker.handlers.data.cold_reads import until_cached
 from ottla.broker.handlers.data.fetch_conversion import convert_first_batches
 from ottla.broker.handlers.data.fetch_reading import Fetch
 from ottla.broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHERING, PARTITIONS_PER_STEP, WAITING
-from ottla.broker.loop.purgatory import DelayedOperation
 from ottla.broker.network.request_channel import CLOSE, Completion, Pending
 from ottla.broker.request.malformed import refuse
 from ottla.pauses import is_over, pause
 from ottla.protocol.schema.wire import ProtocolError
+from ottla.replication.waiting.purgatory import DelayedOperation
 from ottla.storage.segment.cold_lookups import ColdRead
 
 logger = logging.getLogger(__name__)

@@ -7,12 +7,11 @@ until its timeout.
 from __future__ import annotations
 
 from ottla.broker.handlers.data.partition_errors import partition_error
-from ottla.broker.loop.purgatory import Purgatory
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.delayed_produce import DelayedPartitions
-from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.large_requests import free
+from ottla.coordination.appends.delayed_produce import DelayedPartitions
+from ottla.coordination.internal_topics import INTERNAL_TOPICS
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -24,6 +23,7 @@ from ottla.protocol.messages.delete_records import (
 )
 from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
+from ottla.replication.waiting.purgatory import Purgatory
 from ottla.storage.errors import StorageError
 
 UNKNOWN_LOW_WATERMARK = -1

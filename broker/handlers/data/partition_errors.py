@@ -1,7 +1,7 @@
 """Turns an error of one partition into its code, for Produce, Fetch, ListOffsets and other requests about partitions."""
 
-from ottla.broker.request.error_map import error_code
 from ottla.broker.request.services import DataServices
+from ottla.coordination.error_map import error_code
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.errors import ReplicationError
 from ottla.storage.errors import LogDirFailure, StorageError

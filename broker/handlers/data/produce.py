@@ -32,11 +32,11 @@ from ottla.broker.handlers.data.produce_verification import unverified
 from ottla.broker.handlers.data.topic_counters import count_refused_produce
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
 from ottla.broker.quotas.quota_type import PRODUCE
-from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
-from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.broker.request.malformed import name_of, refused_if_malformed
 from ottla.broker.request.refused_records import MALFORMED
-from ottla.broker.request.transactional import operation_of
+from ottla.coordination.appends.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.coordination.internal_topics import INTERNAL_TOPICS
+from ottla.coordination.supported_operation import operation_of
 from ottla.pauses import is_over, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.request.transactional import SupportedOperation
+from ottla.coordination.supported_operation import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 
 RETRIABLE: Final = frozenset(

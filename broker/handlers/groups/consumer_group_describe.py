@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.broker.groups.consumer.assignors import Assignment as Assigned
-from ottla.broker.groups.consumer.members import Member as GroupMember
-from ottla.broker.groups.consumer.members import indexes_of
 from ottla.broker.handlers.groups.described_groups import UNSEEN_TOPICS, described_groups, sees_all
 from ottla.broker.request.context import RequestContext
 from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
+from ottla.coordination.groups.consumer.assignors import Assignment as Assigned
+from ottla.coordination.groups.consumer.members import Member as GroupMember
+from ottla.coordination.groups.consumer.members import indexes_of
 from ottla.pauses import pause
 from ottla.protocol.acls import ResourceType
 from ottla.protocol.errors import ErrorCode

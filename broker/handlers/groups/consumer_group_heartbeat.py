@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.groups.consumer.assignors import Assignment as Assigned
-from ottla.broker.groups.consumer.coordinator import ConsumerGroups
-from ottla.broker.groups.consumer.effects import Beat, BeatResult
-from ottla.broker.groups.consumer.reconciliation import Held
 from ottla.broker.handlers.groups.member_heartbeat import host_of, refusal_of, subscription_of
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.broker.security.client import Client
+from ottla.coordination.groups.consumer.assignors import Assignment as Assigned
+from ottla.coordination.groups.consumer.coordinator import ConsumerGroups
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult
+from ottla.coordination.groups.consumer.reconciliation import Held
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey

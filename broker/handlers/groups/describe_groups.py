@@ -6,11 +6,11 @@ A group that does not exist is described as Dead, from 6 with GROUP_ID_NOT_FOUND
 assignments are shown while the group is Stable.
 """
 
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
 from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
+from ottla.coordination.groups.classic_group import ClassicGroup
+from ottla.coordination.groups.group import GroupState
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

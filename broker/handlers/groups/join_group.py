@@ -11,11 +11,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from ottla.broker.groups.classic_group import MemberMetadata, Protocols
-from ottla.broker.groups.effects import JoinResult
-from ottla.broker.groups.rebalance import Join, reason_of
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
+from ottla.coordination.groups.classic_group import MemberMetadata, Protocols
+from ottla.coordination.groups.effects import JoinResult
+from ottla.coordination.groups.rebalance import Join, reason_of
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -1,8 +1,8 @@
 """Serves LeaveGroup (api 13), versions 0-5: many members at once, and static ones, from 3 (KIP-345), the reason from 5 (KIP-800)."""
 
-from ottla.broker.groups.membership import Leaving
-from ottla.broker.groups.rebalance import reason_of
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.rebalance import reason_of
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

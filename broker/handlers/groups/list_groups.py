@@ -1,7 +1,7 @@
 """Serves ListGroups (api 16), versions 0-5: states from 4 (KIP-518), types from 5 (KIP-848)."""
 
-from ottla.broker.groups.group import GroupState
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.group import GroupState
 from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

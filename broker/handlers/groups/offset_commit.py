@@ -18,16 +18,16 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.broker.groups.commits import Commit, TopicCommit, Transaction
-from ottla.broker.groups.group import Committer
-from ottla.broker.groups.offset_records import NO_EXPIRY, encode_value
 from ottla.broker.handlers.groups.group_topics import partitions_of
 from ottla.broker.handlers.groups.offsets_in_store import commit_to_store
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.large_requests import LARGE_BYTES
 from ottla.broker.request.malformed import answer_in_turn
-from ottla.broker.request.transactional import operation_of
+from ottla.coordination.groups.commits import Commit, TopicCommit, Transaction
+from ottla.coordination.groups.group import Committer
+from ottla.coordination.groups.offset_records import NO_EXPIRY, encode_value
+from ottla.coordination.supported_operation import operation_of
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey

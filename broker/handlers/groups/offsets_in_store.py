@@ -7,11 +7,11 @@ there. No other znodes of these consumers are read.
 import logging
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code
 from ottla.broker.request.services import Services
 from ottla.controller.errors import NodeExists, NoNode, StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.store.tree import check_path
+from ottla.coordination.error_map import error_code
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 

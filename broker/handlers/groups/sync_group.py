@@ -7,10 +7,10 @@ The answer is sent when the leader's assignment is stored.
 
 from __future__ import annotations
 
-from ottla.broker.groups.effects import SyncResult
-from ottla.broker.groups.syncing import Sync
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
+from ottla.coordination.groups.effects import SyncResult
+from ottla.coordination.groups.syncing import Sync
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

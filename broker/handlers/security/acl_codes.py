@@ -8,8 +8,8 @@ from typing import Protocol
 
 from ottla.broker.network.request_channel import CLOSE, Completion
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error
 from ottla.controller.errors import RequestTooLong
+from ottla.coordination.error_map import api_error
 from ottla.protocol.acls import AclFilter, Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 

@@ -1,10 +1,10 @@
 """Decides which clients may use requests about delegation tokens, and which error codes the requests get."""
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code
 from ottla.broker.security.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound, TokenOwnerMismatch
 from ottla.broker.security.principals import ANONYMOUS
 from ottla.config.listeners import SecurityProtocol
+from ottla.coordination.error_map import error_code
 from ottla.protocol.errors import ErrorCode
 
 NO_TIMESTAMP = -1

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.broker.shares.positions import Position
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.positions import Position
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

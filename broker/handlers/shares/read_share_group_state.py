@@ -7,8 +7,8 @@ from typing import Any
 from ottla.broker.handlers.shares.state_requests import Results, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.shares.state.coordinator import Reply, StateResult
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.state.coordinator import Reply, StateResult
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.read_share_group_state import (
     PartitionData,
     PartitionResult,

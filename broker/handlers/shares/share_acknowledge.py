@@ -12,7 +12,7 @@ from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
 from ottla.broker.handlers.shares.share_requests import Acknowledging, Place, acknowledged_in
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

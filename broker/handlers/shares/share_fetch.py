@@ -10,8 +10,8 @@ from ottla.broker.handlers.shares.share_requests import Acknowledging, acknowled
 from ottla.broker.handlers.shares.waiting_fetch import WaitingFetch
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.shares.record_states import AcquireMode
-from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.coordination.shares.record_states import AcquireMode
+from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.groups.consumer.assignors import SIMPLE
-from ottla.broker.groups.consumer.members import Member as GroupMember
 from ottla.broker.handlers.groups.described_groups import UNSEEN_TOPICS, described_groups, sees_all
 from ottla.broker.request.context import RequestContext
 from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
+from ottla.coordination.groups.consumer.assignors import SIMPLE
+from ottla.coordination.groups.consumer.members import Member as GroupMember
 from ottla.pauses import pause
 from ottla.protocol.acls import ResourceType
 from ottla.protocol.errors import ErrorCode

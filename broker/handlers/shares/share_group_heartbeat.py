@@ -5,10 +5,10 @@ The answer is sent when the changes that the heartbeat caused are on all in-sync
 
 from __future__ import annotations
 
-from ottla.broker.groups.consumer.effects import Beat, BeatResult
 from ottla.broker.handlers.groups.member_heartbeat import host_of, refusal_of, subscription_of
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult
 from ottla.protocol.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
-from ottla.broker.shares.acknowledgements import are_valid, join_to
-from ottla.broker.shares.record_states import Acknowledgement
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.acknowledgements import are_valid, join_to
+from ottla.coordination.shares.record_states import Acknowledgement
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.errors import ReplicationError

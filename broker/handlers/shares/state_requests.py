@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.shares.state.coordinator import Reply, StateResult, refused
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.state.coordinator import Reply, StateResult, refused
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -7,9 +7,9 @@ from typing import Any
 from ottla.broker.handlers.shares.state_requests import Results, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.broker.shares.record_states import StateBatch
-from ottla.broker.shares.state.coordinator import Reply, StateResult, StateWrite
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.record_states import StateBatch
+from ottla.coordination.shares.state.coordinator import Reply, StateResult, StateWrite
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.write_share_group_state import (
     PartitionData,
     PartitionResult,

@@ -6,8 +6,8 @@ then have the same order as before the move; Apache Kafka loses that order.
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import cut, error_code
 from ottla.controller.errors import NotController
+from ottla.coordination.error_map import cut, error_code
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -6,9 +6,9 @@ Only the active controller's broker does so. The answer comes when the new parti
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error
 from ottla.controller.admin.partition_growth import NewPartitions
 from ottla.controller.errors import ControllerError
+from ottla.coordination.error_map import api_error
 from ottla.pauses import how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -8,9 +8,9 @@ deleted, because Apache Kafka 4 creates it at once.
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.controller.errors import AdminTimeout, ControllerError
+from ottla.coordination.error_map import api_error
 from ottla.pauses import each, how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -7,9 +7,9 @@ timeout.
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import error_code
 from ottla.config.keys.general import DELETE_TOPIC_ENABLE
 from ottla.controller.errors import ControllerError, UnknownTopicId
+from ottla.coordination.error_map import error_code
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

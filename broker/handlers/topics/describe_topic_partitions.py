@@ -12,9 +12,9 @@ from itertools import islice
 from ottla.broker.handlers.topics.metadata import visible_partition
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
-from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla.controller.znodes.topic_names import is_valid_topic_name
+from ottla.coordination.internal_topics import INTERNAL_TOPICS
 from ottla.pauses import each, how_often, in_order, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

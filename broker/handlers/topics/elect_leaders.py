@@ -5,9 +5,9 @@ new leaders, or after the timeout. The answer to a request for all partitions le
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error
 from ottla.controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
 from ottla.controller.events.leader_elections import ElectionResult
+from ottla.coordination.error_map import api_error
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
-from ottla.broker.request.internal_topics import INTERNAL_TOPICS
 from ottla.controller.znodes.topic_names import is_valid_topic_name
+from ottla.coordination.internal_topics import INTERNAL_TOPICS
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

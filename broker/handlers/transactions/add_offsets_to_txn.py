@@ -10,8 +10,8 @@ from __future__ import annotations
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
-from ottla.broker.transactions.metadata import VERSION_0, ProducerIdAndEpoch
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
+from ottla.coordination.transactions.metadata import VERSION_0, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

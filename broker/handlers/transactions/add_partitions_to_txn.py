@@ -14,9 +14,9 @@ from functools import partial
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.request.internal_topics import INTERNAL_TOPICS
-from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
-from ottla.broker.transactions.partitions import Partitions
+from ottla.coordination.internal_topics import INTERNAL_TOPICS
+from ottla.coordination.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
+from ottla.coordination.transactions.partitions import Partitions
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -4,10 +4,10 @@ KIP-664: a replica, leader or not, lists the idempotent and transactional produc
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.error_map import api_error, error_code
 from ottla.broker.request.repeats import Repeats
 from ottla.controller.errors import InvalidTopicName
 from ottla.controller.znodes.topic_names import validate_topic_name
+from ottla.coordination.error_map import api_error, error_code
 from ottla.pauses import each, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -13,8 +13,8 @@ from functools import partial
 from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.metadata import VERSION_0, VERSION_2, ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

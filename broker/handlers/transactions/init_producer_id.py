@@ -12,9 +12,9 @@ from functools import partial
 
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.transactions.coordinator import ProducerReply
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.metadata import ProducerIdAndEpoch
+from ottla.coordination.transactions.coordinator import ProducerReply
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.metadata import ProducerIdAndEpoch
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,9 +6,9 @@ whose id matches a regular expression as a whole (KIP-1152).
 
 from __future__ import annotations
 
-from ottla.broker.groups.consumer.regexes import full_match
 from ottla.broker.request.context import RequestContext
-from ottla.broker.transactions.metadata import STATES_BY_LABEL
+from ottla.coordination.groups.consumer.regexes import full_match
+from ottla.coordination.transactions.metadata import STATES_BY_LABEL
 from ottla.pauses import how_often, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ottla.broker.handlers.data.partition_errors import partition_error
-from ottla.broker.request.acks import ACKS_ALL
-from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
 from ottla.broker.request.services import Services
-from ottla.broker.transactions.markers import Marker, OnMarked
-from ottla.broker.transactions.metadata import raises_epoch
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
+from ottla.coordination.appends.acks import ACKS_ALL
+from ottla.coordination.appends.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
+from ottla.coordination.transactions.markers import Marker, OnMarked
+from ottla.coordination.transactions.metadata import raises_epoch
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker

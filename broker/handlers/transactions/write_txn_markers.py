@@ -14,7 +14,7 @@ from functools import partial
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.broker.transactions.markers import Marker
+from ottla.coordination.transactions.markers import Marker
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ottla.broker.coordination.owned import absolute_hash
-from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
-from ottla.broker.shares.record_states import RecordState
-from ottla.broker.shares.state.loading import ShareStateLoader
-from ottla.broker.shares.state.stored_state import SharePartitionKey, StoredState
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_admin import SHARE, describe_group
 from ottla.client.group_offsets.starts import share_starts
 from ottla.client.offsets import end_offsets, start_offsets
+from ottla.coordination.internal_topics import SHARE_STATE_TOPIC
+from ottla.coordination.partitions.owned import absolute_hash
+from ottla.coordination.shares.record_states import RecordState
+from ottla.coordination.shares.state.loading import ShareStateLoader
+from ottla.coordination.shares.state.stored_state import SharePartitionKey, StoredState
 from ottla.protocol.topic_partition import TopicPartition
 
 MOST_RECORDS: Final = 200_000

@@ -9,8 +9,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC as OFFSETS
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC as STATE
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC as OFFSETS
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC as STATE
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster

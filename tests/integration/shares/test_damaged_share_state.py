@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.topic_log import encode_pairs
-from ottla.broker.shares.state.stored_state import SharePartitionKey, StoredState, encode_value, snapshot_key, update_key
+from ottla.coordination.partitions.topic_log import encode_pairs
+from ottla.coordination.shares.state.stored_state import SharePartitionKey, StoredState, encode_value, snapshot_key, update_key
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import CRC_OFFSET, iter_batches
 from tests.support.broker_process import eventually

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
+from ottla.coordination.internal_topics import SHARE_STATE_TOPIC
 from ottla.protocol import features
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import (

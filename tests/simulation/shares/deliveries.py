@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from ottla.broker.shares.led_partitions import LedPartition, LedPartitions
-from ottla.broker.shares.record_states import AcknowledgeType, Acquired
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.led_partitions import LedPartition, LedPartitions
+from ottla.coordination.shares.record_states import AcknowledgeType, Acquired
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.errors import ErrorCode
 from tests.simulation.cluster import SimulatedCluster
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final, cast
 
-from ottla.broker.shares.record_states import AcknowledgeType
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.record_states import AcknowledgeType
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import share_acknowledge as acknowledging

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.effects import Reply
-from ottla.broker.shares import partition as share_partition
-from ottla.broker.shares.effects import Effect
-from ottla.broker.shares.in_flight import Run
-from ottla.broker.shares.partition import SharePartition, ShareRules
-from ottla.broker.shares.record_states import AcquireMode, Extent, RecordState
-from ottla.broker.shares.settings import ShareSettings
-from ottla.broker.shares.state.loading import ShareStateLoader
-from ottla.broker.shares.state.upkeep import ShareStateUpkeep
+from ottla.coordination.partitions.effects import Reply
+from ottla.coordination.shares import partition as share_partition
+from ottla.coordination.shares.effects import Effect
+from ottla.coordination.shares.in_flight import Run
+from ottla.coordination.shares.partition import SharePartition, ShareRules
+from ottla.coordination.shares.record_states import AcquireMode, Extent, RecordState
+from ottla.coordination.shares.settings import ShareSettings
+from ottla.coordination.shares.state.loading import ShareStateLoader
+from ottla.coordination.shares.state.upkeep import ShareStateUpkeep
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.log.partition_log import PartitionLog
 from tests.simulation.shares.story import ShareStory

@@ -12,9 +12,9 @@ import pytest
 
 from ottla.broker.cluster import control_requests
 from ottla.broker.cluster.control_requests import ControlRequests
-from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.loop.collector import collector_paused, collector_resting
 from ottla.controller.admin.metadata_waits import MetadataWaits
+from ottla.coordination.groups.coordinator import GroupCoordinator
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest

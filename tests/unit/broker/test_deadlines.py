@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from ottla.broker.loop.purgatory import MAX_TIMEOUTS, SWEPT_FROM, Deadlines, DelayedOperation, Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.replication.ports.waiters import Waiters
+from ottla.replication.waiting.purgatory import MAX_TIMEOUTS, SWEPT_FROM, Deadlines, DelayedOperation, Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from tests.support.timers import FakeTime
 
 TIMEOUT_MS = 500

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from ottla.broker.loop.purgatory import Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
-from ottla.broker.request.acks import ACKS_ALL
-from ottla.broker.request.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.coordination.appends.acks import ACKS_ALL
+from ottla.coordination.appends.delayed_produce import AppendedPartition, DelayedProduce
 from ottla.protocol.errors import ErrorCode
+from ottla.replication.waiting.purgatory import Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from tests.support.replicas import Replicas, state
 from tests.support.timers import FakeTime
 

@@ -6,9 +6,9 @@ import pytest
 
 import ottla.storage.disk.start_errors
 from ottla.broker.handlers.security.acl_codes import failure_code
-from ottla.broker.request.error_map import ERROR_CODES, FLOORS, api_error, error_code
 from ottla.config.errors import ConfigConflictError, ConfigError, ConfigValueError
 from ottla.controller.errors import AdminTimeout, ControllerError, NoNode, RequestTooLong, StoreError, TopicExists
+from ottla.coordination.error_map import ERROR_CODES, FLOORS, api_error, error_code
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.errors import ReplicationError
 from ottla.storage.errors import LogDirFailure, StorageError
@@ -64,7 +64,7 @@ def test_every_exception_of_a_floor_has_a_code_that_was_chosen(exception: type[E
     elif exception.__name__ in WITHOUT_A_CODE_OF_THEIR_OWN:
         assert ERROR_CODES[row] == ErrorCode.UNKNOWN_SERVER_ERROR
     else:
-        assert row not in BASES, f"{exception.__name__} has no row in broker/request/error_map.py and is not listed here either"
+        assert row not in BASES, f"{exception.__name__} has no row in coordination/error_map.py and is not listed here either"
 
 
 def test_the_list_of_those_without_a_code_has_nothing_that_is_gone() -> None:

@@ -9,8 +9,8 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.handlers.transactions.init_producer_id import handle_init_producer_id
 from ottla.broker.network.request_channel import CLOSE, Pending
 from ottla.broker.request.context import RequestContext
-from ottla.broker.transactions.effects import ProducerResult
 from ottla.controller.znodes.changes import ProducerIdBlock
+from ottla.coordination.transactions.effects import ProducerResult
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest

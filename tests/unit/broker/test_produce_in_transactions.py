@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
-from ottla.broker.request.transactional import SupportedOperation
-from ottla.broker.transactions.verification import OnVerified
+from ottla.coordination.supported_operation import SupportedOperation
+from ottla.coordination.transactions.verification import OnVerified
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.loop.purgatory import DelayedOperation, Purgatory
-from ottla.broker.loop.timing_wheel import TimingWheel
 from ottla.replication.ports.waiters import Waiters
+from ottla.replication.waiting.purgatory import DelayedOperation, Purgatory
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from tests.support.timers import FakeTime
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.loop.timing_wheel import LONGEST_MS, TimerTask, TimingWheel
+from ottla.replication.waiting.timing_wheel import LONGEST_MS, TimerTask, TimingWheel
 from tests.support.timers import FakeTime
 
 

@@ -31,7 +31,7 @@ SHARE_STATE_REQUESTS = {
     for key in ApiKey
     if ApiKey.INITIALIZE_SHARE_GROUP_STATE <= key <= ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
 }
-SHARES = ("broker/handlers/shares/share_requests.py", "broker/shares/acknowledgements.py")
+SHARES = ("broker/handlers/shares/share_requests.py", "coordination/shares/acknowledgements.py")
 READ_ELSEWHERE = SHARE_STATE_REQUESTS | {
     ApiKey.SHARE_FETCH: (*SHARES, "broker/handlers/shares/waiting_fetch.py"),
     ApiKey.SHARE_ACKNOWLEDGE: SHARES,

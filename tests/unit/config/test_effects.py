@@ -12,7 +12,7 @@ from ottla.config.schema.key import Key
 from ottla.config.topic import TOPIC_KEYS
 
 ROOT = Path(__file__).parents[3]
-READERS = ("broker", "controller", "replication", "storage")
+READERS = ("broker", "coordination", "controller", "replication", "storage")
 """The floors that act on keys; `config` itself only checks them."""
 
 READ_WITHIN_CONFIG = {

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.broker.coordination import elections
-from ottla.broker.coordination.effects import Arm, Disarm, Many, Reply
-from ottla.broker.coordination.elections import Elections
-from ottla.broker.coordination.owned import OwnedStates
-from ottla.broker.coordination.runner import LARGE, EffectRunner
-from ottla.broker.coordination.topic_log import TopicLog, encode_pairs
-from ottla.broker.loop.timing_wheel import TimerTask
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.partitions import elections
+from ottla.coordination.partitions.effects import Arm, Disarm, Many, Reply
+from ottla.coordination.partitions.elections import Elections
+from ottla.coordination.partitions.owned import OwnedStates
+from ottla.coordination.partitions.runner import LARGE, EffectRunner
+from ottla.coordination.partitions.topic_log import TopicLog, encode_pairs
 from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.protocol.records.reader import iter_records
 from ottla.replication.leader.partition import Partition
+from ottla.replication.waiting.timing_wheel import TimerTask
 from ottla.storage.disk.clock import elapsed_ms
 from tests.support.group_bench import GroupBench, a_bench
 from tests.support.log_manager import Disks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordination.owned import OwnedPartition, OwnedStates, absolute_hash
+from ottla.coordination.partitions.owned import OwnedPartition, OwnedStates, absolute_hash
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from ottla.replication.ports.cluster import MetadataCache

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable
 
 import pytest
 
-from ottla.broker.coordination import stored_partitions
-from ottla.broker.coordination.owned import OwnedStates
-from ottla.broker.coordination.stored_partitions import StoredPartitions
 from ottla.controller.errors import StoreUnavailable
+from ottla.coordination.partitions import stored_partitions
+from ottla.coordination.partitions.owned import OwnedStates
+from ottla.coordination.partitions.stored_partitions import StoredPartitions
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.ports.cluster import LEADER_DURING_DELETE, MetadataCache

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber, range_, uniform
+from ottla.coordination.groups.consumer.assignors import ASSIGNORS, Assignment, Subscriber, range_, uniform
 from tests.support.assignment_histories import Quality, assign, histories, quality, topic_id
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "assignment-quality.txt"

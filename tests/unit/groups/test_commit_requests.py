@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value
 from ottla.broker.handlers.groups.offset_commit import handle_offset_commit_frame
 from ottla.broker.network.request_channel import Pending
 from ottla.broker.request.large_requests import LARGE_BYTES
@@ -17,6 +16,7 @@ from ottla.broker.request.services import Services
 from ottla.broker.security.authorizer import AllowAll
 from ottla.broker.security.principals import Principal
 from ottla.controller.store.memory_store import MemoryEnsemble, MemoryStore
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, offset_key, offset_value
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode

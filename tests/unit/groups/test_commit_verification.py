@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.broker.groups.membership import Leaving
-from ottla.broker.groups.offset_records import OffsetAndMetadata
+from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.offset_records import OffsetAndMetadata
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import T0, GroupBench, run

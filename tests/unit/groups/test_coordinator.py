@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.effects import Arm
-from ottla.broker.coordination.owned import absolute_hash
-from ottla.broker.groups.group import Committer, Expiry, GroupState
-from ottla.broker.groups.membership import Leaving
-from ottla.broker.groups.offsets import GroupOffsets
-from ottla.broker.groups.rebalance import Join
-from ottla.broker.groups.records import GroupKey, read_group_value, read_key
 from ottla.broker.handlers.groups.list_groups import handle_list_groups
-from ottla.broker.loop.timing_wheel import TimerTask
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.group import Committer, Expiry, GroupState
+from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.offsets import GroupOffsets
+from ottla.coordination.groups.rebalance import Join
+from ottla.coordination.groups.records import GroupKey, read_group_value, read_key
+from ottla.coordination.partitions.effects import Arm
+from ottla.coordination.partitions.owned import absolute_hash
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.replication.waiting.timing_wheel import TimerTask
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.classic_group import Protocols
-from ottla.broker.groups.effects import Timer
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.membership import Leaving
+from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.effects import Timer
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.membership import Leaving
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, quiet
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.classic_group import MemberMetadata
-from ottla.broker.groups.membership import Leaving
-from ottla.broker.groups.rebalance import Join
-from ottla.broker.groups.syncing import Sync
 from ottla.broker.handlers.groups.describe_groups import handle_describe_groups
 from ottla.broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members
 from ottla.broker.handlers.groups.leave_group import handle_leave_group
 from ottla.broker.handlers.groups.sync_group import handle_sync_group
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.classic_group import MemberMetadata
+from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.rebalance import Join
+from ottla.coordination.groups.syncing import Sync
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest

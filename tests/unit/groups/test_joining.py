@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.classic_group import Protocols
-from ottla.broker.groups.effects import Timer
-from ottla.broker.groups.group import GroupState
+from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.effects import Timer
+from ottla.coordination.groups.group import GroupState
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import RANGE, GroupDriver, a_stable_group, settle
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.broker.groups.classic_group import Member
-from ottla.broker.groups.effects import JoinResult
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.membership import Leaving
+from ottla.coordination.groups.classic_group import Member
+from ottla.coordination.groups.effects import JoinResult
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.membership import Leaving
 from ottla.protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench, run
 from tests.support.groups import GroupDriver

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.coordination.skipped import NAMED
-from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.loading import GroupLoader
-from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
-from ottla.broker.groups.records import group_key, group_value, read_group_value, read_key
+from ottla.coordination.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.loading import GroupLoader
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
+from ottla.coordination.groups.records import group_key, group_value, read_group_value, read_key
+from ottla.coordination.partitions.skipped import NAMED
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
 from ottla.protocol.records.reader import Record, iter_records
 from ottla.protocol.topic_partition import TopicPartition

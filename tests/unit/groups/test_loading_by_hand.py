@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.classic_group import ClassicGroup, GroupSettings
-from ottla.broker.groups.loading import GroupLoader
-from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
-from ottla.broker.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
+from ottla.coordination.groups.classic_group import ClassicGroup, GroupSettings
+from ottla.coordination.groups.loading import GroupLoader
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
+from ottla.coordination.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
 from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker

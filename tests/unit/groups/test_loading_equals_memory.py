@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.classic_group import GroupSettings
-from ottla.broker.groups.committed import CommittedOffset, CommittedOffsets
-from ottla.broker.groups.group import Group
-from ottla.broker.groups.loading import GroupLoader
+from ottla.coordination.groups.classic_group import GroupSettings
+from ottla.coordination.groups.committed import CommittedOffset, CommittedOffsets
+from ottla.coordination.groups.group import Group
+from ottla.coordination.groups.loading import GroupLoader
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import GroupBench, run
 from tests.support.groups import quiet

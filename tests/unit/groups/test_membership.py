@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.broker.groups.group import Committer, GroupState
-from ottla.broker.groups.membership import Leaving
+from ottla.coordination.groups.group import Committer, GroupState
+from ottla.coordination.groups.membership import Leaving
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group, deadlines
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from ottla.broker.groups.classic_group import Protocols
-from ottla.broker.groups.group import GroupState
+from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.group import GroupState
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group
 

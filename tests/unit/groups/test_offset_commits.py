@@ -5,12 +5,12 @@ import itertools
 
 import pytest
 
-from ottla.broker.groups.commits import Transaction
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
-from ottla.broker.groups.offsets import GroupOffsets
-from ottla.broker.groups.records import GroupKey, read_key
-from ottla.broker.request.transactional import SupportedOperation
+from ottla.coordination.groups.commits import Transaction
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
+from ottla.coordination.groups.offsets import GroupOffsets
+from ottla.coordination.groups.records import GroupKey, read_key
+from ottla.coordination.supported_operation import SupportedOperation
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.topic_partition import TopicPartition

@@ -5,14 +5,14 @@ import itertools
 
 import pytest
 
-from ottla.broker.groups.commits import Transaction
-from ottla.broker.groups.offset_commits import OFFSETS_TOGETHER
-from ottla.broker.groups.offset_records import OffsetAndMetadata, OffsetKey
-from ottla.broker.groups.records import GroupKey
 from ottla.broker.handlers.groups import offset_delete
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.broker.request.transactional import SupportedOperation
+from ottla.coordination.groups.commits import Transaction
+from ottla.coordination.groups.offset_commits import OFFSETS_TOGETHER
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, OffsetKey
+from ottla.coordination.groups.records import GroupKey
+from ottla.coordination.supported_operation import SupportedOperation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic

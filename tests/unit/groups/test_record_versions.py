@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.broker.groups.effects import JoinResult, SyncResult
-from ottla.broker.groups.offset_records import OffsetAndMetadata, read_offset_value
-from ottla.broker.groups.rebalance import Join
-from ottla.broker.groups.records import group_value_version, offset_value_version, read_group_value
-from ottla.broker.groups.syncing import Sync
+from ottla.coordination.groups.effects import JoinResult, SyncResult
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, read_offset_value
+from ottla.coordination.groups.rebalance import Join
+from ottla.coordination.groups.records import group_value_version, offset_value_version, read_group_value
+from ottla.coordination.groups.syncing import Sync
 from ottla.protocol.errors import ErrorCode
 from tests.support.group_bench import T0, GroupBench, run
 from tests.support.groups import RANGE

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.coordination.topic_log import encode_pairs
-from ottla.broker.groups.commits import TopicCommit
-from ottla.broker.groups.offset_records import (
+from ottla.coordination.groups.commits import TopicCommit
+from ottla.coordination.groups.offset_records import (
     NO_EXPIRY,
     OffsetAndMetadata,
     OffsetKey,
@@ -15,8 +14,9 @@ from ottla.broker.groups.offset_records import (
     offset_value,
     read_offset_value,
 )
-from ottla.broker.groups.record_encoding import encode_commits
-from ottla.broker.groups.records import read_key
+from ottla.coordination.groups.record_encoding import encode_commits
+from ottla.coordination.groups.records import read_key
+from ottla.coordination.partitions.topic_log import encode_pairs
 from ottla.protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.records.builder import encode_records
 from ottla.protocol.records.reader import Record

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.groups.classic_group import GroupSettings
-from ottla.broker.groups.consumer.assignors import Subscriber, simple
-from ottla.broker.groups.consumer.effects import Beat, BeatResult, Initialize
-from ottla.broker.groups.consumer.records import StatePartitions
-from ottla.broker.groups.group import Group
-from ottla.broker.groups.loading import GroupLoader
-from ottla.broker.groups.share.group import Initialized, ShareGroup, joined
-from ottla.broker.groups.share.offsets import Place, Results, ShareOffsets
-from ottla.broker.groups.share.records import pairs_of, read
+from ottla.coordination.groups.classic_group import GroupSettings
+from ottla.coordination.groups.consumer.assignors import Subscriber, simple
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult, Initialize
+from ottla.coordination.groups.consumer.records import StatePartitions
+from ottla.coordination.groups.group import Group
+from ottla.coordination.groups.loading import GroupLoader
+from ottla.coordination.groups.share.group import Initialized, ShareGroup, joined
+from ottla.coordination.groups.share.offsets import Place, Results, ShareOffsets
+from ottla.coordination.groups.share.records import pairs_of, read
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.coordination.effects import Reply
-from ottla.broker.groups.consumer.effects import Beat, BeatResult, ComputeTarget, ConsumerEffect, Initialize, Write
-from ottla.broker.groups.consumer.records import GroupEpoch
-from ottla.broker.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
-from ottla.broker.groups.consumer.targets import compute
-from ottla.broker.groups.consumer.topics import Topics
-from ottla.broker.groups.share.group import ShareGroup
-from ottla.broker.groups.share.heartbeats import on_heartbeat, on_initialized
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult, ComputeTarget, ConsumerEffect, Initialize, Write
+from ottla.coordination.groups.consumer.records import GroupEpoch
+from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
+from ottla.coordination.groups.consumer.targets import compute
+from ottla.coordination.groups.consumer.topics import Topics
+from ottla.coordination.groups.share.group import ShareGroup
+from ottla.coordination.groups.share.heartbeats import on_heartbeat, on_initialized
+from ottla.coordination.partitions.effects import Reply
 from tests.support.consumer_groups import NOW, an_image, partitions_of
 
 

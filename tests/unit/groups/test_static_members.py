@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.broker.coordination.effects import Arm
-from ottla.broker.groups.effects import AfterStaticRejoin, Timer
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.membership import Leaving
-from ottla.broker.groups.rebalance import LEAST_WAIT_MS, on_timer
+from ottla.coordination.groups.effects import AfterStaticRejoin, Timer
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.rebalance import LEAST_WAIT_MS, on_timer
+from ottla.coordination.partitions.effects import Arm
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import RANGE, GroupDriver, settle
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.broker.groups.effects import AfterEmpty, AfterSync, Timer
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.rebalance import on_timer
-from ottla.broker.groups.records import read_group_value
+from ottla.coordination.groups.effects import AfterEmpty, AfterSync, Timer
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.rebalance import on_timer
+from ottla.coordination.groups.records import read_group_value
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group
 

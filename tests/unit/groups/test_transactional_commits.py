@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.offset_records import OffsetKey
-from ottla.broker.groups.records import read_key
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.offset_records import OffsetKey
+from ottla.coordination.groups.records import read_key
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.topic_partition import TopicPartition

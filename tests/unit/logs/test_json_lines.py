@@ -16,7 +16,7 @@ from ottla.broker.logs.values import LEVELS, lines_in, names_of, plain_values
 from ottla.protocol.topic_partition import TopicPartition
 
 ROOT = Path(__file__).parents[3]
-FLOORS = ("broker", "controller", "replication", "storage")
+FLOORS = ("broker", "coordination", "controller", "replication", "storage")
 
 
 def line_of(layout: str, name: str, template: str, *arguments: object, **identity: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.groups.committed import CommittedOffsets, record_offset_of
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.offset_records import OffsetAndMetadata, offset_value
 from ottla.broker.metrics.group_families import GROUP_FAMILIES, GroupOffset, group_offsets
 from ottla.broker.metrics.view import View
 from ottla.config.broker import BrokerConfig
+from ottla.coordination.groups.committed import CommittedOffsets, record_offset_of
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.offset_records import OffsetAndMetadata, offset_value
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.pauses import every_pause_waits
 

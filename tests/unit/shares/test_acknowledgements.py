@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.shares.acknowledgements import are_valid, join_to
-from ottla.broker.shares.record_states import Acknowledgement
+from ottla.coordination.shares.acknowledgements import are_valid, join_to
+from ottla.coordination.shares.record_states import Acknowledgement
 from ottla.protocol.messages.share_fetch import AcknowledgementBatch
 
 Batch = tuple[int, int, list[int]]

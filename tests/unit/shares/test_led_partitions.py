@@ -7,18 +7,18 @@ from typing import cast
 
 import pytest
 
-from ottla.broker.loop.timing_wheel import TimingWheel
-from ottla.broker.shares.led_partitions import LedPartition, LedPartitions
-from ottla.broker.shares.partition import ShareRules
-from ottla.broker.shares.record_states import Acknowledgement, Acquired, AcquireMode, Extent
-from ottla.broker.shares.settings import ShareSettings
-from ottla.broker.shares.state.coordinator import StateResult
-from ottla.broker.shares.state.stored_state import NO_OFFSET, SharePartitionKey
-from ottla.broker.shares.state_access import StateAccess
 from ottla.config.share_offset_reset import LATEST
+from ottla.coordination.shares.led_partitions import LedPartition, LedPartitions
+from ottla.coordination.shares.partition import ShareRules
+from ottla.coordination.shares.record_states import Acknowledgement, Acquired, AcquireMode, Extent
+from ottla.coordination.shares.settings import ShareSettings
+from ottla.coordination.shares.state.coordinator import StateResult
+from ottla.coordination.shares.state.stored_state import NO_OFFSET, SharePartitionKey
+from ottla.coordination.shares.state_access import StateAccess
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
+from ottla.replication.waiting.timing_wheel import TimingWheel
 from tests.support.timers import FakeTime
 
 LOCK_MS = 10_000

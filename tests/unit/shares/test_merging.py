@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.shares.record_states import StateBatch
-from ottla.broker.shares.state.merging import merge, prune
+from ottla.coordination.shares.record_states import StateBatch
+from ottla.coordination.shares.state.merging import merge, prune
 
 batches = st.builds(
     lambda first, size, state, count: StateBatch(first, first + size, state, count),

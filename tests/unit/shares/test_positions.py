@@ -6,9 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.shares.positions import NO_LAG, Position, Positions
-from ottla.broker.shares.state.coordinator import StateResult
-from ottla.broker.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.positions import NO_LAG, Position, Positions
+from ottla.coordination.shares.state.coordinator import StateResult
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.pauses import begin
 from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from ottla.protocol.topic_partition import TopicPartition

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.request.internal_topics import SHARE_STATE_TOPIC
-from ottla.broker.shares.record_states import StateBatch
-from ottla.broker.shares.state.coordinator import StateResult, StateWrite
-from ottla.broker.shares.state.loading import ShareStateLoader
-from ottla.broker.shares.state.stored_state import (
+from ottla.coordination.internal_topics import SHARE_STATE_TOPIC
+from ottla.coordination.shares.record_states import StateBatch
+from ottla.coordination.shares.state.coordinator import StateResult, StateWrite
+from ottla.coordination.shares.state.loading import ShareStateLoader
+from ottla.coordination.shares.state.stored_state import (
     SNAPSHOT,
     SharePartitionKey,
     StoredState,

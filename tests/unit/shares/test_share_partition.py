@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.broker.shares.partition import MalformedState, SharePartition, ShareRules
-from ottla.broker.shares.record_states import AcknowledgeType, Acquired, RecordState, StateBatch
+from ottla.coordination.shares.partition import MalformedState, SharePartition, ShareRules
+from ottla.coordination.shares.record_states import AcknowledgeType, Acquired, RecordState, StateBatch
 from ottla.protocol.errors import ErrorCode
 from tests.support.share_partitions import SharePlayer, acknowledgement, extents
 

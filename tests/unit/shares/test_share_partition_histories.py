@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.shares.partition import ShareRules
-from ottla.broker.shares.record_states import Acknowledgement, AcknowledgeType, Acquired, RecordState
+from ottla.coordination.shares.partition import ShareRules
+from ottla.coordination.shares.record_states import Acknowledgement, AcknowledgeType, Acquired, RecordState
 from ottla.protocol.errors import ErrorCode
 from tests.support.share_partitions import SharePlayer, extents
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.shares.record_states import StateBatch
-from ottla.broker.shares.state.coordinator import StateResult, StateWrite
-from ottla.broker.shares.state.stored_state import SharePartitionKey
-from ottla.broker.shares.state_access import ATTEMPTS, MOST_PARTITIONS, StateAccess
-from ottla.broker.shares.state_questions import ReadState, WriteState
+from ottla.coordination.shares.record_states import StateBatch
+from ottla.coordination.shares.state.coordinator import StateResult, StateWrite
+from ottla.coordination.shares.state.stored_state import SharePartitionKey
+from ottla.coordination.shares.state_access import ATTEMPTS, MOST_PARTITIONS, StateAccess
+from ottla.coordination.shares.state_questions import ReadState, WriteState
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import read_share_group_state as reading

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.shares.state.coordinator import Reply, StateResult
-from ottla.broker.shares.state_of_groups import StateOfGroups
-from ottla.broker.shares.state_questions import DeleteState, InitializeState, Question
+from ottla.coordination.shares.state.coordinator import Reply, StateResult
+from ottla.coordination.shares.state_of_groups import StateOfGroups
+from ottla.coordination.shares.state_questions import DeleteState, InitializeState, Question
 from ottla.protocol.errors import ErrorCode
 from tests.support.share_bench import TOPIC_ID
 

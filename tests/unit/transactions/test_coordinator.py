@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ottla.broker.coordination.elections import Elections
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions import machines
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.metadata import VERSION_0, TransitMetadata
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.partitions.elections import Elections
+from ottla.coordination.transactions import machines
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.metadata import VERSION_0, TransitMetadata
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.disk.clock import elapsed_ms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.log_records import read_value
-from ottla.broker.transactions.metadata import VERSION_0, TransactionMetadata
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.transactions.log_records import read_value
+from ottla.coordination.transactions.metadata import VERSION_0, TransactionMetadata
 from ottla.pauses import begin_slices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordination.skipped import NAMED
-from ottla.broker.coordination.topic_log import encode_pairs
-from ottla.broker.transactions.loading import TransactionLoader
-from ottla.broker.transactions.log_records import read_key, read_value, transaction_key, transaction_value
-from ottla.broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
+from ottla.coordination.partitions.skipped import NAMED
+from ottla.coordination.partitions.topic_log import encode_pairs
+from ottla.coordination.transactions.loading import TransactionLoader
+from ottla.coordination.transactions.log_records import read_key, read_value, transaction_key, transaction_value
+from ottla.coordination.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
 from ottla.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.protocol.records.builder import frame_batch
 from ottla.protocol.schema.wire import ProtocolError

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import pytest
 
-from ottla.broker.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_REQUEST, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
 from ottla.controller.errors import StoreUnavailable
+from ottla.coordination.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_REQUEST, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
 from ottla.protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
 

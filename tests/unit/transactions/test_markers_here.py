@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from ottla.broker.request.internal_topics import GROUP_METADATA_TOPIC
-from ottla.broker.transactions.markers import Marker, OnMarked
-from ottla.broker.transactions.metadata import VERSION_0
+from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
+from ottla.coordination.transactions.markers import Marker, OnMarked
+from ottla.coordination.transactions.metadata import VERSION_0
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.metadata import PREVIOUS_STATES, VERSION_0, IllegalTransition, TransactionState
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.metadata import PREVIOUS_STATES, VERSION_0, IllegalTransition, TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.producers.limits import MAX_EPOCH
 from tests.support.transaction_driver import (

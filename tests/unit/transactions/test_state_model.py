@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.broker.transactions.effects import AfterComplete, ProducerResult
-from ottla.broker.transactions.log_records import read_value, transaction_value
-from ottla.broker.transactions.metadata import (
+from ottla.coordination.transactions.effects import AfterComplete, ProducerResult
+from ottla.coordination.transactions.log_records import read_value, transaction_value
+from ottla.coordination.transactions.metadata import (
     FINISHED,
     PREPARED,
     VERSION_0,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.transactions.effects import ProducerResult
-from ottla.broker.transactions.log_records import read_value, transaction_value
-from ottla.broker.transactions.metadata import VERSION_0, VERSION_2, TransactionState
+from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.log_records import read_value, transaction_value
+from ottla.coordination.transactions.metadata import VERSION_0, VERSION_2, TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.producers.limits import MAX_EPOCH
 from tests.support.pauses import at_once

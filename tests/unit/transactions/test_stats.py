@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordination.load_times import LoadTimes
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.transactions.metadata import TransactionState
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.partitions.load_times import LoadTimes
+from ottla.coordination.transactions.metadata import TransactionState
 from ottla.protocol.errors import ErrorCode
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.request.internal_topics import TRANSACTION_STATE_TOPIC
-from ottla.broker.request.transactional import SupportedOperation
-from ottla.broker.transactions.between import MOST_MS
-from ottla.broker.transactions.metadata import VERSION_2, ProducerIdAndEpoch
-from ottla.broker.transactions.partitions import Partitions
-from ottla.broker.transactions.verification import TransactionVerifier
+from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.supported_operation import SupportedOperation
+from ottla.coordination.transactions.between import MOST_MS
+from ottla.coordination.transactions.metadata import VERSION_2, ProducerIdAndEpoch
+from ottla.coordination.transactions.partitions import Partitions
+from ottla.coordination.transactions.verification import TransactionVerifier
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

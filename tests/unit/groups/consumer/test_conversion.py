@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.consumer.embedded import assignment_bytes, read_assignment
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.members import LEAVING
-from ottla.broker.groups.group import GroupState
-from ottla.broker.groups.membership import Leaving
+from ottla.coordination.groups.classic_group import ClassicGroup
+from ottla.coordination.groups.consumer.embedded import assignment_bytes, read_assignment
+from ottla.coordination.groups.consumer.group import ConsumerGroup
+from ottla.coordination.groups.consumer.members import LEAVING
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.membership import Leaving
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.consumer.members import LEAVING
-from ottla.broker.groups.consumer.settings import GroupTimes
-from ottla.broker.groups.group import GroupState
+from ottla.coordination.groups.consumer.group import ConsumerGroup
+from ottla.coordination.groups.consumer.members import LEAVING
+from ottla.coordination.groups.consumer.settings import GroupTimes
+from ottla.coordination.groups.group import GroupState
 from ottla.pauses import begin_slices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition

@@ -9,10 +9,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.consumer.effects import BeatResult
-from ottla.broker.groups.consumer.members import LEAVING, LEAVING_FOR_A_WHILE
-from ottla.broker.groups.consumer.settings import GroupTimes
-from ottla.broker.groups.group import GroupState
+from ottla.coordination.groups.consumer.effects import BeatResult
+from ottla.coordination.groups.consumer.members import LEAVING, LEAVING_FOR_A_WHILE
+from ottla.coordination.groups.consumer.settings import GroupTimes
+from ottla.coordination.groups.group import GroupState
 from ottla.protocol.errors import ErrorCode
 from tests.support.consumer_groups import ConsumerDriver, state_of
 from tests.support.groups import quiet

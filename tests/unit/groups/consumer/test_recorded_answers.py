@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.consumer.members import MemberState, indexes_of
-from ottla.broker.groups.consumer.settings import WAITING_INTERVAL_MS, GroupTimes
-from ottla.broker.groups.consumer.subscriptions import preferred
-from ottla.broker.groups.group import Committer, GroupState
+from ottla.coordination.groups.consumer.members import MemberState, indexes_of
+from ottla.coordination.groups.consumer.settings import WAITING_INTERVAL_MS, GroupTimes
+from ottla.coordination.groups.consumer.subscriptions import preferred
+from ottla.coordination.groups.group import Committer, GroupState
 from ottla.protocol.errors import ErrorCode
 from tests.support.consumer_groups import ConsumerDriver, topic_id
 from tests.support.record_consumer_groups import RECORDING, SCENARIO, TOPIC

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from ottla.broker.groups.consumer import regexes
-from ottla.broker.groups.consumer.members import LEAVING
+from ottla.coordination.groups.consumer import regexes
+from ottla.coordination.groups.consumer.members import LEAVING
 from ottla.protocol.errors import ErrorCode
 from tests.support.consumer_groups import ConsumerDriver, partitions_of, state_of
 

@@ -1,0 +1,1 @@
+"""Waits until appended records are safe."""

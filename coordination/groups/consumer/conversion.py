@@ -1,0 +1,125 @@
+"""Converts groups with members from the classic to the new protocol, and back, while their members stay.
+
+An upgrade keeps the members, their assignments and the generation, which becomes the epoch. The classic members are served on
+(`classic_members`). A downgrade makes a classic group of the classic members that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ottla.coordination.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupSettings
+from ottla.coordination.groups.classic_group import Member as ClassicMember
+from ottla.coordination.groups.consumer.embedded import assignment_bytes, read_assignment, read_subscription, user_data_of, version_of
+from ottla.coordination.groups.consumer.group import ConsumerGroup
+from ottla.coordination.groups.consumer.members import ClassicPart, Member
+from ottla.coordination.groups.consumer.records import CurrentAssignment, GroupEpoch, MemberMetadata, Record, TargetEpoch, TargetMember
+from ottla.coordination.groups.consumer.settings import ConsumerSettings
+from ottla.coordination.groups.consumer.topics import Topics
+from ottla.coordination.groups.effects import Effect, JoinResult, SyncResult, Timer, reply_to_join, reply_to_sync
+from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.membership import on_loaded
+from ottla.coordination.groups.rebalance import maybe_prepare_rebalance
+from ottla.coordination.partitions.effects import Arm, Reply
+from ottla.protocol.errors import ErrorCode
+
+
+def may_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> bool:
+    """Whether a classic group with members may become a group of the new protocol."""
+    return settings.may_upgrade and group.is_consumer_group and len(group.members) <= settings.max_size
+
+
+class CustomAssignorError(Exception):
+    """An assignment has data of the members' assignor, as those of Kafka Streams have. The broker's assignors could not make it."""
+
+
+def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[ConsumerGroup, list[Record]]:
+    """(the group of the new protocol, its records). The classic group does not change.
+
+    Raises CustomAssignorError, and ProtocolError for members that do not keep to the consumer protocol.
+    """
+    epoch = classic.generation_id
+    metadata: list[Record] = []
+    targets: list[Record] = []
+    current: list[Record] = []
+    taken: set[tuple[bytes, int]] = set()
+    for each in classic.members.values():
+        if user_data_of(each.assignment):
+            raise CustomAssignorError
+        name = classic.protocol_name
+        subscription = read_subscription(each.protocols[0][1] if name is None else each.metadata(name), topics)
+        assigned = {
+            topic: {index: epoch for index in sorted(indexes) if (topic, index) not in taken}
+            for topic, indexes in read_assignment(each.assignment, topics).items()
+        }
+        owned = {topic: partitions for topic, partitions in assigned.items() if partitions}
+        taken.update((topic, index) for topic, partitions in owned.items() for index in partitions)
+        member = Member(
+            each.member_id,
+            each.group_instance_id,
+            subscription.rack_id,
+            each.client_id,
+            each.client_host,
+            subscription.topics,
+            None,
+            each.rebalance_timeout_ms,
+            None,
+            ClassicPart(each.session_timeout_ms, each.protocols),
+            epoch,
+            epoch,
+            assigned=owned,
+        )
+        metadata.append(MemberMetadata(each.member_id, member))
+        targets.append(TargetMember(each.member_id, {topic: frozenset(partitions) for topic, partitions in owned.items()}))
+        current.append(CurrentAssignment(each.member_id, member))
+    records = [*metadata, GroupEpoch(epoch), *targets, TargetEpoch(epoch), *current]
+    group = ConsumerGroup(classic.group_id)
+    for record in records:
+        group.apply(record)
+    return group, records
+
+
+def send_away(classic: ClassicGroup) -> list[Effect]:
+    """All members that wait for the end of a rebalance have to join again."""
+    out: list[Effect] = []
+    for member in classic.members.values():
+        reply_to_join(classic, member, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS), out)
+        reply_to_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), out)
+    assert all(isinstance(effect, Reply) for effect in out)
+    return out
+
+
+def on_reverted(classic: ClassicGroup, now_ms: int) -> list[Effect]:
+    """The upgrade could not be written, so the group stays classic: it gets its timers back, and all members have to join again."""
+    out = on_loaded(classic, now_ms)
+    if classic.state is GroupState.PREPARING_REBALANCE:
+        out.append(Arm(Timer.JOIN, classic.rebalance_timeout_ms))
+    else:
+        maybe_prepare_rebalance(classic, "it could not be converted", now_ms, out)
+    return out
+
+
+def downgraded(
+    group: ConsumerGroup, without: Collection[str], settings: GroupSettings, names: Mapping[bytes, str], now_ms: int
+) -> ClassicGroup:
+    """The classic group of the members that stay, stable in the generation of the epoch. `names` are those of the topics, by id."""
+    classic = ClassicGroup(group.group_id, settings, now_ms, GroupState.STABLE)
+    classic.generation_id = group.epoch
+    for member in group.members.values():
+        if member.member_id in without or member.classic is None:
+            continue
+        assigned = assignment_bytes(member.assigned, version_of(member.classic.protocols[0][1]), names)
+        made = ClassicMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.classic.session_timeout_ms,
+            member.classic.protocols,
+            assigned,
+        )
+        classic.add(made, CONSUMER_PROTOCOL_TYPE, None)
+    classic.protocol_name = classic.select_protocol()
+    classic.remember_subscriptions()
+    return classic

@@ -1,0 +1,1 @@
+"""Lets operations wait for partitions and for time."""
