@@ -43,7 +43,7 @@ from benchmarks.parts import (
 )
 from benchmarks.parts.part import Part
 from benchmarks.report.page import Run, part_tables, write_page
-from benchmarks.report.table import FOREIGN_SHARE, Sides, is_well, notes
+from benchmarks.report.table import FOREIGN_SHARE, TOOK_S, Sides, is_well, notes
 from benchmarks.turns.alternation import Alternation, Share
 from benchmarks.turns.choices import folder, patterns, several
 from benchmarks.turns.sizes import NORMAL, SIZES, Size
@@ -133,11 +133,11 @@ def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, con
     for repeat in range(repeats):
         console.print(f"{part.title}, turn {repeat + 1} of {repeats}: {', '.join(sides)}", style="bold", highlight=False)
         os.sync()  # what the turn before left to the disk (deleted files, with `discard`) would be done in this one
-        turns, foreign = [Turn(label) for label in sides], foreign_share()
+        turns, foreign, began = [Turn(label) for label in sides], foreign_share(), time.monotonic()
         at_once = zip(chosen, turns, strict=True)
         Alternation().run([partial(_take_turn, part, kind, turn, scratch / str(at), plan) for at, (kind, turn) in enumerate(at_once)])
         for turn in turns:
-            turn.numbers[FOREIGN_SHARE] = foreign()
+            turn.numbers |= {FOREIGN_SHARE: foreign(), TOOK_S: time.monotonic() - began}
             sides[turn.label].append(turn)
     return sides
 

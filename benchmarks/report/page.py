@@ -9,7 +9,7 @@ from rich.table import Table
 
 from benchmarks.loadgen.runner import Measured
 from benchmarks.parts.part import Part
-from benchmarks.report.table import FOREIGN_SHARE, MOST_FOREIGN_SHARE, Sides, line_table, load_table, markdown, notes
+from benchmarks.report.table import FOREIGN_SHARE, MOST_FOREIGN_SHARE, TOOK_S, Sides, line_table, load_table, markdown, notes
 from benchmarks.turns.sizes import Size
 from benchmarks.turns.turn import Turn
 
@@ -96,7 +96,8 @@ def _section(run: Run, part: Part, sides: Sides, directory: Path) -> str:
     )
 
     lines_shown, *details = part_tables(part, sides, run.size)
-    text = [f"## {part.title}", "", f"`python -m benchmarks.bench --parts {part.key}`. {part.about}", "", markdown(lines_shown)]
+    command = f"`python -m benchmarks.bench --parts {part.key}`{_length(sides)}. {part.about}"
+    text = [f"## {part.title}", "", command, "", markdown(lines_shown)]
     pictures = {f"{part.key}-ratios": ratio_picture(sides, part.lines(run.size))}
     pictures |= {curve.key: curve_picture(sides, curve) for curve in part.curves}
     for name, picture in pictures.items():
@@ -107,6 +108,12 @@ def _section(run: Run, part: Part, sides: Sides, directory: Path) -> str:
         text += [f"{table.title}:", "", markdown(table)]
     text += [_item(note) for note in notes(sides)]
     return "\n".join([*text, ""])
+
+
+def _length(sides: Sides) -> str:
+    """How long all turns of a part took; nothing for a result that does not have it."""
+    took_s = max(sum(turn.numbers.get(TOOK_S, 0.0) for turn in turns) for turns in sides.values())
+    return f" took {took_s / 60:.1f} minutes" if took_s else ""
 
 
 def _item(note: str) -> str:

@@ -10,6 +10,8 @@ from benchmarks.turns.turn import Turn
 Sides = Mapping[str, Sequence[Turn]]  # label -> its turns; the first side is the reference
 
 FOREIGN_SHARE = "foreign_share"
+TOOK_S = "took_s"
+"""The length of a turn, which all sides of it share, seconds."""
 MOST_FOREIGN_SHARE = 0.15  # writing dirty pages back is foreign too, though the load caused it
 
 

@@ -1,6 +1,7 @@
 """From turns to the result: medians and merged latencies, ratios, targets, the tables and the picture."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,8 +14,8 @@ from benchmarks.parts.part import Curve
 from benchmarks.parts.single import LINES
 from benchmarks.report.histogram import Histogram, bucket_of
 from benchmarks.report.lines import Line, cpu_of, cpu_per_gb_of, latency_of, number, rate_of
-from benchmarks.report.page import Run
-from benchmarks.report.table import Sides, is_well, line_table, markdown, notes
+from benchmarks.report.page import Run, write_page
+from benchmarks.report.table import TOOK_S, Sides, is_well, line_table, markdown, notes
 from benchmarks.turns.sizes import NORMAL
 from benchmarks.turns.turn import Turn
 
@@ -192,3 +193,11 @@ def test_all_is_well_when_no_target_is_missed(rate: float, well: bool) -> None:
 
 def test_all_is_not_well_when_something_failed() -> None:
     assert not is_well({"Ottla": [Turn("Ottla", failures={"start": "it did not"})]}, [])
+
+
+def test_the_page_says_how_long_each_part_took(tmp_path: Path) -> None:
+    sides = {label: [a_turn(label, **{TOOK_S: 90.0}), a_turn(label, **{TOOK_S: 60.0})] for label in ("Apache Kafka", "Ottla")}
+
+    write_page(Run({"date": "today"}, "normal", NORMAL, [(single_part.PART, sides)], 150.0), tmp_path)
+
+    assert "`python -m benchmarks.bench --parts single` took 2.5 minutes." in (tmp_path / "README.md").read_text(encoding="utf-8")
