@@ -117,7 +117,7 @@ def alter(
     validate_only: bool,
     as_json: bool,
 ) -> None:
-    """Change configurations, all of them or none."""
+    """Change configurations: of one entity all that is given, or nothing. Of several topics each is an entity."""
     from ottla.client.config_admin import Change, ConfigOperation
 
     if kind in _QUOTA_KINDS:
@@ -145,11 +145,22 @@ def _refusal(
     from ottla.client.config_admin import alter_configs
 
     try:
-        with meaning_told(kind, [change.name for change in changes]):
+        with meaning_told(kind, _without_stored(cluster, kind, resource, name, changes)):
             alter_configs(cluster, resource, name, changes, validate_only=validate_only)
     except ClientError as error:
         return error
     return None
+
+
+def _without_stored(cluster: Cluster, kind: str, resource: ConfigResourceType, name: str, changes: Sequence[Change]) -> Sequence[str]:
+    """The names of keys in changes, without those that are no key of this kind, but are stored: to delete them has an effect."""
+    from ottla.client.config_admin import DYNAMIC, ConfigOperation, describe_configs
+
+    known = _known_keys(kind)
+    if not any(change.operation is ConfigOperation.DELETE and change.name not in known for change in changes):
+        return [change.name for change in changes]
+    stored = {config.name for config in describe_configs(cluster, resource, name) if config.config_source in DYNAMIC}
+    return [change.name for change in changes if change.operation is not ConfigOperation.DELETE or change.name not in stored]
 
 
 @contextmanager

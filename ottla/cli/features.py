@@ -1,4 +1,4 @@
-"""Implements `ottla features`: describes the features of a cluster, and raises and lowers their levels."""
+"""Implements `ottla features`: lists the features of a cluster, and raises and lowers their levels."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
 
 _MAX_LEVEL: Final = 2**15 - 1
 
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Let the controller judge the change, and change nothing.")
+_dry_run_option = click.option(
+    "--dry-run", "--validate-only", "dry_run", is_flag=True, help="Let the controller judge the change, and change nothing."
+)
 
 
 @command_group
 def features() -> None:
-    """Describe, raise and lower the features of a cluster."""
+    """List, raise and lower the features of a cluster."""
 
 
-@features.command()
+@features.command(name="list")
 @json_option
 @cluster_command
-def describe(cluster: Cluster, as_json: bool) -> None:
-    """Show the finalized and the supported levels."""
+def list_(cluster: Cluster, as_json: bool) -> None:
+    """List features with their finalized and supported levels."""
     from ottla.client.feature_admin import describe_features
 
     found, epoch = describe_features(cluster)
@@ -35,10 +37,10 @@ def describe(cluster: Cluster, as_json: bool) -> None:
         print_json({"epoch": epoch, "features": [each._asdict() for each in found]})
         return
     print_table(
-        ("feature", "finalized", "lowest", "highest"), [(each.name, each.finalized or "-", each.lowest, each.highest) for each in found]
+        ("feature", "finalized", "lowest", "highest"),
+        [(each.name, each.finalized or None, each.lowest, each.highest) for each in found],
+        empty="no features",
     )
-    if not found:
-        say("the brokers support no feature")
 
 
 @features.command()

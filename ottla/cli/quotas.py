@@ -1,4 +1,4 @@
-"""Implements `ottla quotas`: describes, sets and removes quotas of users, client ids and addresses."""
+"""Implements `ottla quotas`: lists, sets and removes quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @command_group
 def quotas() -> None:
-    """Describe, set and remove quotas of clients.
+    """List, set and remove quotas of clients.
 
     producer_byte_rate, consumer_byte_rate (bytes per second), request_percentage (of one second of a handler) and
     controller_mutation_rate (partitions created and deleted per second) limit users, client ids, and pairs of both on
@@ -39,13 +39,13 @@ def quotas() -> None:
     """
 
 
-@quotas.command()
+@quotas.command(name="list")
 @entity_options
 @click.option("--strict", is_flag=True, help="Only quotas of exactly this entity, not those of pairs that contain it.")
 @json_option
 @cluster_command
-def describe(cluster: Cluster, strict: bool, as_json: bool, **names: Any) -> None:
-    """Show quotas: all, or those of the named users, client ids and addresses."""
+def list_(cluster: Cluster, strict: bool, as_json: bool, **names: Any) -> None:
+    """List quotas: all, or those of the named users, client ids and addresses."""
     from ottla.client.quota_admin import describe_quotas
 
     found = describe_quotas(cluster, _entity(names), strict=strict)

@@ -121,15 +121,25 @@ def test_the_key_is_named_that_may_be_meant_by_a_mistyped_one(ottla: CommandLine
     assert "did you mean" not in ottla("configs", "alter", "topic", "mistyped", "--set", "retention.ms=soon", status=1).err
     of_broker = ottla("configs", "alter", "broker", "default", "--set", "log.retention.mss=1", "--dry-run").err
     assert of_broker == "without effect; log.retention.mss is no key: did you mean log.retention.ms?\n"
+    assert ottla("configs", "alter", "broker", "default", "--delete", "log.retention.mss", "--dry-run").err == of_broker
     quota = "producer_byte_rat is no key: did you mean producer_byte_rate?"
     assert quota in ottla("configs", "alter", "user", "alice", "--set", "producer_byte_rat=1", status=1).err
     assert quota in ottla("quotas", "set", "producer_byte_rat=1", "--user", "alice", status=1).err
+
+
+def test_the_deletion_of_a_mistyped_key_that_is_stored_is_not_called_without_effect(ottla: CommandLine) -> None:
+    default = ("configs", "alter", "broker", "default")
+    ottla(*default, "--set", "log.retention.mss=1")
+    deleted = ottla(*default, "--delete", "log.retention.mss")
+    assert (deleted.out, deleted.err) == ("broker default: changed\n", "")
+    assert "without effect" in ottla(*default, "--delete", "log.retention.mss").err
 
 
 def test_a_list_without_entries_says_what_is_not_there(ottla: CommandLine) -> None:
     assert ottla("groups", "list", "--state", "Dead").err == "no groups\n"
     assert ottla("topics", "reassign", "list").err == "no moves\n"
     assert ottla("transactions", "list").err == "no transactions\n"
+    assert ottla("quotas", "list").err == "no quotas\n"
     assert ottla("transactions", "list", "--json").err == ""
     assert "no topic of this cluster has had tiered storage" in ottla("remote", "list", status=1).err
 

@@ -158,14 +158,14 @@ def test_a_deleted_node_takes_the_next_update(new: InProcessBroker) -> None:
 
 def test_the_command_line_describes_raises_and_lowers(new: InProcessBroker) -> None:
     line = CommandLine(new.bootstrap)
-    assert line("features", "describe").rows == [[MADE_UP, "2", "1", "2"]]
+    assert line("features", "list").rows == [[MADE_UP, "2", "1", "2"]]
     assert line("features", "upgrade").err == "every feature has its highest level\n"
     assert line("features", "downgrade", "made.up=1", "--dry-run").out == "made.up: can be lowered to 1\n"
     assert levels(new.port) == {MADE_UP: 2}
     assert line("features", "downgrade", "made.up=1").out == "made.up: lowered to 1\n"
     assert line("features", "downgrade").out == "made.up: removed\n"
     assert line("features", "downgrade").err == "no feature is finalized\n"
-    assert line("features", "describe", "--json").json == {
+    assert line("features", "list", "--json").json == {
         "epoch": 2,
         "features": [{"name": MADE_UP, "finalized": 0, "lowest": 1, "highest": 2}],
     }

@@ -68,20 +68,20 @@ def test_quotas_are_set_shown_and_removed_by_the_command_line(ottla: CommandLine
         ["alice", "-", "-", "producer_byte_rate", "1000"],
         ["alice", "-", "-", "request_percentage", "12.5"],
     ]
-    assert ottla("quotas", "describe", "--user", "alice").rows == rows
-    assert ottla("quotas", "describe", "--user", "alice", "--strict").rows == rows[1:]
-    assert ottla("quotas", "describe", *both, "--json").json == [
+    assert ottla("quotas", "list", "--user", "alice").rows == rows
+    assert ottla("quotas", "list", "--user", "alice", "--strict").rows == rows[1:]
+    assert ottla("quotas", "list", *both, "--json").json == [
         {"entity": {"user": "alice", "client-id": None}, "quotas": {"consumer_byte_rate": 1e6}}
     ]
     ottla("quotas", "remove", "producer_byte_rate", "request_percentage", "--user", "alice")
     ottla("quotas", "remove", "consumer_byte_rate", *both)
-    nothing = ottla("quotas", "describe", "--user", "alice")
+    nothing = ottla("quotas", "list", "--user", "alice")
     assert (nothing.rows, nothing.err) == ([], "no quotas\n")
 
 
 def test_what_cannot_be_set_is_one_line(ottla: CommandLine) -> None:
     assert "Whose quotas?" in ottla("quotas", "set", "producer_byte_rate=1", status=2).err
     assert "'much' is not a number" in ottla("quotas", "set", "producer_byte_rate=much", "--user", "a", status=2).err
-    assert "exclude each other" in ottla("quotas", "describe", "--user", "a", "--default-user", status=2).err
+    assert "exclude each other" in ottla("quotas", "list", "--user", "a", "--default-user", status=2).err
     unknown = ottla("quotas", "set", "speed=1", "--user", "a", status=1).err
     assert unknown == "ottla: user a: Invalid configuration key speed (INVALID_REQUEST)\n"

@@ -73,7 +73,7 @@ def facts(bootstrap: str) -> dict[str, object]:
         "topics": [(each["topic"], each["id"], each["configs"], [part["replicas"] for part in each["partitions"]]) for each in described],
         "records": sorted(record["value"] for record in line("consume", "-e", "--json", "t").json_lines),
         "users": line("users", "list", "--json").json,
-        "quotas": line("quotas", "describe", "--user", "alice", "--json").json,
+        "quotas": line("quotas", "list", "--user", "alice", "--json").json,
         "offsets": sorted((part["topic"], part["partition"], part["offset"]) for part in group["partitions"]),
     }
 

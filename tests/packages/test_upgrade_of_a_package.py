@@ -90,7 +90,7 @@ def look(started: Service) -> None:
     assert administer(started, "consume", "-q", "-G", "readers", "-c", "1", "orders").splitlines() == ["three"]
     assert "123456789" in administer(started, "configs", "describe", "topic", "orders")
     assert "log.cleaner.threads" in administer(started, "configs", "describe", "broker", "default")
-    assert "producer_byte_rate" in administer(started, "quotas", "describe", "--user", "alice")
+    assert "producer_byte_rate" in administer(started, "quotas", "list", "--user", "alice")
     assert "SCRAM-SHA-512" in administer(started, "users", "list").upper()
     administer(started, "topics", "create", "later")
     (later,) = json.loads(administer(started, "topics", "describe", "later", "--json"))

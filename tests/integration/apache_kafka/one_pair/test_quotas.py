@@ -106,10 +106,10 @@ def test_quotas_are_described_alike(pair: Pair) -> None:
         side.quotas("quotas", "set", "producer_byte_rate=1000", "--user", "al ice", "--default-client-id")
         side.quotas("quotas", "set", "request_percentage=2.5", "--default-user")
         side.quotas("quotas", "set", "connection_creation_rate=900", "--ip", "127.0.0.1")
-        shown = side.quotas("quotas", "describe").rows
+        shown = side.quotas("quotas", "list").rows
         refused = side.quotas("quotas", "set", "speed=1", "--user", "alice", status=1).err
         side.quotas("quotas", "remove", "request_percentage", "--default-user")
-        left = side.quotas("quotas", "describe", "--default-user").rows
+        left = side.quotas("quotas", "list", "--default-user").rows
         side.quotas("quotas", "remove", "producer_byte_rate", "--user", "al ice", "--default-client-id")
         side.quotas("quotas", "remove", "connection_creation_rate", "--ip", "127.0.0.1")
         return [shown, refused, left]
