@@ -68,7 +68,6 @@ HOT: Final = (
     "ottla.broker.request.context",
     "ottla.broker.request.running",
     "ottla.broker.serving.route",
-    "ottla.broker.serving.message_requests",
     "ottla.broker.serving.dispatch",
     "ottla.coordination.partitions.owned",
     "ottla.coordination.partitions.topic_log",

@@ -116,7 +116,7 @@ class Connection:
         if now_ns > channel.turn_ends_ns and not channel.begin_turn(now_ns):
             self._leave_for_next_turn(nbytes)
         elif reader.receive(nbytes):
-            self._throttle.begin(now_ns)
+            self._throttle.since_ns = now_ns
             self._process(False)
             reader.on_handled()
 
@@ -156,7 +156,7 @@ class Connection:
         except Exception:
             self._fail()
             return
-        self._throttle.end()
+        self._throttle.since_ns = 0
         if position != reader.end and not self._state & CLOSED:
             self._keep_or_wait(position)
 
@@ -479,14 +479,14 @@ class Connection:
         """Count the time until `end_work` as work for the client's request."""
         processor = self._processor
         if processor.quotas.counts_time:
-            self._throttle.begin(processor.clock_ns())
+            self._throttle.since_ns = processor.clock_ns()
 
     def end_work(self) -> None:
         """Keep the work since `begin_work` for an answer that comes later."""
         processor = self._processor
         if processor.quotas.counts_time:
             self._throttle.interrupt(processor.clock_ns())
-        self._throttle.end()
+        self._throttle.since_ns = 0
 
     def add_work(self, work_ns: int) -> None:
         """Add work that a task has done for the request whose answer is awaited."""

@@ -48,7 +48,7 @@ class Throttle:
 
     __slots__ = (
         "_cause", "_client", "_client_id", "_delayed_by", "_fetch", "_generation", "_mutations", "_principal", "_produce", "_quotas",
-        "_request", "_since_ns", "_work_ns", "last_time_ms",
+        "_request", "_work_ns", "last_time_ms", "since_ns",
     )  # fmt: skip
 
     def __init__(self, quotas: Quotas, client: Client) -> None:
@@ -61,7 +61,8 @@ class Throttle:
         self._fetch: Sensor | None = None
         self._request: Sensor | None = None
         self._mutations: TokenBucket | None = None
-        self._since_ns = 0  # since when work is in progress; 0 if none is
+        self.since_ns = 0
+        """Since when work is in progress; 0 if none is. The connection sets it."""
         self._work_ns = 0  # work that is not charged yet
         self.last_time_ms = 0
         """The result of the last charge."""
@@ -70,19 +71,11 @@ class Throttle:
 
     # Request time -----------------------------------------------------------------------------------------------------------------------
 
-    def begin(self, now_ns: int) -> None:
-        """Begin to count work."""
-        self._since_ns = now_ns
-
     def interrupt(self, now_ns: int) -> None:
         """Keep the work until now for a request that is answered later."""
-        if self._since_ns:
-            self._work_ns += now_ns - self._since_ns
-            self._since_ns = now_ns
-
-    def end(self) -> None:
-        """Count no work until the next `begin`."""
-        self._since_ns = 0
+        if self.since_ns:
+            self._work_ns += now_ns - self.since_ns
+            self.since_ns = now_ns
 
     def add_work(self, work_ns: int) -> None:
         """Add work that was done elsewhere for the request whose answer is awaited."""
@@ -91,9 +84,9 @@ class Throttle:
     def _take_work(self, now_ns: int) -> int:
         work_ns = self._work_ns
         self._work_ns = 0
-        if self._since_ns:
-            work_ns += now_ns - self._since_ns
-            self._since_ns = now_ns
+        if self.since_ns:
+            work_ns += now_ns - self.since_ns
+            self.since_ns = now_ns
         return work_ns
 
     # Counting ---------------------------------------------------------------------------------------------------------------------------

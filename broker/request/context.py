@@ -1,4 +1,4 @@
-"""Gives a handler the context of its request: the header, the connection, and the services to which it may delegate.
+"""Gives a handler the context of its request: the header, the connection, the services to which it may delegate, the form of its answer.
 
 A handler that waits for the callback of a coordinator returns a `DelayedAnswer`. A coordinator often calls back before its method returns;
 the handler then returns the response itself.
@@ -6,12 +6,15 @@ the handler then returns the response itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.network.request_channel import Answer, Completion, Pending
+from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.security.access import CLUSTER_NAME
+from ottla.pauses import in_slices
 from ottla.protocol.acls import Operation
 from ottla.protocol.schema.message import Message
 
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
     from ottla.broker.security.access import Access
     from ottla.broker.security.client import Client
     from ottla.protocol.acls import ResourceType
+
+
+logger = logging.getLogger(__name__)
+
+CORRELATION_ID = Struct(">i")
+_FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
 
 
 class Asker(Protocol):
@@ -189,3 +198,38 @@ class DelayedAnswer:
             return self._response
         self._pending = Pending()
         return self._pending
+
+
+def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Completion]:
+    """A function of correlation id and response that returns header and body for the network.
+
+    A response that cannot be written is a fault of its handler. It closes the connection, and disturbs no other request, such as the one
+    whose progress completed the response.
+    """
+    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
+    no_tagged_fields = (0,) if header_is_flexible else ()
+
+    def encode(correlation_id: int, response: Message) -> Completion:
+        try:
+            return header(correlation_id, *no_tagged_fields) + response.encode(version)
+        except Exception:
+            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
+            return CLOSE
+
+    return encode
+
+
+def slice_encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Coroutine[Any, Any, Completion]]:
+    """Like `encoder`, with pauses, for large responses."""
+    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
+    no_tagged_fields = (0,) if header_is_flexible else ()
+
+    async def encode_in_slices(correlation_id: int, response: Message) -> Completion:
+        try:
+            parts = await in_slices(response.encode_steps(version))
+        except Exception:
+            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
+            return CLOSE
+        return [header(correlation_id, *no_tagged_fields), *parts]
+
+    return encode_in_slices

@@ -19,9 +19,9 @@ class Client:
     """See the module."""
 
     __slots__ = (
-        "_client_id",
         "api_key",
         "client_host",
+        "client_id",
         "client_id_bytes",
         "client_port",
         "client_software_name",
@@ -64,18 +64,11 @@ class Client:
         self.api_key = -1
         """The API of the request that is handled, or was handled last."""
         self.client_id_bytes: bytes | None = None
-        self._client_id: str | None = None
-
-    @property
-    def client_id(self) -> str | None:
-        """The client id in the header of the latest request, decoded on first use; None for a null one."""
-        client_id = self._client_id
-        if client_id is None and self.client_id_bytes is not None:
-            client_id = self._client_id = self.client_id_bytes.decode("utf-8", "replace")
-        return client_id
+        self.client_id: str | None = None
+        """The client id in the header of the latest request; None for a null one."""
 
     def identify(self, client_id: bytes | None) -> None:
         """Sets the client id from the header of a request. Clients repeat their id, so its text is kept while the bytes are equal."""
         if client_id != self.client_id_bytes:
             self.client_id_bytes = client_id
-            self._client_id = None
+            self.client_id = None if client_id is None else client_id.decode("utf-8", "replace")

@@ -5,13 +5,10 @@ The dispatcher creates a `Route` for the first such request. The metrics count i
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Coroutine
-from struct import Struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.network.request_channel import CLOSE, Completion
-from ottla.pauses import in_slices
+from ottla.broker.request.context import encoder, slice_encoder
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.schema.message import Message
 
@@ -19,11 +16,6 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.table import FrameHandler, Handler
     from ottla.broker.request.context import RequestContext
     from ottla.protocol.schema.registry import Api
-
-logger = logging.getLogger(__name__)
-
-CORRELATION_ID = Struct(">i")
-_FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
 
 BETWEEN_BROKERS: Final = frozenset(
     {
@@ -142,38 +134,3 @@ class Route:
 
 def _handle_no_message(request: Any, context: RequestContext) -> Any:
     raise AssertionError("the handler of frames answers every request")
-
-
-def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Completion]:
-    """A function of correlation id and response that returns header and body for the network.
-
-    A response that cannot be written is a fault of its handler. It closes the connection, and disturbs no other request, such as the one
-    whose progress completed the response.
-    """
-    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
-    no_tagged_fields = (0,) if header_is_flexible else ()
-
-    def encode(correlation_id: int, response: Message) -> Completion:
-        try:
-            return header(correlation_id, *no_tagged_fields) + response.encode(version)
-        except Exception:
-            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
-            return CLOSE
-
-    return encode
-
-
-def slice_encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Coroutine[Any, Any, Completion]]:
-    """Like `encoder`, with pauses, for large responses."""
-    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
-    no_tagged_fields = (0,) if header_is_flexible else ()
-
-    async def encode_in_slices(correlation_id: int, response: Message) -> Completion:
-        try:
-            parts = await in_slices(response.encode_steps(version))
-        except Exception:
-            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
-            return CLOSE
-        return [header(correlation_id, *no_tagged_fields), *parts]
-
-    return encode_in_slices

@@ -109,7 +109,7 @@ async def test_the_answer_is_the_same_as_at_once() -> None:
         client.send(large(api_key))
         await world.answered(client, 1)
         handlers = HandlerBench()
-        handlers.dispatcher.messages.large_bytes = 10**9
+        handlers.dispatcher.large_bytes = 10**9
         at_once = handlers.raw(large(api_key)[4:])
         assert client.answers == [at_once]
 
@@ -263,7 +263,7 @@ def test_only_who_may_act_as_a_broker_may_send_any_number_of_elements() -> None:
     async def scenario() -> None:
         for authorizer, is_closed in ((Grants(), True), (Grants((Operation.CLUSTER_ACTION, ResourceType.CLUSTER)), False)):
             world = World(slice_ns=10**6, authorizer=authorizer)
-            world.dispatcher.messages.max_elements = ELEMENTS
+            world.dispatcher.max_elements = ELEMENTS
             world.services.cluster.controller = SimpleNamespace(broker_epoch=2)
             client = world.connect()
             client.send(request_frame(leaders(ELEMENTS), ApiKey.LEADER_AND_ISR, 5))
