@@ -67,10 +67,10 @@ class GroupSettings(NamedTuple):
     offset_value_version: int = 3
     max_metadata_bytes: int = 2**63 - 1
 
-    @property
-    def knows_static_members(self) -> bool:
-        """Whether records contain which members are static. Otherwise the next coordinator would treat them as dynamic."""
-        return self.group_value_version >= FIRST_VALUE_WITH_STATIC_MEMBERS
+    def refuses(self, group_instance_id: str | None) -> bool:
+        """Whether this is a static member, and records cannot say so: the cluster may have coordinators older than 2.3, which would treat
+        the member as a dynamic one."""
+        return group_instance_id is not None and self.group_value_version < FIRST_VALUE_WITH_STATIC_MEMBERS
 
 
 class Member:
@@ -355,7 +355,7 @@ class ClassicGroup:
             self.protocol_name = None
             self.transition_to(GroupState.EMPTY, now_ms)
         self.remember_subscriptions()
-        self.offsets.on_new_generation()
+        self.offsets.by_consumers = self.offsets.by_transactions = False
         self.pending_syncs.clear()
 
     def remember_subscriptions(self) -> None:

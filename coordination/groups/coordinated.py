@@ -16,22 +16,10 @@ class CoordinatedGroups(OwnedStates[Group]):
     __slots__ = ("_in_transactions", "settings")
 
     def __init__(self, cluster: MetadataCache, settings: GroupSettings, configured_partitions: int) -> None:
-        super().__init__(GROUP_METADATA_TOPIC, cluster, configured_partitions)
+        super().__init__(GROUP_METADATA_TOPIC, cluster, configured_partitions, ErrorCode.INVALID_GROUP_ID)
         self.settings = settings
         self._in_transactions: dict[int, set[Group]] = {}
         """By producer id, the groups with offsets in the producer's open transaction; no empty sets."""
-
-    def check(self, key: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Whether this broker answers for the group."""
-        return super().check(key) if key or may_be_empty else ErrorCode.INVALID_GROUP_ID
-
-    def find(self, key: str, *, may_be_empty: bool = False) -> tuple[ErrorCode, Group | None]:
-        """The answers of `check` and `get` in one step."""
-        return super().find(key) if key or may_be_empty else (ErrorCode.INVALID_GROUP_ID, None)
-
-    def refuses(self, group_instance_id: str | None) -> bool:
-        """Whether this is a static member, and the cluster may have brokers older than 2.3, which would lose this property."""
-        return group_instance_id is not None and not self.settings.knows_static_members
 
     def get_or_create(self, group_id: str, now_ms: int) -> Group:
         """The group, which `check` allowed; a classic one is made when there is none."""

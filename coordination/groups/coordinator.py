@@ -60,12 +60,11 @@ from ottla.coordination.groups.share.configuration import share_settings
 from ottla.coordination.groups.share.coordinator import ShareGroups, ShareMachine
 from ottla.coordination.groups.share.group import SHARE
 from ottla.coordination.groups.share.offsets import StateOfGroups
-from ottla.coordination.groups.store_errors import STORE_ERRORS
 from ottla.coordination.groups.syncing import Sync, on_stored, on_sync
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.coordination.partitions.elections import Elections
 from ottla.coordination.partitions.runner import EffectRunner
-from ottla.coordination.partitions.topic_log import TopicLog, encode_pairs
+from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, TopicLog, encode_pairs
 from ottla.large_table import LargeTable
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
@@ -175,7 +174,7 @@ class ClassicMachine:
         self._log.append(index, records, 1, partial(self._on_stored, group, effect.then))
 
     def _on_stored(self, group: ClassicGroup, then: Completion, error: ErrorCode, _: int) -> None:
-        self._runner.run(group, on_stored(group, then, STORE_ERRORS.get(error, error), self._clock.now_ms()))
+        self._runner.run(group, on_stored(group, then, GROUP_STORE_ERRORS.get(error, error), self._clock.now_ms()))
 
 
 class GroupCoordinator:
@@ -299,7 +298,7 @@ class GroupCoordinator:
 
     def join(self, group_id: str, join: Join) -> None:
         """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""
-        error = ErrorCode.UNSUPPORTED_VERSION if self.groups.refuses(join.group_instance_id) else self.groups.check(group_id)
+        error = ErrorCode.UNSUPPORTED_VERSION if self.settings.refuses(join.group_instance_id) else self.groups.check(group_id)
         if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if not error and is_too_long(group_id):
@@ -342,7 +341,7 @@ class GroupCoordinator:
         if isinstance(found := self.groups.get(group_id), ConsumerGroup) and not error:
             self.consumer.sync(found, sync)
             return
-        if self.groups.refuses(sync.group_instance_id):
+        if self.settings.refuses(sync.group_instance_id):
             error, group = ErrorCode.UNSUPPORTED_VERSION, None
         if group is None:
             if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -359,7 +358,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""
-        if self.groups.refuses(group_instance_id):
+        if self.settings.refuses(group_instance_id):
             return ErrorCode.UNSUPPORTED_VERSION
         error, group = self._classic(group_id)
         if error:
@@ -387,9 +386,9 @@ class GroupCoordinator:
         self._runner.run(group, effects)
         return error, errors
 
-    def _classic(self, group_id: str, *, may_be_empty: bool = False) -> tuple[ErrorCode, ClassicGroup | None]:
+    def _classic(self, group_id: str, may_be_empty: bool = False) -> tuple[ErrorCode, ClassicGroup | None]:
         """The group that the requests of members are about; one of another type is not known to them."""
-        error, group = self.groups.find(group_id, may_be_empty=may_be_empty)
+        error, group = self.groups.find(group_id, may_be_empty)
         return error, group if isinstance(group, ClassicGroup) else None
 
     # -- what there is -----------------------------------------------------------------------------------------------------

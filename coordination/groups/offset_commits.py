@@ -99,7 +99,7 @@ class OffsetCommits:
         or was added to it (KIP-890). As in Apache Kafka the member is checked after that.
         """
         if transaction is None:
-            if self._groups.refuses(committer.group_instance_id):
+            if self._groups.settings.refuses(committer.group_instance_id):
                 reply(ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_VERSION)
                 return
             self._commit(group_id, committer, None, None, commit, reply)

@@ -26,15 +26,13 @@ class GroupOffsets:
         self.transactional: dict[int, CommittedOffsets] = {}
         """By producer id, the offsets of transactions that have no marker yet."""
         self.by_consumers = False
+        """Whether consumers have committed in this generation."""
         self.by_transactions = False
+        """Whether transactional producers have."""
 
     def __bool__(self) -> bool:
         """Whether there are offsets for which the group is kept."""
         return bool(self.committed or self.pending or self.transactional)
-
-    def on_new_generation(self) -> None:
-        """A mixture of both kinds of commits causes a warning only within one generation."""
-        self.by_consumers = self.by_transactions = False
 
     @property
     def is_mixed(self) -> bool:

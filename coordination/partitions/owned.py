@@ -88,6 +88,7 @@ class StatesByKey:
 
     __slots__ = (
         "_cluster",
+        "_code_without_key",
         "_configured_partitions",
         "_displaced",
         "_image",
@@ -99,11 +100,15 @@ class StatesByKey:
         "topic",
     )
 
-    def __init__(self, topic: str, cluster: MetadataCache, configured_partitions: int) -> None:
+    def __init__(
+        self, topic: str, cluster: MetadataCache, configured_partitions: int, code_without_key: ErrorCode = ErrorCode.NONE
+    ) -> None:
+        """`code_without_key` answers requests with an empty key. With NONE it is a key like any other."""
         self.topic = topic
         self.partitions: dict[int, OwnedPartition] = {}
         self.is_active = False
         self._cluster = cluster
+        self._code_without_key = code_without_key
         self._configured_partitions = configured_partitions
         self._displaced: dict[str, int] = {}
         """The partitions that hold displaced states, by key; also of those that are deleted, because their tombstones follow later."""
@@ -187,6 +192,8 @@ class StatesByKey:
 
     def check(self, key: str) -> ErrorCode:
         """Whether this broker coordinates the state."""
+        if not key and self._code_without_key:
+            return self._code_without_key
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         owned = self._owner(key)
@@ -195,8 +202,11 @@ class StatesByKey:
         is_loading = owned.is_loading or self._may_be_displaced(owned, key)
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
-    def find(self, key: str) -> tuple[ErrorCode, Any]:
-        """The answers of `check` and `get` in one step, because heartbeats and commits are frequent."""
+    def find(self, key: str, may_be_empty: bool = False) -> tuple[ErrorCode, Any]:
+        """The answers of `check` and `get` in one step, because heartbeats and commits are frequent. Some requests may name the empty
+        key (`may_be_empty`)."""
+        if not key and self._code_without_key and not may_be_empty:
+            return self._code_without_key, None
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         owned = self._owner(key)
@@ -258,7 +268,7 @@ class OwnedStates(StatesByKey, Generic[State]):
 
     if TYPE_CHECKING:
 
-        def find(self, key: str) -> tuple[ErrorCode, State | None]: ...
+        def find(self, key: str, may_be_empty: bool = False) -> tuple[ErrorCode, State | None]: ...
 
         def get(self, key: str) -> State | None: ...
 

@@ -99,6 +99,13 @@ STORE_ERRORS = {
 }
 """The error code for clients whose request has to be stored, by the error of the append."""
 
+GROUP_STORE_ERRORS = {
+    **STORE_ERRORS,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error code for the members of a group, by the error of the append of the group's metadata."""
+
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
 

@@ -103,8 +103,9 @@ def with_members(response: bytes, members: list[MemberMetadata], version: int) -
                 parts += (_SHORT.pack(-1 if instance_id is None else len(instance)), instance)
             parts += (_LENGTH.pack(len(metadata)), metadata)
         return b"".join(parts)
-    parts += (response[: -len(_NO_MEMBERS)], uvarint(len(members) + 1))
     known = _SHORT_LENGTHS
+    count = len(members) + 1
+    parts += (response[: -len(_NO_MEMBERS)], known[count] if count < 0x80 else uvarint(count))
     for member_id, instance_id, metadata in members:
         name = member_id.encode()
         size = len(name) + 1

@@ -32,10 +32,9 @@ from ottla.coordination.groups.group import Group, GroupState
 from ottla.coordination.groups.membership import on_loaded
 from ottla.coordination.groups.rebalance import maybe_prepare_rebalance
 from ottla.coordination.groups.records import group_key, group_value
-from ottla.coordination.groups.store_errors import STORE_ERRORS
 from ottla.coordination.partitions.effects import Arm, Reply
 from ottla.coordination.partitions.runner import EffectRunner
-from ottla.coordination.partitions.topic_log import NOT_APPENDED, TopicLog, encode_pairs
+from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, NOT_APPENDED, TopicLog, encode_pairs
 from ottla.pauses import is_over, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.ports.cluster import MetadataCache
@@ -239,7 +238,7 @@ class ConsumerMachine:
                 del self._waiting[group]
             for answered, replies in ((event, write.replies), *waiting):
                 if error:
-                    answered.refuse(STORE_ERRORS.get(error, error))
+                    answered.refuse(GROUP_STORE_ERRORS.get(error, error))
                 else:
                     self._runner.run(group, replies)
 
@@ -273,7 +272,7 @@ class ConsumerMachine:
 
         def stored(error: ErrorCode, _: int) -> None:
             if error:
-                event.refuse(STORE_ERRORS.get(error, error))
+                event.refuse(GROUP_STORE_ERRORS.get(error, error))
             else:
                 self._runner.run(classic, convert.replies)
 
