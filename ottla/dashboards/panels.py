@@ -228,6 +228,7 @@ DASHBOARDS: Final = (
             _panel("Memory of transfers", "{{instance}}", "bytes", "ottla_remote_memory_bytes"),
             _panel("Segments that cannot be read", "{{instance}}", "short", "ottla_remote_unreadable_segments"),
             _panel("Segments of lost logs", "{{instance}}", "short", "ottla_remote_lost_log_segments"),
+            _panel("Offsets that are nowhere", "{{instance}}", "short", "ottla_remote_missing_offsets"),
         ),
     ),
     Dashboard(
@@ -410,6 +411,14 @@ ALERTS: Final = (
         "critical",
         "The remote store has {{ $value }} segments of logs that {{ $labels.instance }} lost",
         "See docs/operations.md: Bringing a topic back from the store.",
+    ),
+    Alert(
+        "OttlaRemoteRecordsMissing",
+        "ottla_remote_missing_offsets > 0",
+        "0m",
+        "critical",
+        "Neither {{ $labels.instance }} nor the remote store has {{ $value }} offsets",
+        "Consumers stop there. See docs/operations.md: When the remote store fails.",
     ),
     Alert(
         "OttlaRemoteMetadataUnread",

@@ -18,6 +18,7 @@ from ottla.storage.disk.clock import NEVER_MS, elapsed_ms
 from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.lineage import LogBounds, next_copy, with_records
 from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.segment_reader import RemoteSlice, SegmentReader
 from ottla.storage.segment.cold_lookups import ColdRead, NotCached
@@ -61,6 +62,19 @@ class RemoteReads:
         if entry is None:
             raise RemoteStoreError(f"no segment of {log.topic_partition} in the remote store has offset {offset}")
         return entry
+
+    def entry_from(self, log: PartitionLog, offset: int) -> SegmentEntry | None:
+        """Returns the copy that has the offset, or the next one behind a gap; None if there is none before the first local record.
+
+        Raises MetadataNotReady.
+        """
+        if offset >= log.local_log_start_offset:
+            return None
+        entry = self.copy_of(log, offset)
+        if entry is None and log.tier is not None:
+            bounds = LogBounds(log.log_start_offset, log.log_end_offset, with_records(log.leader_epochs.entries))
+            entry = next_copy(offset, bounds, log.tier.entries)
+        return entry if entry is None or entry.start_offset < log.local_log_start_offset else None
 
 
 class Wanted(NamedTuple):

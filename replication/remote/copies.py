@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from ottla.pauses import pause
 from ottla.replication.ports.thread_work import done
 from ottla.replication.remote.byte_quota import ByteQuota
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.leadership import Leadership
-from ottla.replication.remote.positions import CopiesOf, refresh
+from ottla.replication.remote.positions import CopiesOf, bounds_of, refresh
 from ottla.replication.remote.settings import RemoteSettings
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.clock import Clock
@@ -27,6 +29,7 @@ from ottla.storage.log.segment_copies import CopyPreparation, SegmentToCopy, des
 from ottla.storage.remote.choice import segments_to_copy
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.index_checks import index_checksums, with_checksums
+from ottla.storage.remote.lineage import first_missing
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteLogMetadata, RemoteStore, RemoteStoreError
 from ottla.storage.segment.cold_lookups import ColdRead
 
@@ -78,10 +81,16 @@ class CopyServices:
 class Copier:
     """The copies of one partition in one leader epoch."""
 
-    __slots__ = ("_leadership", "_partition", "_pending", "_services")
+    __slots__ = ("_due", "_leadership", "_log", "_partition", "_pending", "_seen_to", "_services", "_vain")
 
     def __init__(self, services: CopyServices, leadership: Leadership, partition: TopicIdPartition) -> None:
         self._services = services
+        self._log: PartitionLog | None = None
+        self._due: deque[tuple[int, int]] = deque()
+        """The segments of `_log` below `_seen_to` that the store lacks, as (base offset, end offset), oldest first."""
+        self._seen_to = 0
+        self._vain: set[int] = set()
+        """Base offsets of the segments whose copies are finished, and are not read all the same."""
         self._leadership = leadership
         self._partition = partition
         self._pending: tuple[SegmentEntry, bytes] | None = None
@@ -102,22 +111,50 @@ class Copier:
         tier = log.tier
         if tier is None or not log.is_copied:
             return False
+        if not self._due or self._log is not log:
+            await self._look(log)
         self._count_lag(log)
-        first = max(tier.copied.offset + 1, log.log_start_offset)
-        for base_offset, end_offset in segments_to_copy(log.segments.bases, first, log.last_stable_offset):
-            try:
-                segment = describe_segment(log, base_offset, end_offset)
-            except ColdRead as cold:
-                await self._services.in_thread(cold.warm)
-                if self._leadership.check() is not log:
-                    return True
-                segment = describe_segment(log, base_offset, end_offset, may_wait=True)
-            if segment is None or not segment.size or not segment.leader_epochs:
-                continue  # the cleaner or a truncation left it without records
-            await self._copy(log, segment)
-            return True
+        while self._due:
+            segment = await self._describe(log, *self._due[0])
+            if segment is not None:
+                await self._copy(log, segment)
+            self._due.popleft()
+            self._count_lag(log)
+            if segment is not None:
+                return True
         self.stop()  # the segment of a failed attempt was copied by another broker, or is gone
         return False
+
+    async def _look(self, log: PartitionLog) -> None:
+        """Finds the segments to copy: also those before copies that are finished, since entries may be lost, and copies be removed."""
+        self._log = log
+        self._due.clear()
+        for base_offset, end_offset in segments_to_copy(log.segments.bases, log.log_start_offset, log.last_stable_offset):
+            await pause()
+            self._leadership.check()
+            if base_offset not in self._vain and not self._is_covered(log, base_offset, end_offset):
+                self._due.append((base_offset, end_offset))
+            self._seen_to = end_offset
+
+    async def _describe(self, log: PartitionLog, base_offset: int, end_offset: int) -> SegmentToCopy | None:
+        """The segment, if it still has to be copied. The cleaner or a truncation may have left it without records."""
+        if self._is_covered(log, base_offset, end_offset):
+            return None
+        try:
+            segment = describe_segment(log, base_offset, end_offset)
+        except ColdRead as cold:
+            await self._services.in_thread(cold.warm)
+            if self._leadership.check() is not log:
+                return None
+            segment = describe_segment(log, base_offset, end_offset, may_wait=True)
+        return segment if segment is not None and segment.size and segment.leader_epochs else None
+
+    def _is_covered(self, log: PartitionLog, base_offset: int, end_offset: int) -> bool:
+        """Whether readers find all offsets of the segment in the store, but those below the log start. Raises MetadataNotReady."""
+        bounds = bounds_of(log)
+        find = partial(self._services.metadata.find, self._partition)
+        first = max(base_offset, bounds.log_start_offset)
+        return first_missing(first, end_offset - 1, bounds.log_end_offset, bounds.epochs, find) is None
 
     async def _copy(self, log: PartitionLog, segment: SegmentToCopy) -> None:
         services, check = self._services, self._leadership.check
@@ -169,10 +206,12 @@ class Copier:
         services.being_copied.discard(entry.id)
         self._pending = None
         refresh(log, CopiesOf(services.metadata, self._partition))
+        if not self._is_covered(log, entry.start_offset, entry.end_offset + 1):
+            self._vain.add(entry.start_offset)
+            logger.error("%s: the copy of the segment at offset %d is not read; the segment stays", log.topic_partition, entry.start_offset)
         logger.info(
             "%s: offsets %d to %d are in the remote store, %d bytes", log.topic_partition, entry.start_offset, entry.end_offset, entry.size
         )
-        self._count_lag(log)
 
     def _is_finished(self, entry: SegmentEntry) -> bool:
         known = self._services.metadata.get(self._partition, entry.id.uuid)
@@ -214,6 +253,7 @@ class Copier:
     def _count_lag(self, log: PartitionLog) -> None:
         state = self._services.counters.partitions.get(log.topic_partition)
         if state is not None and log.tier is not None:
-            waiting = log.segments.between(log.tier.copied.offset + 1, log.log_end_offset + 1)[:-1]
+            due = [found for base_offset, _ in self._due if (found := log.segments.floor(base_offset)) is not None]
+            waiting = due + log.segments.between(self._seen_to, log.log_end_offset + 1)[:-1]
             state.copy_lag_segments = len(waiting)
             state.copy_lag_bytes = sum(segment.size for segment in waiting)

@@ -29,7 +29,10 @@ class RemoteTopicStats:
 
 
 class RemotePartitionState:
-    """The last findings of a leader's tasks: the rest to be copied and deleted, and the size of the remote part."""
+    """The last findings of a leader's tasks: the rest to be copied and deleted, and the size of the remote part.
+
+    `missing_offsets` are neither in the store nor on this broker.
+    """
 
     __slots__ = (
         "copy_lag_bytes",
@@ -41,6 +44,7 @@ class RemotePartitionState:
         "lost_log_bytes",
         "lost_log_segments",
         "metadata_count",
+        "missing_offsets",
     )
 
     def __init__(self) -> None:
@@ -53,6 +57,7 @@ class RemotePartitionState:
         self.log_size_computation_ms = 0.0
         self.lost_log_bytes = 0
         self.lost_log_segments = 0
+        self.missing_offsets = 0
 
 
 class RemoteCounters:

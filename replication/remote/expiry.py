@@ -14,8 +14,9 @@ from ottla.replication.remote.positions import CopiesOf, bounds_of, is_of_other_
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.remote.choice import Retention, bytes_in_lineage, choose_expired, is_abandoned, is_of_lost_log, is_unreferenced
+from ottla.storage.remote.choice import Retention, choose_expired, is_abandoned, is_of_lost_log, is_unreferenced, survey
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
+from ottla.storage.remote.lineage import some_ranges
 from ottla.storage.remote.ports import RemoteStoreError
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 class Expiry:
     """The removals of one partition in one leader epoch."""
 
-    __slots__ = ("_has_reported", "_leadership", "_partition", "_removals", "_services")
+    __slots__ = ("_gaps", "_has_reported", "_leadership", "_partition", "_removals", "_reported_gaps", "_services")
 
     def __init__(self, services: CopyServices, removals: Removals, leadership: Leadership, partition: TopicIdPartition) -> None:
         self._services = services
@@ -32,6 +33,9 @@ class Expiry:
         self._leadership = leadership
         self._partition = partition
         self._has_reported = False
+        self._gaps: set[tuple[int, int]] = set()
+        """The gaps of the run before. A new leader may not know yet where its log starts, and a copy may end during a run."""
+        self._reported_gaps: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
         """Removes what is due now; nothing while the topic has lost its remote storage.
@@ -55,15 +59,16 @@ class Expiry:
         if not bounds.epochs:
             return
         began = elapsed_ms(services.clock)
-        remote_bytes = await bytes_in_lineage(bounds, copies.entries)
+        found = await survey(bounds, log.local_log_start_offset, copies.entries)
         log = self._leadership.check()
         bounds = bounds._replace(only_local_bytes=log.only_local_bytes)  # a copy that was finished in a pause does not count twice
         retention = Retention(log.config[RETENTION_MS], log.config[RETENTION_BYTES], services.clock.now_ms())
-        expired = await choose_expired(bounds, retention, remote_bytes, copies.entries, services.being_copied)
+        expired = await choose_expired(bounds, retention, found.bytes, copies.entries, services.being_copied)
         log = self._leadership.check()
         state = services.counters.partitions.get(log.topic_partition) or RemotePartitionState()
-        state.log_size_bytes = remote_bytes
+        state.log_size_bytes = found.bytes
         state.log_size_computation_ms = elapsed_ms(services.clock) - began
+        self._report_gaps(log, found.gaps, state)
         if expired.log_start_offset is not None:
             # By a wrong clock, the log would begin behind copies that are not due, and they would go once the clock is right.
             await self._removals.compare_clocks(retention.now_ms)
@@ -108,6 +113,21 @@ class Expiry:
                 log.topic_partition,
                 len(kept),
                 max(entry.end_offset for entry in kept),
+            )
+
+    def _report_gaps(self, log: PartitionLog, gaps: Sequence[tuple[int, int]], state: RemotePartitionState) -> None:
+        """Counts the offsets that are neither here nor in the store, and tells the operator of each gap once in each leader epoch."""
+        lasting = [] if lacks_epochs(log) else [gap for gap in gaps if gap in self._gaps and gap[0] >= log.log_start_offset]
+        self._gaps = set(gaps)
+        state.missing_offsets = sum(last - first + 1 for first, last in lasting)
+        news = [gap for gap in lasting if gap not in self._reported_gaps]
+        self._reported_gaps.update(news)
+        if news:
+            logger.error(
+                "%s: neither this broker nor the remote store has the offsets %s. Consumers stop there; see docs/operations.md: "
+                "When the remote store fails.",
+                log.topic_partition,
+                some_ranges(news),
             )
 
     async def _remove(self, entries: Iterable[SegmentEntry], state: RemotePartitionState) -> None:

@@ -45,6 +45,7 @@ def refresh(log: PartitionLog, copies: CopiesOf) -> None:
     tier = log.tier
     if tier is not None:
         tier.find = copies.find
+        tier.entries = copies.entries
         tier.copied = highest_copied(bounds_of(log), copies)
         tier.is_known = True
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.pauses import pause
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
-from ottla.storage.remote.lineage import LogBounds, is_in_lineage
+from ottla.storage.remote.lineage import Gaps, LogBounds, is_in_lineage
 
 FOREIGN_COPY_LIMIT_MS = 60 * 60 * 1000
 """Age from which a copy that another broker began, and did not finish, is given up."""
@@ -46,10 +46,18 @@ def segments_to_copy(bases: Sequence[int], first_offset: int, last_stable_offset
     return [(base, following) for base, following in pairwise(bases) if first_offset < following <= last_stable_offset]
 
 
-async def bytes_in_lineage(log: LogBounds, entries_of: EntriesOf) -> int:
-    """Counts the bytes in the remote store that belong to the log, in finished copies. Each record counts once."""
+class Survey(NamedTuple):
+    """The part of a log that is in the store: its bytes, and the (first, last) offsets of the ranges that are neither there nor here."""
+
+    bytes: int
+    gaps: list[tuple[int, int]]
+
+
+async def survey(log: LogBounds, local_start_offset: int, entries_of: EntriesOf) -> Survey:
+    """Counts the bytes of finished copies that belong to the log, each record once, and finds what they lack below the first local one."""
     seen: set[SegmentId] = set()
     shares = _Shares()
+    gaps = Gaps(log.log_start_offset, local_start_offset)
     size = 0
     for epoch, _ in log.epochs:
         for entry in entries_of(epoch):
@@ -57,7 +65,8 @@ async def bytes_in_lineage(log: LogBounds, entries_of: EntriesOf) -> int:
             if entry.id not in seen and _counts(entry, log):
                 seen.add(entry.id)
                 size += shares.of(entry)
-    return size
+                gaps.on_copy(entry.start_offset, entry.end_offset)
+    return Survey(size, gaps.all())
 
 
 async def choose_expired(

@@ -5,13 +5,14 @@ Epochs are (epoch, start offset), both ascending, as `LeaderEpochCache.entries`.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
 
 Epochs = Sequence[tuple[int, int]]
 Find = Callable[[int, int], SegmentEntry | None]
 """Returns the finished copy that has an offset in a leader epoch."""
+_NAMED: Final = 10
 NO_OFFSET = -1
 NO_EPOCH = -1
 
@@ -115,16 +116,55 @@ def highest_copied(bounds: LogBounds, known: KnownCopies) -> OffsetAndEpoch:
     return NOTHING_COPIED
 
 
-def are_copied(first: int, last: int, log_end_offset: int, epochs: Epochs, find: Find) -> bool:
-    """Tells if finished copies in the lineage have all offsets from `first` to `last`."""
+def first_missing(first: int, last: int, log_end_offset: int, epochs: Epochs, find: Find) -> int | None:
+    """Finds the first offset from `first` to `last` that no finished copy in the lineage has; None if they have all."""
     at = first
     while at <= last:
         epoch = epoch_of(epochs, at)
         entry = None if epoch is None else find(epoch, at)
         if entry is None or not _is_readable(entry, log_end_offset, epochs):
-            return False
+            return at
         at = max(at, entry.end_offset) + 1
-    return True
+    return None
+
+
+class Gaps:
+    """Finds the ranges of [first, end) that no copy has, from copies by ascending start offset."""
+
+    __slots__ = ("_at", "_end", "_found")
+
+    def __init__(self, first: int, end: int) -> None:
+        self._at = first
+        self._end = end
+        self._found: list[tuple[int, int]] = []
+
+    def on_copy(self, start_offset: int, end_offset: int) -> None:
+        """Takes in the next copy."""
+        before = min(start_offset, self._end)
+        if before > self._at:
+            self._found.append((self._at, before - 1))
+        self._at = max(self._at, end_offset + 1)
+
+    def all(self) -> list[tuple[int, int]]:
+        """Returns (first, last) of each range, ascending, after the last copy."""
+        self.on_copy(self._end, self._end - 1)
+        return self._found
+
+
+def next_copy(offset: int, bounds: LogBounds, entries_of: Callable[[int], Sequence[SegmentEntry]]) -> SegmentEntry | None:
+    """Finds the first readable segment of the lineage that begins behind the offset."""
+    for epoch, _ in bounds.epochs[max(bisect_right(bounds.epochs, offset, key=lambda each: each[1]) - 1, 0) :]:
+        entries = entries_of(epoch)
+        for entry in entries[bisect_right(entries, offset, key=lambda each: each.start_offset) :]:
+            if _is_readable(entry, bounds.log_end_offset, bounds.epochs):
+                return entry
+    return None
+
+
+def some_ranges(ranges: Sequence[tuple[int, int]]) -> str:
+    """Names ranges of offsets for a person, not more than ten."""
+    named = ", ".join(f"{first} to {last}" for first, last in ranges[:_NAMED])
+    return named if len(ranges) <= _NAMED else f"{named} and {len(ranges) - _NAMED} more ranges"
 
 
 def first_remote_offset(bounds: LogBounds, entries_of: Callable[[int], Sequence[SegmentEntry]]) -> int | None:

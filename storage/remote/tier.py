@@ -3,12 +3,12 @@
 A `PartitionLog` with remote storage has a `Tier`. The tasks in `replication/remote` keep it up to date; retention and ListOffsets read it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.config.topic import TopicConfig
 from ottla.storage.remote.entries import SegmentEntry
-from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, OffsetAndEpoch, are_copied, with_records
+from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, OffsetAndEpoch, first_missing, with_records
 from ottla.storage.remote.ports import MetadataNotReady
 
 NEVER_TIERED = frozenset(
@@ -24,13 +24,15 @@ OTHER_LOG: Final = "remote-log-is-another"
 class Tier:
     """The part of one log that is in the remote store."""
 
-    __slots__ = ("checked_epoch", "copied", "find", "is_known", "is_of_other_log")
+    __slots__ = ("checked_epoch", "copied", "entries", "find", "is_known", "is_of_other_log")
 
     def __init__(self) -> None:
         self.copied: OffsetAndEpoch = NOTHING_COPIED
         """The last offset in the store, and its epoch. Kafka's highestOffsetInRemoteStorage."""
         self.find: Callable[[int, int], SegmentEntry | None] = _nothing
         """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`)."""
+        self.entries: Callable[[int], Sequence[SegmentEntry]] = _no_entries
+        """Returns the copies of a leader epoch by start offset (`RemoteLogMetadata.entries`)."""
         self.is_known = False
         """Whether `copied` comes from the metadata, which are read after the start."""
         self.checked_epoch = -1
@@ -52,7 +54,7 @@ class Tier:
         if last > self.copied.offset or self.is_of_other_log:
             return False
         try:
-            return are_copied(first, last, log_end_offset, with_records(epochs), self.find)
+            return first_missing(first, last, log_end_offset, with_records(epochs), self.find) is None
         except MetadataNotReady:
             return False
 
@@ -69,6 +71,10 @@ def was_tiered(topic: str, config: TopicConfig, checkpoint: int | None, first_ba
     segment; or any other log, if a crash left an old entry. For such a log the metadata show later that the store has nothing.
     """
     return config.has_remote_store and topic not in NEVER_TIERED and checkpoint is not None and checkpoint <= first_base_offset
+
+
+def _no_entries(epoch: int) -> Sequence[SegmentEntry]:
+    return ()
 
 
 def _nothing(epoch: int, offset: int) -> SegmentEntry | None:

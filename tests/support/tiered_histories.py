@@ -14,7 +14,7 @@ from ottla.storage.errors import OffsetMovedToTieredStorage, OffsetOutOfRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
-from ottla.storage.remote.lineage import is_in_lineage, with_records
+from ottla.storage.remote.lineage import first_missing, is_in_lineage, with_records
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError
 from tests.support.batches import a_batch, a_record
 from tests.support.clocks import ManualClock
@@ -25,6 +25,7 @@ from tests.support.tiered_replicas import TIERED, TieredReplica, follows
 KEPT = 8
 """Records that retention keeps at least."""
 SEGMENT_BATCHES = 2
+FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 SIZE = len(a_batch([a_record(value=b"0" * 12)]))
 FAULTS = (RemoteStoreError, MetadataWriteFailed, Deposed)
 
@@ -192,6 +193,18 @@ class History:
         self.deleted = max(self.deleted, min(offset, log.high_watermark))
         log.increment_log_start_offset(min(offset, log.high_watermark), "records were deleted by a client")
 
+    def lose_copy(self, number: int) -> None:
+        """Someone removes a finished copy of records that both brokers still have, whatever is behind it."""
+        metadata = self.leader.replica.metadata
+        first = max(broker.log.local_log_start_offset for broker in self.brokers)
+        copies = sorted((each.start_offset, each.id.uuid) for each in metadata.all_entries(TIERED) if each.state == FINISHED)
+        chosen = [uuid for start, uuid in copies if start >= first]
+        if chosen:
+            uuid = chosen[number % len(chosen)]
+            for state in (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED):
+                metadata.caches[TIERED].change(int.from_bytes(uuid, "big"), state, 9, self.clock.now_ms(), None)
+            del self.parts[uuid]
+
     def checkpoint(self) -> None:
         """Both brokers write their checkpoints, and flush."""
         for broker in self.brokers:
@@ -285,11 +298,13 @@ class History:
         self.check()
         metadata = self.leader.replica.metadata
         entries = {each.id.uuid: each for each in metadata.all_entries(TIERED)}
-        assert {each.state for each in entries.values()} <= {SegmentState.COPY_SEGMENT_FINISHED}
+        assert {each.state for each in entries.values()} <= {FINISHED}
         assert self.parts.keys() == entries.keys()
         log = self.leader.log
         assert log.tier is not None
-        assert max(log.tier.copied.offset + 1, log.log_start_offset) >= log.segments.active.base_offset
+        end, epochs = log.segments.active.base_offset, with_records(log.leader_epochs.entries)
+        assert max(log.tier.copied.offset + 1, log.log_start_offset) >= end
+        assert first_missing(log.log_start_offset, end - 1, log.log_end_offset, epochs, log.tier.find) is None
 
 
 async def _stopped(replica: TieredReplica) -> None:

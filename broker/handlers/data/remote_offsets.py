@@ -1,7 +1,7 @@
 """Finds offsets by time where a part of the log is in the remote store only (KIP-405), for ListOffsets.
 
 The largest timestamps of remote segments are known from their metadata. So most searches read no remote segment, or one. They run beside
-other requests, hold no handler slot, and end after 30 seconds.
+other requests, hold no handler slot, and end after 30 seconds. As in Apache Kafka they pass over gaps of the log.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ async def find_for_timestamp(
     Raises TimeoutError, TooManyReads, MetadataNotReady, RemoteStoreError, StorageError.
     """
     async with asyncio.timeout(MAX_SECONDS):
-        offset = log.log_start_offset
-        while offset < log.local_log_start_offset:
-            entry = reads.entry(log, offset)
+        entry = reads.entry_from(log, log.log_start_offset)
+        while entry is not None:
             if entry.max_timestamp_ms >= timestamp_ms:
                 record = await _find_in(broker, reads, log, entry, timestamp_ms, found)
                 if record is not None:
                     return record
-            offset = entry.end_offset + 1
             await pause()
+            entry = reads.entry_from(log, entry.end_offset + 1)
         return await _find_here(broker, lambda may_wait: offset_for_timestamp(log, timestamp_ms, may_wait, None if may_wait else found))
 
 
@@ -62,13 +61,12 @@ async def find_of_max_timestamp(broker: Services, reads: RemoteReads, log: Parti
     """Finds the first record with the largest timestamp of the whole log. Raises as `find_for_timestamp`."""
     async with asyncio.timeout(MAX_SECONDS):
         latest: SegmentEntry | None = None
-        offset = log.log_start_offset
-        while offset < log.local_log_start_offset:
-            entry = reads.entry(log, offset)
+        entry = reads.entry_from(log, log.log_start_offset)
+        while entry is not None:
             if latest is None or entry.max_timestamp_ms > latest.max_timestamp_ms:
                 latest = entry
-            offset = entry.end_offset + 1
             await pause()
+            entry = reads.entry_from(log, entry.end_offset + 1)
         here = await _find_here(broker, lambda may_wait: offset_of_max_timestamp(log, may_wait, None if may_wait else found))
         if latest is None or latest.max_timestamp_ms < 0 or (here is not None and here.timestamp > latest.max_timestamp_ms):
             return here

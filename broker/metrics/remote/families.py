@@ -66,14 +66,13 @@ def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], f
     return Family(name, kind, (), mbean, doc, read)
 
 
-def _lost(name: str, attribute: str, doc: str) -> Family:
+def _of_partitions(name: str, attribute: str, doc: str) -> Family:
     def read(view: View) -> Reading:
         remote = view.services.remote
         if remote is not None:
             yield "", sum(getattr(state, attribute) for state in remote.tasks.counters.partitions.values())
 
-    doc = f"{doc} of logs that lost all their replicas, of the partitions that this broker leads."
-    return Family(f"ottla_remote_lost_log_{name}", Kind.GAUGE, (), "", doc, read)
+    return Family(f"ottla_remote_{name}", Kind.GAUGE, (), "", f"{doc}, of the partitions that this broker leads.", read)
 
 
 def _expirations(view: View) -> Reading:
@@ -117,8 +116,9 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         "them the last time: at most 1000.",
         _unreadable,
     ),
-    _lost("segments", "lost_log_segments", "Segments in the remote store"),
-    _lost("bytes", "lost_log_bytes", "Bytes in the remote store"),
+    _of_partitions("lost_log_segments", "lost_log_segments", "Segments in the remote store of logs that lost all their replicas"),
+    _of_partitions("lost_log_bytes", "lost_log_bytes", "Bytes in the remote store of logs that lost all their replicas"),
+    _of_partitions("missing_offsets", "missing_offsets", "Offsets that neither the remote store nor the leader has"),
     _storage(
         f"{_POOL.replace('.', '_')}_remotestoragethreadpool_remotelogreadertaskqueuesize",
         f"{_POOL}:name=RemoteLogReaderTaskQueueSize,type=RemoteStorageThreadPool",

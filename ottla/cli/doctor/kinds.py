@@ -95,6 +95,7 @@ _PROBLEMS: Final = {
     "internal-topic-policy": "only compaction keeps the last state of each group and transaction; deletion loses them",
     "remote-store-unusable": "the broker does not start; while it runs, disks fill and old records cannot be read",
     "remote-copies-behind": "local segments stay until they are copied, so the disks fill; the records are lost with their replicas",
+    "remote-records-missing": "consumers stop at these offsets; the records are lost, unless the store still has their objects",
     "remote-storage-lost": "nothing is copied, nothing expires in the store, and local segments that it does not have stay forever",
     "transaction-hanging": "no coordinator will ever end the transaction, so consumers of committed records make no progress",
 }

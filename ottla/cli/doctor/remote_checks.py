@@ -34,6 +34,8 @@ class RemoteFacts:
     """Topics with finished copies, by name, and the number of these."""
     behind: dict[str, int] = field(default_factory=dict)
     """Partitions with records that should be in the store, and the first offset of those."""
+    gaps: dict[str, str] = field(default_factory=dict)
+    """Partitions with offsets that neither the store nor their leader has, and these offsets."""
 
 
 def ask_remote(
@@ -43,9 +45,12 @@ def ask_remote(
     facts = RemoteFacts()
     if METADATA_TOPIC not in topics:
         return facts
+    from ottla.cli.remote.gaps import missing_ranges, partitions_of
     from ottla.cli.remote.stored_copies import known_copies
+    from ottla.storage.remote.lineage import some_ranges
 
-    for entry, is_read in known_copies(cluster):
+    known = known_copies(cluster)
+    for entry, is_read in known:
         if is_read:
             name = entry.id.partition.topic
             facts.copied_topics[name] = facts.copied_topics.get(name, 0) + 1
@@ -53,6 +58,8 @@ def ask_remote(
     wanted = [TopicPartition(topic, index) for topic in names for index in topics[topic]]
     if not wanted:
         return facts
+    gaps = missing_ranges(cluster, partitions_of(cluster, names), [entry for entry, _ in known])
+    facts.gaps = {f"{each.topic}-{each.partition}": some_ranges(ranges) for each, ranges in gaps.items()}
     tiered = list_offsets(cluster, dict.fromkeys(wanted, _LATEST_TIERED))
     starts = list_offsets(cluster, dict.fromkeys(wanted, EARLIEST))
     recent = list_offsets(cluster, dict.fromkeys(wanted, now_ms - PATIENCE_MS))
@@ -80,6 +87,12 @@ def check_remote(facts: RemoteFacts, configs: Configs, topics: Mapping[str, Sequ
                 f"{topic} has {count} copies in the remote store, and {ENABLE} is not true",
                 call("ottla configs alter topic", topic, f"--set {ENABLE}=true"),
             )
+    if facts.gaps:
+        yield found(
+            "remote-records-missing",
+            f"neither the remote store nor the leader has some offsets: {some([f'{name} {text}' for name, text in facts.gaps.items()])}",
+            "ottla remote scrub, then see docs/operations.md: When the remote store fails",
+        )
     if facts.behind:
         named = [f"{partition} from offset {offset} on" for partition, offset in facts.behind.items()]
         yield found(

@@ -10,10 +10,12 @@ import click
 
 from ottla.cli.options import cluster_command, command_group, fail, json_option
 from ottla.cli.output import print_json, print_table, say
+from ottla.cli.remote.gaps import missing_ranges, partitions_of
 from ottla.cli.remote.restore import restore
 from ottla.cli.remote.scrub import scrub
 from ottla.cli.remote.store_access import config_option, the_store
 from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, known_copies, still_read
+from ottla.storage.remote.lineage import some_ranges
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -50,11 +52,15 @@ def list_(cluster: Cluster, topics: tuple[str, ...], unfinished: bool, as_json: 
 def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json: bool) -> None:
     """Check that the remote store has all segments that consumers may read.
 
-    Of each copy the indexes and the end of the records are read. Status 1 if a copy is missing, shorter than its entry, or cannot be read.
+    Of each copy the indexes and the end of the records are read. Status 1 if a copy is missing, shorter than its entry, or cannot be read,
+    and if neither a copy nor the leader has some offsets of a log.
     """
     from ottla.config.errors import ConfigError
 
-    wanted = [entry for entry, is_read in known_copies(cluster) if is_read and chosen(entry, topics)]
+    known = known_copies(cluster)
+    wanted = [entry for entry, is_read in known if is_read and chosen(entry, topics)]
+    copied_topics = {entry.id.partition.topic for entry, _ in known}
+    gaps = missing_ranges(cluster, partitions_of(cluster, sorted(topics or copied_topics)), [entry for entry, _ in known])
     try:
         faults = asyncio.run(_faults(config_file, cluster.refresh(()).cluster_id or "", wanted))
     except ConfigError as error:
@@ -67,8 +73,11 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
     else:
         print_table((*COLUMNS, "fault"), [[*as_row(entry, is_read=True), fault] for entry, fault in faults])
         say(f"{len(wanted) - len(faults)} of {len(wanted)} copies are complete")
+    lines = [f"{each.topic}-{each.partition}: no copy and no leader has the offsets {some_ranges(found)}" for each, found in gaps.items()]
     if faults:
-        fail([f"{len(faults)} copies are not complete"])
+        lines.append(f"{len(faults)} copies are not complete")
+    if lines:
+        fail(lines)
 
 
 remote.add_command(scrub)

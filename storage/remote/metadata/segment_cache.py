@@ -2,7 +2,9 @@
 
 All brokers of a cluster apply the same records in the same order, so this module follows Apache Kafka's steps exactly, also where they are
 odd. An epoch has the finished copies by offset. Its unreferenced copies are those that are not finished, being deleted, or superseded.
-A copy with the same start as an earlier one and a lower end replaces it, and then no epoch lists the earlier one; `all_entries` does.
+
+In two cases this cache knows more. A copy with the same start as an earlier one and a lower end replaces it. Apache Kafka lists the earlier
+one for no epoch then; here it is an unreferenced one. And a copy behind which shorter ones begin still has the offsets behind those.
 
 An entry of the usual form costs 170 to 200 bytes, mostly for its packed form and for the uuid, which are one object each.
 """
@@ -23,6 +25,9 @@ _DELETING: Final = int(SegmentState.DELETE_SEGMENT_STARTED)
 _DELETED: Final = int(SegmentState.DELETE_SEGMENT_FINISHED)
 _BEFORE_ALL: Final = -(2**63) - 1
 """Less than any offset that a record may name."""
+
+_MOST_BEHIND: Final = 64
+"""Copies that may begin behind the one that has an offset, and end before that offset. Segments of one log differ by less."""
 
 _ALLOWED: Final = frozenset(
     (
@@ -144,6 +149,7 @@ class SegmentCache:
             else:
                 at = self._position(keys, epoch, offset)
                 if self._offset(keys[at], epoch) == offset:
+                    segments.unreferenced.add(keys[at])
                     keys[at] = key
                 else:
                     keys.insert(at, key)
@@ -178,11 +184,15 @@ class SegmentCache:
         if segments is None:
             return None
         at = bisect_right(segments.keys, offset, key=lambda each: self._offset(each, epoch))
-        if at == 0:
-            return None
-        key = segments.keys[at - 1]
-        packed = self.packed[key]
-        return unpack(self.partition, key, packed) if offset <= end_in(packed, epochs_of(packed), epoch) else None
+        for key in reversed(segments.keys[max(at - _MOST_BEHIND, 0) : at]):
+            packed = self.packed[key]
+            if offset <= end_in(packed, epochs_of(packed), epoch):
+                return unpack(self.partition, key, packed)
+        for key in segments.unreferenced:
+            packed = self.packed.get(key)
+            if packed is not None and packed[STATE_AT] == _FINISHED and _has(packed, epoch, offset):
+                return unpack(self.partition, key, packed)
+        return None
 
     def get(self, uuid: bytes) -> SegmentEntry | None:
         """Returns the entry of a copy."""
@@ -211,3 +221,9 @@ class SegmentCache:
     def all_entries(self) -> SegmentEntries:
         """Returns all entries, in no order."""
         return SegmentEntries(self.partition, list(self.packed.keys_and_values()))
+
+
+def _has(packed: bytes, epoch: int, offset: int) -> bool:
+    epochs = epochs_of(packed)
+    first = dict(epochs).get(epoch)
+    return first is not None and first <= offset <= end_in(packed, epochs, epoch)

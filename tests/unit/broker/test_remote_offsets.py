@@ -11,6 +11,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import RemoteStoreError
+from ottla.storage.remote.tier import Tier
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.support.replicas import TOPIC
@@ -82,6 +83,30 @@ def test_the_largest_time_is_found_in_the_store_and_here() -> None:
         partition.append(a_run(a_batch(1, timestamps=[FIRST_TIMESTAMP + 200_000])), -1, 1, CLIENT)
         assert (await offset_of(bench, MAX_TIMESTAMP)).offset == 60
         assert len(reading.store.fetches) == fetches
+
+    scenario()
+
+
+def test_a_search_by_time_passes_over_offsets_that_are_nowhere() -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = TieredBench()
+        fill_with_times(bench)
+        times = range(0, 300, 7)
+        before = [(await offset_of(bench, FIRST_TIMESTAMP + time)).offset for time in times]
+        await bench.move_away()
+        (log,) = bench.logs
+        copies = bench.copies[log]
+        log.tier = Tier()
+        log.tier.entries = lambda epoch: copies
+        lost = copies.pop(1)
+        first_behind = copies[1].start_offset
+        for time, offset in zip(times, before, strict=True):
+            expected = first_behind if lost.start_offset <= offset <= lost.end_offset else offset
+            assert (await offset_of(bench, FIRST_TIMESTAMP + time)).offset == expected
+        assert (await offset_of(bench, MAX_TIMESTAMP)).offset == 21
+        copies.clear()
+        assert (await offset_of(bench, FIRST_TIMESTAMP)).offset == log.local_log_start_offset
 
     scenario()
 

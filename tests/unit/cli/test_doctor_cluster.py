@@ -115,6 +115,7 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
     "transaction-long": lambda facts: facts.long.append(OPEN),
     "remote-copies-unowned": lambda facts: facts.remote.copied_topics.update({"gone": 3}),
     "remote-storage-lost": lambda facts: facts.remote.copied_topics.update({"t": 3}),
+    "remote-records-missing": lambda facts: facts.remote.gaps.update({"t-0": "5 to 7"}),
     "remote-copies-behind": lambda facts: facts.remote.behind.update({"t-0": 500}),
 }
 """By finding the change of a healthy cluster that provokes it."""

@@ -49,6 +49,10 @@ class Histories(RuleBasedStateMachine):
     def delete_records(self, offset: int) -> None:
         self.history.delete_records(offset)
 
+    @rule(number=st.integers(0, 8))
+    def lose_copy(self, number: int) -> None:
+        self.history.lose_copy(number)
+
     @rule()
     def checkpoint(self) -> None:
         self.history.checkpoint()

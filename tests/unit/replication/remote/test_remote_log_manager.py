@@ -218,20 +218,19 @@ def test_a_new_leader_takes_the_log_start_of_the_remote_part() -> None:
         await until(lambda: len(replica.ranges()) == 3)
         replica.log.increment_log_start_offset(2, "test")
         await until(lambda: len(replica.ranges()) == 1)
-        other = TieredReplica(broker_id=2, metadata=replica.metadata, store=replica.store)
-        other.services.settings.interval_ms = 5
-        other.produce(4)
-        others = RemoteLogManager(other.services)
-        become_leader(other, others, 1)
-        others_log = other.log
-        assert others_log.tier is not None
-        await until(lambda: others_log.tier is not None and others_log.tier.copied.offset == 2)
-        assert others_log.log_start_offset == 0  # its own records are still there
-        others_log.segments.remove(others_log.segments.first)
-        others_log.segments.remove(others_log.segments.first)
-        become_leader(other, others, 2)
-        await until(lambda: others_log.log_start_offset == 2)
-        await others.stop()
+        for broker_id, removed, log_start, copied in ((2, 2, 2, 1), (3, 0, 0, 3)):
+            other = TieredReplica(broker_id=broker_id, metadata=replica.metadata, store=replica.store)
+            other.services.settings.interval_ms = 5
+            other.produce(4)
+            for _ in range(removed):
+                other.log.segments.remove(other.log.segments.first)
+            others = RemoteLogManager(other.services)
+            become_leader(other, others, broker_id)
+            log = other.log
+            await until(lambda log=log: log.tier is not None and log.tier.copied.offset == 2)
+            await until(lambda log=log, start=log_start: log.log_start_offset == start)
+            await until(lambda copied=copied: len(replica.ranges()) == copied)  # what it still has is copied again
+            await others.stop()
 
     run(scenario)
 

@@ -11,14 +11,14 @@ from ottla.storage.remote.choice import (
     FOREIGN_COPY_LIMIT_MS,
     Expired,
     Retention,
-    bytes_in_lineage,
     choose_expired,
     is_abandoned,
     is_unreferenced,
     segments_to_copy,
+    survey,
 )
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
-from ottla.storage.remote.lineage import LogBounds
+from ottla.storage.remote.lineage import LogBounds, some_ranges
 from tests.support.remote_segments import an_entry
 
 STARTED, FINISHED, DELETING, _ = SegmentState
@@ -38,8 +38,8 @@ def expired(
         return sorted((entry for entry in entries if epoch in entry.leader_epochs), key=lambda entry: entry.start_offset)
 
     async def choose() -> Expired:
-        remote_bytes = await bytes_in_lineage(log, entries_of)
-        return await choose_expired(log, retention, remote_bytes, entries_of, being_copied)
+        found = await survey(log, log.log_end_offset, entries_of)
+        return await choose_expired(log, retention, found.bytes, entries_of, being_copied)
 
     return asyncio.run(choose())
 
@@ -156,3 +156,33 @@ def test_retention_by_size_removes_no_more_than_the_excess(sizes, retention_byte
         stays = entries[len(removed)]
         assert retention_ms < 0 or stays.max_timestamp_ms > now_ms - retention_ms
         assert retention_bytes < 0 or left - stays.size < retention_bytes or left == retention_bytes
+
+
+# log start, local log start, offsets of the copies, gaps
+GAPS = [
+    pytest.param(0, 40, [(0, 19), (20, 39)], [], id="whole"),
+    pytest.param(0, 40, [(0, 9), (20, 29)], [(10, 19), (30, 39)], id="between and behind"),
+    pytest.param(5, 40, [(10, 39)], [(5, 9)], id="at the start of the log"),
+    pytest.param(15, 40, [(0, 9), (10, 39)], [], id="not below the start of the log"),
+    pytest.param(0, 25, [(0, 9), (30, 39)], [(10, 24)], id="not what is on this broker"),
+    pytest.param(0, 40, [(0, 29), (10, 14), (20, 39)], [], id="copies overlap"),
+    pytest.param(40, 40, [], [], id="all is on this broker"),
+]
+
+
+@pytest.mark.parametrize(("log_start", "local_start", "copied", "gaps"), GAPS)
+def test_a_survey_finds_the_offsets_that_are_nowhere(log_start, local_start, copied, gaps) -> None:
+    entries = [an_entry(start, end, uuid=number) for number, (start, end) in enumerate(copied)]
+    found = asyncio.run(survey(LogBounds(log_start, 50, [(0, log_start)]), local_start, lambda _: entries))
+    assert found.gaps == gaps
+
+
+def test_a_survey_counts_only_finished_copies_of_the_lineage() -> None:
+    entries = [an_entry(0, 9), an_entry(10, 19, state=STARTED), an_entry(20, 29, {0: 20, 1: 25}), an_entry(30, 39, state=DELETING)]
+    found = asyncio.run(survey(WHOLE, 40, lambda _: entries))
+    assert found.gaps == [(10, 39)]
+
+
+def test_ranges_are_named_up_to_ten() -> None:
+    assert some_ranges([(1, 2), (5, 5)]) == "1 to 2, 5 to 5"
+    assert some_ranges([(at, at) for at in range(12)]).endswith("9 to 9 and 2 more ranges")

@@ -11,11 +11,12 @@ from ottla.storage.remote.lineage import (
     NOTHING_COPIED,
     LogBounds,
     OffsetAndEpoch,
-    are_copied,
     epochs_between,
+    first_missing,
     first_remote_offset,
     highest_copied,
     is_in_lineage,
+    next_copy,
     with_records,
 )
 from tests.support.remote_segments import an_entry
@@ -113,14 +114,14 @@ def test_removed_copies_below_the_log_start_count_as_copied() -> None:
     assert highest_copied(LogBounds(55, 90, LOG), Copies(an_entry(50, 56, {5: 50}), removed=[removed])) == OffsetAndEpoch(56, 5)
 
 
-def test_offsets_are_copied_if_the_lineage_has_each_of_them() -> None:
+def test_the_first_offset_is_found_that_the_lineage_does_not_have() -> None:
     copies = Copies(an_entry(15, 29, {1: 15, 2: 20}), an_entry(30, 45, {3: 30, 4: 40}), an_entry(50, 75, {5: 50}))
-    assert are_copied(15, 45, 90, LOG, copies.find)
-    assert are_copied(25, 41, 90, LOG, copies.find)
-    assert not are_copied(14, 45, 90, LOG, copies.find)
-    assert not are_copied(15, 46, 90, LOG, copies.find)
-    assert not are_copied(50, 60, 90, LOG, copies.find)  # the copy has records that the log does not have
-    assert not are_copied(0, 5, 90, AFTER_RETENTION, copies.find)
+    assert first_missing(15, 45, 90, LOG, copies.find) is None
+    assert first_missing(25, 41, 90, LOG, copies.find) is None
+    assert first_missing(14, 45, 90, LOG, copies.find) == 14
+    assert first_missing(15, 46, 90, LOG, copies.find) == 46
+    assert first_missing(50, 60, 90, LOG, copies.find) == 50  # the copy has records that the log does not have
+    assert first_missing(0, 5, 90, AFTER_RETENTION, copies.find) == 0
 
 
 def test_the_first_remote_offset_is_that_of_the_first_readable_segment_of_the_log() -> None:
@@ -155,3 +156,10 @@ def test_a_segment_stays_in_the_lineage_until_an_election_cuts_into_it(log, star
     log_start = min(log_start, end)
     kept = epochs_between(log, log_start, log_end + 1)
     assert is_in_lineage(segment, log_end, with_records(kept))
+
+
+def test_the_next_copy_behind_a_gap_is_one_of_the_log() -> None:
+    bounds = LogBounds(0, 90, LOG)
+    first, foreign, second = an_entry(15, 29, {1: 15, 2: 20}), an_entry(61, 75, {5: 61}), an_entry(30, 45, {3: 30, 4: 40})
+    copies = Copies(first, foreign, second)
+    assert [next_copy(at, bounds, copies.entries) for at in (5, 15, 29, 30, 80)] == [first, second, second, None, None]

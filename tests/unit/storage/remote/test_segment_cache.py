@@ -149,13 +149,14 @@ OVERLAPS = {
     "same start, longer": ([(10, 100), (10, 150)], {11: 2, 111: 2}, [1, 2]),
     "begins before, ends later": ([(10, 100), (5, 150)], {11: 2}, [1, 2]),
     "many": ([(10, 100), (5, 150), (148, 155), (4, 200)], {11: 4, 150: 4}, [1, 2, 3, 4]),
-    "inside": ([(0, 100), (50, 80)], {60: 2, 40: 1, 90: None}, [1, 2]),
-    "same start, shorter": ([(10, 100), (10, 50)], {11: 2, 70: None}, [2]),
+    "inside": ([(0, 100), (50, 80)], {60: 2, 40: 1, 90: 1}, [1, 2]),
+    "two inside": ([(0, 100), (20, 30), (50, 80)], {25: 2, 60: 3, 40: 1, 90: 1, 101: None}, [1, 2, 3]),
+    "same start, shorter": ([(10, 100), (10, 50)], {11: 2, 70: 1, 101: None}, [1, 2]),
 }
 
 
 @pytest.mark.parametrize(("spans", "found", "listed"), OVERLAPS.values(), ids=OVERLAPS)
-def test_overlapping_segments_are_resolved_as_in_apache_kafka(
+def test_overlapping_segments_are_resolved_as_in_apache_kafka_and_none_hides_the_rest_of_another(
     spans: list[tuple[int, int]], found: dict[int, int | None], listed: list[int]
 ) -> None:
     cache = a_cache()
