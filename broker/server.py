@@ -114,6 +114,7 @@ from ottla.controller.controller import Controller
 from ottla.controller.errors import ControllerError, StoreError
 from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version, stored_cluster_id
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint
+from ottla.controller.znodes.topic_ids import frees_names
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.coordination.internal_topics import INTERNAL_TOPICS
 from ottla.coordination.partitions.stored_partitions import StoredPartitions
@@ -438,6 +439,7 @@ class Broker:
             config[REPLICA_LAG_TIME_MAX_MS],
             replica_selector=selector_of(config[REPLICA_SELECTOR_CLASS]),
             on_replicas_offline=failures.report,
+            frees_names=frees_names(config),
         )
         self.log_manager.on_log_dir_failure = replica_manager.on_log_dir_failure
         self.log_manager.future_logs.cut()

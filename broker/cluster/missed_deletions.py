@@ -2,7 +2,8 @@
 
 A controller reports deletions only to brokers with a session. A broker that was disconnected, or whose controller died
 before it sent the report, later receives existing topics only, never the deleted ones. So when the controller or the
-broker's registration changes, the cached topics are compared with those in the metadata store. If the store has no
+broker's registration changes, the cached topics are compared with those in the metadata store. With ZooKeeper topics with
+replicas here are left out, because their deletion waits for this broker. If the store has no
 topics that remain, a broker that has just started need not wait for any (`first_metadata`). Called by `ControlRequests`,
 owned by `ClusterWiring`.
 """
@@ -63,7 +64,8 @@ class MissedDeletions:
         store = services.administration.store
         waits = services.administration.metadata_waits
         # Taken before the store is read: a topic is in the store before brokers receive it.
-        known = [image for name, image in cluster.topics.items() if name not in services.data.replica_manager.partitions]
+        manager = services.data.replica_manager
+        known = [image for name, image in cluster.topics.items() if manager.frees_names or name not in manager.partitions]
         try:
             existing = set(await store.children(TOPICS))
             if not first_metadata.is_there and existing.issubset(await store.children(DELETE_TOPICS)):
@@ -72,7 +74,7 @@ class MissedDeletions:
         except StoreError as error:
             logger.warning("cannot check whether all known topics still exist (%s); trying again in %g s", error, RETRY_SECONDS)
             return False
-        missed = await services.data.replica_manager.forget_topics([image for image in known if image.name not in existing])
+        missed = await manager.forget_topics([image for image in known if image.name not in existing])
         if missed:
             logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in missed))
             waits.notify()

@@ -1,11 +1,11 @@
-"""Sets aside replicas that were moved to other brokers while this broker was down: it never receives a StopReplica for
-them.
+"""Sets aside replicas that were moved to other brokers, or whose topics were deleted, while this broker was down: it never receives a
+StopReplica for them.
 
 A controller sends StopReplica to live brokers only, and sends a broker that comes back only its current replicas. Such a log would stay
 forever: opened at each start, but served to no client. So, some time after a change of controller or a restart of this broker, the logs
 without a LeaderAndIsr are compared with the metadata and with the metadata store. A log's directory is renamed to end with `-stray` if both
-have the topic with the log's id, and the partition with replicas on other brokers only. As in Apache Kafka with KRaft, the directory
-remains until an operator deletes it. Owned by `ClusterWiring`.
+have the topic with the log's id, and the partition with replicas on other brokers only. Without ZooKeeper the same is done if neither has a
+topic with the log's id. As in Apache Kafka with KRaft, the directory remains until an operator deletes it. Owned by `ClusterWiring`.
 """
 
 from __future__ import annotations
@@ -68,60 +68,63 @@ class StrayReplicas:
         try:
             stored = await self._stored({each.topic_partition.topic for each in suspects})
         except StoreError as error:
-            logger.warning("cannot check yet whether %d replicas were moved to other brokers (%s)", len(suspects), error)
+            logger.warning("cannot check yet whether %d replicas still belong here (%s)", len(suspects), error)
             self.on_other_controller()
             return
         for partition_log in suspects:
-            assignment = stored.get(partition_log.topic_partition.topic)
-            if assignment is not None and self._is_elsewhere(partition_log, assignment):
-                self._set_aside(partition_log)
+            topic = partition_log.topic_partition.topic
+            if topic in stored and (what := self._what_happened(partition_log, stored[topic])):
+                self._set_aside(partition_log, what)
                 await pause()
 
-    async def _stored(self, topics: set[str]) -> dict[str, TopicAssignment]:
-        """The assignments in the metadata store of those topics that exist. Raises StoreError."""
+    async def _stored(self, topics: set[str]) -> dict[str, TopicAssignment | None]:
+        """The assignments in the metadata store; None for topics that do not exist, nothing for unreadable ones. Raises StoreError."""
         paths = {topic: topic_path(topic) for topic in topics}
-        found = {}
+        found: dict[str, TopicAssignment | None] = {}
         store = self._services.administration.store
         for (topic, path), outcome in zip(paths.items(), await store.pipeline(list(map(Get, paths.values()))), strict=True):
-            with suppress(NoNode, MalformedZNode):
-                found[topic] = decode_topic(path, data_and_stat(outcome)[0])
+            with suppress(MalformedZNode):
+                found[topic] = None if isinstance(outcome, NoNode) else decode_topic(path, data_and_stat(outcome)[0])
         return found
 
     async def _not_ours(self, logs: Iterable[PartitionLog]) -> list[PartitionLog]:
         found = []
         for each in logs:
-            if self._is_said_to_be_elsewhere(each):
+            if self._seems_stray(each):
                 found.append(each)
             await pause()
         return found
 
-    def _is_said_to_be_elsewhere(self, partition_log: PartitionLog) -> bool:
-        """Whether no LeaderAndIsr made this broker a replica, and the metadata names other brokers."""
+    def _seems_stray(self, partition_log: PartitionLog) -> bool:
+        """Whether no LeaderAndIsr made this broker a replica, and the metadata names other brokers, or does not have the topic."""
         services = self._services
         topic_partition = partition_log.topic_partition
         manager = services.data.replica_manager
-        if manager.partition(*topic_partition) is not None or topic_partition in manager.offline:
+        if manager.partition(*topic_partition) is not None or topic_partition in manager.offline or partition_log.topic_id == ZERO_UUID:
             return False
         image = services.metadata.topics.get(topic_partition.topic)
-        if image is None or image.topic_id == ZERO_UUID or image.topic_id != partition_log.topic_id:
-            return False
+        if image is None or image.topic_id != partition_log.topic_id:
+            return manager.frees_names
         state = image.partitions.get(topic_partition.partition)
         return state is not None and services.broker_id not in state.replicas
 
-    def _is_elsewhere(self, partition_log: PartitionLog, stored: TopicAssignment) -> bool:
+    def _what_happened(self, partition_log: PartitionLog, stored: TopicAssignment | None) -> str:
+        """Why the log is not needed any more, for the log file; empty if it may be needed."""
+        if stored is None or stored.topic_id != partition_log.topic_id:
+            return "its topic was deleted" if self._services.data.replica_manager.frees_names else ""
         assignment = stored.partitions.get(partition_log.topic_partition.partition)
-        if assignment is None or stored.topic_id != partition_log.topic_id:
-            return False
+        if assignment is None or not assignment.replicas:
+            return ""
         named = {*assignment.replicas, *assignment.adding_replicas, *assignment.removing_replicas}
-        return bool(assignment.replicas) and self._services.broker_id not in named
+        return "" if self._services.broker_id in named else "it was moved to other brokers"
 
-    def _set_aside(self, partition_log: PartitionLog) -> None:
+    def _set_aside(self, partition_log: PartitionLog, what: str) -> None:
         """Rename the log's directory, unless a request named the replica meanwhile."""
         services = self._services
         topic_partition = partition_log.topic_partition
-        if services.data.log_manager.get(topic_partition) is not partition_log or not self._is_said_to_be_elsewhere(partition_log):
+        if services.data.log_manager.get(topic_partition) is not partition_log or not self._seems_stray(partition_log):
             return
-        logger.warning("%s was moved to other brokers while this broker was down", topic_partition)
+        logger.warning("%s: %s while this broker was down", topic_partition, what)
         try:
             services.data.log_manager.delete(topic_partition, is_stray=True)
         except LogDirFailure as failure:

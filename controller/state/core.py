@@ -16,6 +16,7 @@ from ottla.controller.state.partition_elections import PartitionElections
 from ottla.controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
 from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
 from ottla.controller.store.metadata_store import MetadataStore, Watch, WatchedEvent
+from ottla.controller.znodes.topic_ids import frees_names
 from ottla.pauses import pause
 
 WhileLarge = Callable[[], AbstractContextManager[None]]
@@ -69,7 +70,7 @@ class ControllerCore:
         asks_controller = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_ALTER_PARTITION)
         self.states = PartitionStates(store, self.context, self.pause, leaders_write=not asks_controller)
         self.elections = PartitionElections(store, self.context, self.states, config, self.pause)
-        self.deletion = TopicDeletion(store, self.context, self.states, self.pause)
+        self.deletion = TopicDeletion(store, self.context, self.states, self.pause, waits_for_dead_brokers=not frees_names(config))
         self._inter_broker_listener = inter_broker_listener
         self.on_response: OnResponse = lambda broker_id, request, response: None
         """Called for every answer of a broker."""

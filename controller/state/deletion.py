@@ -7,8 +7,9 @@ Steps for a topic whose replicas are all on live brokers:
 - StopReplica without and then with delete goes to every replica;
 - when all have answered, the znodes are deleted, the request last.
 
-Every step can be repeated: if a controller dies in the middle, the request remains and the next controller starts again. A topic with a
-replica on a dead broker waits until that broker is back; its live replicas are already deleted by then.
+Every step can be repeated: if a controller dies in the middle, the request remains and the next controller starts again. With ZooKeeper a
+topic with a replica on a dead broker waits until that broker is back; its live replicas are already deleted by then. Without ZooKeeper no
+dead broker is waited for, as in Apache Kafka 4. A broker that is back sets its replicas aside, because their topic's id is gone.
 """
 
 import logging
@@ -29,14 +30,18 @@ logger = logging.getLogger(__name__)
 class TopicDeletion:
     """The deletions in progress of one controller."""
 
-    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates, pause: Pause) -> None:
+    def __init__(
+        self, store: MetadataStore, context: ControllerContext, states: PartitionStates, pause: Pause, *, waits_for_dead_brokers: bool
+    ) -> None:
         self._store = store
         self._context = context
         self._states = states
         self._pause = pause
+        self._waits_for_dead_brokers = waits_for_dead_brokers
         self._started: dict[str, set[Replica]] = {}
         """Topics whose replicas were sent StopReplica with delete, and the replicas that have not answered."""
         self._deleted: dict[str, set[Replica]] = {}
+        """Topics whose deletion was reported to all brokers, and the replicas that were deleted."""
         self.on_progress: Callable[[], None] = lambda: None
         """Called when a deletion is finished, suspended or left to another controller."""
 
@@ -83,7 +88,7 @@ class TopicDeletion:
             if topic in self._started:
                 # Replicas have not answered. Looking at all of them after every answer would cost brokers times partitions.
                 continue
-            if await self._is_deleted(topic):
+            if topic in self._deleted and await self._is_deleted(topic):
                 await self._finish(topic)
             elif topic not in self._context.topics_ineligible_for_deletion:
                 starting.append(topic)
@@ -109,11 +114,14 @@ class TopicDeletion:
             await self._pause()
 
     async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
-        """Suspend the deletion of topics with replicas that went offline."""
+        """Suspend the deletion of topics with replicas that went offline, or continue without those of dead brokers."""
         for some in slices(replicas):
             for replica in some:
                 topic = replica.partition.topic
-                self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
+                if self._waits_for_dead_brokers or replica.broker_id in self._context.brokers:
+                    self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
+                else:
+                    self._context.topics_ineligible_for_deletion.discard(topic)
                 waiting = self._started.get(topic)
                 if waiting is not None:
                     waiting.discard(replica)
@@ -145,10 +153,10 @@ class TopicDeletion:
         return True
 
     def _slices_of(self, topic: str) -> Iterator[list[Replica]]:
-        """The topic's replicas, in order, in slices; a pause belongs after each.
+        """The replicas to delete before the topic is gone, in order, in slices; a pause belongs after each.
 
-        A partition without a state may never have had a leader, so its deletion does not wait for brokers that are not alive: they may not
-        exist. Live brokers have its logs if only the state was deleted.
+        A partition without a state may never have had a leader, so its deletion waits for no dead broker: it may not exist. Live brokers
+        have its logs if only the state was deleted.
         """
         context = self._context
         for some in slices(sorted(context.partitions_of(topic))):
@@ -156,7 +164,7 @@ class TopicDeletion:
                 Replica(partition, broker_id)
                 for partition in some
                 for broker_id in sorted(set(context.replicas(partition)))
-                if partition in context.leaderships or broker_id in context.brokers
+                if broker_id in context.brokers or (self._waits_for_dead_brokers and partition in context.leaderships)
             ]
 
     async def _start(self, topics: list[str], batch: RequestBatch) -> None:
@@ -168,11 +176,11 @@ class TopicDeletion:
         by_broker: dict[int, list[TopicPartition]] = {}
         begun: dict[str, set[Replica]] = {}
         for topic in topics:
-            deleted = self._deleted.get(topic, set())
+            deleted = self._deleted.setdefault(topic, set())
             started: set[Replica] = set()
             for some in self._slices_of(topic):
                 for replica in some:
-                    if not self._context.is_online(replica.broker_id, replica.partition):
+                    if not self._may_delete(replica):
                         self._halt(topic, "not all of its replicas are online")
                     elif replica not in deleted:
                         started.add(replica)
@@ -189,6 +197,13 @@ class TopicDeletion:
         self._started.update(begun)
         for broker_id, of_broker in by_broker.items():
             await self._stop(broker_id, of_broker, batch, delete=True)
+        for topic in topics:
+            if topic not in begun and await self._is_deleted(topic):  # no broker has to answer
+                await self._finish(topic)
+
+    def _may_delete(self, replica: Replica) -> bool:
+        """Whether its broker can be asked to delete it."""
+        return self._context.is_online(replica.broker_id, replica.partition, include_shutting_down=not self._waits_for_dead_brokers)
 
     async def _stop(self, broker_id: int, partitions: list[TopicPartition], batch: RequestBatch, *, delete: bool) -> None:
         for some in slices(partitions):

@@ -19,6 +19,11 @@ def uses_topic_ids(config: BrokerConfig) -> bool:
     return is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_TOPIC_IDS)
 
 
+def frees_names(config: BrokerConfig) -> bool:
+    """Whether the name of a deleted topic is free while a broker with a replica of it is away. That broker needs the id to notice."""
+    return config.standalone and uses_topic_ids(config)
+
+
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
     """16 bytes."""
     while True:

@@ -4,8 +4,8 @@ A request may have ten thousand partitions. They are applied with pauses. Client
 the new one is complete. One request at a time is applied, in the order of arrival. A request of a newer controller meanwhile ends the
 application of the older one, which then has changed nothing.
 
-Replicas may have been moved to other brokers while this one was suspended. StopReplica was sent only to live brokers. So this broker
-would stay leader in its old leader epoch, until a client asks for a later one.
+Replicas may have been moved to other brokers while this one was suspended, and topics may have been deleted. StopReplica was sent only to
+live brokers. So this broker would stay leader in its old leader epoch, until a client asks for a later one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.former_topics import is_same_topic
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import TopicImage
 
@@ -33,10 +34,11 @@ async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataReq
     if manager.is_deposed(request):
         return deposed
     async with manager.metadata_changes:
-        moved: list[tuple[Partition, int]] = []
+        left: list[tuple[Partition, bytes, UpdateMetadataPartitionState]] = []
         for name, topic_id, state in _states(request):
-            if (partition := _moved_away(manager, name, topic_id, state)) is not None:
-                moved.append((partition, state.leader_epoch))
+            partition = manager.partition(name, state.partition_index)
+            if partition is not None and _has_left(manager, partition, topic_id, state):
+                left.append((partition, topic_id, state))
             await pause()
         if manager.is_deposed(request):
             return deposed
@@ -48,9 +50,9 @@ async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataReq
         deleted = update.complete()
         if deleted:
             await manager.on_partitions_deleted(deleted)
-        for partition, leader_epoch in moved:
-            if manager.partition(*partition.topic_partition) is partition and partition.leader_epoch < leader_epoch:
-                logger.warning("%s: was moved to other brokers; no longer served, the log stays", partition.topic_partition)
+        for partition, topic_id, state in left:
+            if manager.partition(*partition.topic_partition) is partition and _has_left(manager, partition, topic_id, state):
+                logger.warning("%s: is on other brokers now; no longer served, the log stays", partition.topic_partition)
                 manager.remove(partition)
     return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
@@ -61,21 +63,19 @@ async def forget_topics(manager: ReplicaManager, images: Iterable[TopicImage]) -
         gone = [image for image in images if manager.cluster.topics.get(image.name) is image]
         if gone:
             await manager.on_partitions_deleted(manager.cluster.forget(gone))
+        for image in gone:
+            for partition in list(manager.partitions.get(image.name, {}).values()):
+                logger.warning("%s: its topic was deleted; no longer served, the log stays", partition.topic_partition)
+                manager.remove(partition)
+                await pause()
     return gone
 
 
-def _moved_away(manager: ReplicaManager, name: str, topic_id: bytes, state: UpdateMetadataPartitionState) -> Partition | None:
-    """The partition, if it left this broker in a later leader epoch than it knows."""
+def _has_left(manager: ReplicaManager, partition: Partition, topic_id: bytes, state: UpdateMetadataPartitionState) -> bool:
+    """Whether the partition left this broker in a later leader epoch than it knows, or belongs to a deleted topic of that name."""
     if manager.broker_id in state.replicas:
-        return None
-    partition = manager.partition(name, state.partition_index)
-    if partition is None or state.leader_epoch <= partition.leader_epoch or not _is_meant(partition, topic_id):
-        return None
-    return partition
-
-
-def _is_meant(partition: Partition, topic_id: bytes) -> bool:
-    return topic_id in (ZERO_UUID, partition.topic_id) or partition.topic_id == ZERO_UUID
+        return False
+    return state.leader_epoch > partition.leader_epoch if is_same_topic(partition.topic_id, topic_id) else manager.frees_names
 
 
 def _states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:

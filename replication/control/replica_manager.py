@@ -19,7 +19,7 @@ from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplica
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.control import failed_log_dirs, log_dir_moves, metadata_updates, stopped_replicas
+from ottla.replication.control import failed_log_dirs, former_topics, log_dir_moves, metadata_updates, stopped_replicas
 from ottla.replication.control.controller_requests import (
     LeaderAndIsrAnswer,
     NamedState,
@@ -71,6 +71,7 @@ class ReplicaManager:
         "config_listeners",
         "controller_epoch",
         "followers",
+        "frees_names",
         "isr_changes",
         "leader_quota",
         "leadership_listeners",
@@ -96,9 +97,14 @@ class ReplicaManager:
         *,
         replica_selector: ReplicaSelector | None = None,
         on_replicas_offline: Callable[[], None] = lambda: None,
+        frees_names: bool = False,
     ) -> None:
-        """Without `followers` and `isr_proposals` the broker is alone. Both may be set later, before the controller's first request."""
+        """Without `followers` and `isr_proposals` the broker is alone. Both may be set later, before the controller's first request.
+
+        `frees_names` says that a topic may be deleted, and another one of its name created, while this broker is away.
+        """
         self.broker_id = broker_id
+        self.frees_names = frees_names
         self.cluster = cluster
         self.controller_epoch = 0
         self.metadata_changes = asyncio.Lock()
@@ -218,6 +224,8 @@ class ReplicaManager:
             return deposed
         states = named_states(request)
         while some := list(islice(states, PARTITIONS_TOGETHER)):
+            if self.frees_names:
+                await former_topics.make_way(self, some, answer)
             await done(partial(self.log_manager.new_logs.make, self._new_logs(some)))
             for each in some:
                 if self.is_deposed(request):  # there may be a newer controller meanwhile

@@ -214,13 +214,16 @@ Scenario = Callable[["Cluster"], Awaitable[None]]
 class Cluster:
     """Brokers by id; broker 0 starts first and is the controller."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_zookeeper: bool = False) -> None:
+        """`on_zookeeper` says that the brokers are configured for ZooKeeper. The store is the same."""
+        self.properties = {"zookeeper.connect": "127.0.0.1:2181"} if on_zookeeper else {}
         self.ensemble = new_ensemble()
         self.peers: dict[int, RecordingBroker] = {}
         self.brokers: dict[int, BrokerUnderTest] = {}
 
     async def start(self, broker_id: int, *, rack: str | None = None) -> BrokerUnderTest:
-        broker = BrokerUnderTest(self.ensemble, broker_id, peers=self.peers, seed=len(self.ensemble.dump()), rack=rack)
+        seed = len(self.ensemble.dump())
+        broker = BrokerUnderTest(self.ensemble, broker_id, peers=self.peers, properties=self.properties, seed=seed, rack=rack)
         self.brokers[broker_id] = broker
         await broker.start()
         await self.settle()
@@ -270,9 +273,9 @@ class Cluster:
         await self.settle()
 
 
-def run(scenario: Scenario, brokers: int = 3) -> None:
+def run(scenario: Scenario, brokers: int = 3, *, on_zookeeper: bool = False) -> None:
     async def play() -> None:
-        cluster = Cluster()
+        cluster = Cluster(on_zookeeper=on_zookeeper)
         for broker_id in range(brokers):
             await cluster.start(broker_id)
         try:

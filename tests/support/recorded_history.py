@@ -60,7 +60,7 @@ class RecordedHistory:
     """One run through the recording."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = Cluster(on_zookeeper=True)
         self.spared: Counter[TopicPartition] = Counter()
         """The number of states that Apache Kafka wrote and Ottla does not. A new controller of Apache Kafka removes a dead leader before it
         elects another one, although a member of the ISR lives. Our leader epochs and versions are lower by this number

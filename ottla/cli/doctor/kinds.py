@@ -50,7 +50,7 @@ _WARNINGS: Final = {
     "fsync-slow": "elections, topic creations and rolls of segments wait for flushes",
     "clock-unsynchronised": "retention, timestamps of records and the expiry of tokens follow the clock",
     "clock-behind": "files were changed later than now: the clock went back, so retention and timestamps are wrong",
-    "stray-replica": "the replica was moved to other brokers; its directory only takes space",
+    "stray-replica": "the replica was moved to other brokers, or its topic was deleted; its directory only takes space",
     "leftover-files": "files of an unfinished cleaning or deletion take space; a start removes them",
     "zookeeper-slow": "elections and changes of the ISR wait for ZooKeeper",
     "zookeeper-server-down": "ZooKeeper needs a majority of its servers, so fewer of the others may fail",

@@ -85,6 +85,20 @@ async def test_what_is_gone_is_forgotten_when_the_broker_has_a_new_registration_
 
 
 @on_a_loop
+async def test_without_zookeeper_a_deleted_topic_is_no_longer_served_here() -> None:
+    stage = Stage()
+    stage.replicas.manager.frees_names = True
+    await stage.begin()
+    log = stage.replicas.partition.log
+    stage.update(1, 8)
+    await rest()
+    assert stage.known == {"kept"}
+    assert stage.replicas.manager.partitions == {}
+    assert stage.replicas.logs.get(TopicPartition(TOPIC, 0)) is log
+    await stage.missed.close()
+
+
+@on_a_loop
 async def test_nobody_is_asked_while_the_same_controller_speaks() -> None:
     stage = Stage()
     await stage.begin()

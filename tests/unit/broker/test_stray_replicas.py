@@ -8,6 +8,7 @@ from ottla.controller.store.metadata_store import SetData
 from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, encode_topic, topic_path
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.protocol.uuid import ZERO_UUID
 from ottla.storage.log.partition_log import PartitionLog
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
@@ -37,8 +38,9 @@ class Turns:
 class Stage:
     """Broker 0 has come back with a log of `orders`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, frees_names: bool = False) -> None:
         self.replicas = Replicas()
+        self.replicas.manager.frees_names = frees_names
         self.log = self.replicas.logs.get_or_create(T0, TOPIC_ID, is_new=True)
         append(self.log)
         self.store = MemoryStore(new_ensemble())
@@ -107,6 +109,38 @@ async def test_nothing_is_put_aside_that_the_store_may_still_want_here() -> None
         await stage.begin(assignment, topic_id)
         assert await stage.look() == ["orders-0"], assignment
         assert stage.hosted is stage.log
+
+
+@on_a_loop
+async def test_without_zookeeper_a_replica_of_a_deleted_topic_is_put_aside() -> None:
+    for created_again in (False, True):
+        stage = Stage(frees_names=True)
+        await stage.begin(ELSEWHERE if created_again else None, b"id of another...")
+        if not created_again:
+            stage.replicas.cluster.topics.clear()
+        (name,) = await stage.look()
+        assert name.endswith("-stray")
+
+
+@on_a_loop
+async def test_without_zookeeper_nothing_is_put_aside_that_the_store_may_still_want_here() -> None:
+    async def is_kept(stage: Stage) -> bool:
+        return await stage.look() == ["orders-0"] and stage.hosted is stage.log
+
+    here = Stage(frees_names=True)
+    await here.begin(ReplicaAssignment((1, 0)))
+    here.replicas.cluster.topics.clear()  # the controller has not reported it yet
+    assert await is_kept(here)
+    malformed = Stage(frees_names=True)
+    await malformed.begin()
+    malformed.replicas.cluster.topics.clear()
+    await malformed.store.pipeline([SetData(topic_path(TOPIC), b"{")])
+    assert await is_kept(malformed)
+    without_id = Stage(frees_names=True)
+    without_id.log.topic_id = ZERO_UUID
+    await without_id.begin(None)
+    without_id.replicas.cluster.topics.clear()
+    assert await is_kept(without_id)
 
 
 @on_a_loop

@@ -31,7 +31,7 @@ async def delete_while_broker_2_is_down(cluster: Cluster) -> None:
     assert P not in cluster.peers[1].replicas
 
 
-def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
+def test_with_zookeeper_a_deletion_waits_for_the_replica_that_is_down() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([0, 2])
         await cluster.kill(2)
@@ -48,6 +48,78 @@ def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
             (-2, True),
         ]
 
+    run(scenario, on_zookeeper=True)
+
+
+def test_without_zookeeper_a_topic_is_gone_at_once_and_its_name_is_free_while_a_replica_is_down() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        first = cluster.controller.controller.context.topic_id("t")
+        await cluster.kill(2)
+        assert await cluster.brokers[0].topics.delete_topics(["t"]) == {"t": None}
+        await cluster.settle()
+        assert not {"/brokers/topics/t", "/admin/delete_topics/t", "/config/topics/t"} & cluster.ensemble.dump().keys()
+        assert P not in cluster.peers[1].replicas
+        await cluster.topic([2, 1])
+        await cluster.start(2)
+        assert cluster.controller.controller.context.topic_id("t") != first
+        (told,) = [request for request in cluster.peers[2].requests if isinstance(request, LeaderAndIsrRequest)]
+        assert [topic.topic_id for topic in told.topic_states] == [cluster.controller.controller.context.topic_id("t")]
+
+    run(scenario)
+
+
+def test_without_zookeeper_a_topic_whose_brokers_are_all_down_is_gone_at_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.kill(1)
+        await cluster.kill(2)
+        assert "t" in cluster.peers[0].cluster.topics
+        assert await cluster.brokers[0].topics.delete_topics(["t"]) == {"t": None}
+        await cluster.settle()
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        assert "t" not in cluster.peers[0].cluster.topics
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["hangs", "cannot delete it"])
+def test_without_zookeeper_a_deletion_goes_on_when_the_broker_that_held_it_up_dies(fails: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        stopping: list[StopReplicaRequest] = []
+
+        async def hang(request: StopReplicaRequest) -> StopReplicaResponse:
+            stopping.append(request)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        if fails:
+            cluster.peers[2].error_of = lambda _: ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            cluster.peers[2].on_stop_replica = hang  # type: ignore[method-assign]  # as a broker that hangs
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        if fails:
+            await cluster.settle()
+            assert cluster.controller.controller.context.topics_ineligible_for_deletion == {"t"}
+        else:
+            await until(lambda: bool(stopping) and P not in cluster.peers[1].replicas)
+        assert "/brokers/topics/t" in cluster.ensemble.dump()
+        await cluster.kill(2)
+        await until(lambda: "/brokers/topics/t" not in cluster.ensemble.dump())
+
+    run(scenario)
+
+
+def test_without_zookeeper_a_broker_that_shuts_down_deletes_its_replica_before() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.controller.controller.controlled_shutdown(2, -1)
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        assert P not in cluster.peers[2].replicas
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+
     run(scenario)
 
 
@@ -61,7 +133,7 @@ def test_what_a_broker_deleted_in_an_earlier_life_is_deleted_once_more() -> None
         assert "/brokers/topics/t" not in cluster.ensemble.dump()
         assert P not in cluster.peers[1].replicas
 
-    run(scenario)
+    run(scenario, on_zookeeper=True)
 
 
 def test_a_late_answer_of_an_earlier_life_says_nothing_of_what_a_broker_hosts_now() -> None:
@@ -94,7 +166,7 @@ def test_a_late_answer_of_an_earlier_life_says_nothing_of_what_a_broker_hosts_no
         assert "/brokers/topics/t" not in cluster.ensemble.dump()
         assert P not in cluster.peers[2].replicas
 
-    run(scenario)
+    run(scenario, on_zookeeper=True)
 
 
 def test_a_late_answer_about_a_failed_directory_of_an_earlier_life_moves_no_leadership() -> None:
@@ -138,7 +210,7 @@ def test_what_was_deleted_is_not_hosted_again_when_a_directory_fails() -> None:
         await cluster.settle()
         assert P not in cluster.peers[1].replicas
 
-    run(scenario)
+    run(scenario, on_zookeeper=True)
 
 
 def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
@@ -168,7 +240,7 @@ def test_the_next_controller_tells_that_a_deletion_is_suspended() -> None:
         assert controller.is_active
         assert {"t"} in told
 
-    run(scenario)
+    run(scenario, on_zookeeper=True)
 
 
 def test_a_topic_whose_states_could_not_be_written_is_deleted_with_the_next_one() -> None:
@@ -211,7 +283,7 @@ def test_nothing_of_a_topic_counts_as_deleted_that_has_the_name_of_a_removed_one
         assert "/brokers/topics/t" not in cluster.ensemble.dump()
         assert P not in cluster.peers[1].replicas
 
-    run(scenario)
+    run(scenario, on_zookeeper=True)
 
 
 def test_the_logs_of_a_partition_whose_state_is_gone_are_deleted_with_the_topic() -> None:
@@ -233,7 +305,7 @@ def test_the_logs_of_a_partition_whose_state_is_gone_are_deleted_with_the_topic(
             deleted = [s.partition_index for r in stop for t in r.topic_states for s in t.partition_states if s.delete_partition]
             assert set(deleted) == {0, 1}
 
-    run(scenario)
+    run(scenario, on_zookeeper=True)
 
 
 def test_a_partition_without_a_live_replica_is_forgotten_with_its_topic(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,67 @@
+"""Topics are deleted while a broker with replicas of them is away, and their names are used again."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from ottla.client.topic_admin import delete_topics
+from tests.support.broker_process import eventually
+from tests.support.clients import read_all
+from tests.support.cluster import Cluster, a_cluster
+
+SET_ASIDE_SECONDS = 120.0
+"""Time for a broker that is back to look for replicas without a topic. It begins half a minute after it is back."""
+TOPICS = ("again", "elsewhere", "gone")
+
+
+@pytest.mark.parametrize("stands_still", [False, True], ids=["dead", "stands still"])
+def test_without_zookeeper_names_are_free_while_a_broker_is_away_and_no_old_record_comes_back(tmp_path: Path, stands_still: bool) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        away, other = cluster.others(cluster.controller_id())
+        for topic in TOPICS:
+            cluster.create_topic(topic, replicas=[[away.id, other.id]], min_insync_replicas=1)
+            produce(cluster, topic, b"of the former topic")
+        (away.pause if stands_still else away.kill)()
+        for topic in TOPICS:
+            cluster.wait_until_led_by_another(topic, 0, away.id)
+        assert cluster.ask(lambda client: delete_topics(client, TOPICS)) == dict.fromkeys(TOPICS)
+        cluster.create_topic("again", replicas=[[away.id, other.id]], min_insync_replicas=1)
+        cluster.create_topic("elsewhere", replicas=[[other.id]], min_insync_replicas=1)
+        for topic in ("again", "elsewhere"):
+            produce(cluster, topic, b"of the new topic")
+        (away.resume if stands_still else away.start)()
+        cluster.wait_until_isr_is("again", 0, away.id, other.id)
+        eventually(partial(are_equal, cluster, "again"), what="the replicas are equal")
+        other.kill()
+        cluster.wait_until_led_by_another("again", 0, other.id)
+        assert values_of(cluster, "again") == [b"of the new topic"]
+        other.start()
+        for topic in TOPICS:
+            eventually(partial(is_set_aside, away.data, topic), SET_ASIDE_SECONDS, f"the former {topic} is set aside")
+        assert not (away.data / "elsewhere-0").exists()
+        assert not (away.data / "gone-0").exists()
+        assert values_of(cluster, "elsewhere") == [b"of the new topic"]
+
+
+def produce(cluster: Cluster, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    producer.produce(topic, value)
+    assert producer.flush(90) == 0
+
+
+def values_of(cluster: Cluster, topic: str) -> list[bytes | None]:
+    return [record.value for record in read_all(cluster.bootstrap, [(topic, 0)])[topic, 0]]
+
+
+def are_equal(cluster: Cluster, topic: str) -> bool:
+    one, two = cluster.log_files(topic, 0).values()
+    return one == two and b"of the new topic" in one
+
+
+def is_set_aside(data: Path, topic: str) -> bool:
+    """Whether a directory that is not served has the former topic's records."""
+    return any(b"of the former topic" in path.read_bytes() for path in data.glob(f"{topic}-0.*-stray/*.log"))

@@ -1,0 +1,103 @@
+"""Without ZooKeeper a broker may still have replicas of a topic that was deleted, when it is to host another one of that name."""
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.topic_partition import TopicPartition
+from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.controller_requests import LeaderAndIsrAnswer
+from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.partition import Partition
+from tests.support.pauses import at_once
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
+
+T0 = TopicPartition(TOPIC, 0)
+OTHER_ID = b"id of another..."
+
+
+class Stage:
+    """Broker 0 has three records of a topic that was deleted, and leads it if it is the same process still."""
+
+    def __init__(self, *, is_same_process: bool) -> None:
+        self.replicas = Replicas()
+        self.replicas.say(state(epoch=7, isr=[0], replicas=[0]))
+        self.replicas.append(3)
+        self.former = self.replicas.partition
+        self.removed: list[Partition] = []
+        if not is_same_process:
+            self.replicas.manager = ReplicaManager(0, self.replicas.logs, self.replicas.cluster, self.replicas.clock)
+            self.replicas.alive(0, 1, 2)
+        self.replicas.manager.frees_names = True
+
+    def say(self, of_partition: LeaderAndIsrPartitionState, topic_id: bytes = OTHER_ID) -> int:
+        with self.replicas.disks.background.hurried():
+            return self.replicas.code_of(of_partition, topic_id=topic_id)
+
+    def directories(self) -> list[str]:
+        self.replicas.disks.settle()
+        return sorted(name for name in self.replicas.disks.filesystem.list_directory("/data") if name.startswith(TOPIC))
+
+    def update(self, topic_id: bytes) -> None:
+        request = UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1), topic_states=[metadata(TOPIC, topic_id, p0=1)])
+        at_once(self.replicas.manager.on_update_metadata(request))
+
+
+@pytest.mark.parametrize("is_same_process", [False, True], ids=["restarted", "same process"])
+@pytest.mark.parametrize("leader", [0, 1])
+def test_the_new_topic_begins_with_an_empty_log_and_the_former_one_is_set_aside(leader: int, is_same_process: bool) -> None:
+    stage = Stage(is_same_process=is_same_process)
+    assert stage.say(state(leader, epoch=0)) == ErrorCode.NONE
+    partition = stage.replicas.partition
+    assert (partition.topic_id, partition.leader_epoch, partition.log.log_end_offset, partition.is_leader) == (OTHER_ID, 0, 0, leader == 0)
+    kept, stray = stage.directories()
+    assert kept == "orders-0"
+    assert stray.endswith("-stray")
+    files = stage.replicas.disks.filesystem
+    assert files.read_file(f"/data/{stray}/00000000000000000000.log")
+    assert not files.read_file("/data/orders-0/00000000000000000000.log")
+
+
+def test_nothing_is_set_aside_for_the_same_topic_nor_for_one_without_an_id() -> None:
+    for topic_id in (TOPIC_ID, ZERO_UUID):
+        stage = Stage(is_same_process=False)
+        assert stage.say(state(epoch=8), topic_id) == ErrorCode.NONE
+        assert stage.replicas.partition.log is stage.former.log
+        assert stage.directories() == ["orders-0"]
+
+
+def test_an_earlier_request_that_is_still_applied_does_not_host_the_former_topic_again() -> None:
+    stage = Stage(is_same_process=True)
+    earlier = LeaderAndIsrAnswer()
+    stage.replicas.manager.answers.append(earlier)
+    assert stage.say(state()) == ErrorCode.NONE
+    assert earlier.deleted == {T0}
+
+
+def test_a_former_log_that_cannot_be_renamed_does_not_get_records_of_the_new_topic() -> None:
+    stage = Stage(is_same_process=False)
+    rename = stage.replicas.disks.filesystem.rename
+
+    def refuse(former: str, new: str) -> None:
+        if new.endswith("-stray"):
+            raise OSError(5, "Input/output error", former)
+        rename(former, new)
+
+    stage.replicas.disks.filesystem.rename = refuse  # type: ignore[method-assign]  # as a disk that fails
+    assert stage.say(state()) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert T0 not in {partition.topic_partition for partition in stage.replicas.manager}
+
+
+def test_metadata_of_a_new_topic_on_other_brokers_end_the_former_one_here_and_keep_its_log() -> None:
+    stage = Stage(is_same_process=True)
+    stage.update(OTHER_ID)
+    assert stage.replicas.manager.partition(*T0) is None
+    assert stage.replicas.logs.get(T0) is stage.former.log
+
+
+def test_with_zookeeper_metadata_of_another_topic_end_nothing_here() -> None:
+    stage = Stage(is_same_process=True)
+    stage.replicas.manager.frees_names = False
+    stage.update(OTHER_ID)
+    assert stage.replicas.manager.partition(*T0) is stage.former
