@@ -51,6 +51,7 @@ WAITING: Final = 2  # the last request has no answer yet
 QUEUED: Final = 4  # the next request waits for a handler slot
 PAUSED: Final = 8  # the client does not read its answers
 SENDING: Final = 16  # a file is being sent
+LOST: Final = 32  # its transport is closed, and what it holds is released when a turn of the loop has time for it
 CLOSING: Final = 64  # closed after queued bytes are sent
 DRAINING: Final = 128  # closed after every due answer is sent
 YIELDED: Final = 256  # other connections have their turn; continues in the next turn of the loop
@@ -301,6 +302,9 @@ class Connection:
 
     def run(self) -> None:
         """Send completed answers, and handle the frames that waited for them. Called by the channel after `wake`."""
+        if self._state & LOST:
+            self._let_go()
+            return
         self._state &= ~YIELDED
         if self._waiting is not None:
             try:
@@ -547,6 +551,11 @@ class Connection:
         """Bytes of memory that hold received bytes of this connection."""
         return self._reader.kept_bytes
 
+    @property
+    def awaits_large_read(self) -> bool:
+        """Whether it waits for a turn in which more of a large frame is received."""
+        return self._reader.is_filling() and not self._state & CLOSED
+
     def is_late(self, now_ns: int) -> bool:
         """Whether a large request takes too long to arrive, and keeps memory from others."""
         return not self._state & (STARVED | MUTED) and self._reader.is_late(now_ns)
@@ -612,13 +621,22 @@ class Connection:
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state |= CLOSING | CLOSED
+        self._state |= CLOSING | CLOSED | LOST
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
             self._throttle.end_delay()
-        self._reader.forget()
         self._writer.forget()
+        channel = self._processor.channel
+        if channel.turn_is_over():
+            channel.wake(self)
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Release what the lost connection holds. Memory of 8 MiB takes a millisecond, and many may be lost at once."""
+        self._state &= ~LOST
+        self._reader.forget()
         self._withdraw()
         waiting = self._waiting
         self._waiting = None

@@ -92,6 +92,8 @@ class FrameReader:
         if rest is None:
             return processor.window if is_narrow else processor.view
         if self._filled:
+            if self._filled == len(rest):
+                self._widen(rest)
             is_narrow = channel.is_spent or channel.frame_memory.parts_are_many
             return memoryview(rest)[self._filled : self._filled + LARGE_WINDOW_BYTES if is_narrow else None]
         # The bytes stay in _rest until more were received, because a read may return none.
@@ -119,19 +121,19 @@ class FrameReader:
         return True
 
     def _fill(self, rest: bytearray) -> bool:
-        """Return whether a large frame is complete, now that its memory is full. If not, its memory grows."""
-        total = 4 + fields.int32(rest, 0)
-        if len(rest) == total:
-            self._rest = None
-            self._filled = 0
-            self._give_back()
-            self._lend(rest, 0)
-            return True
-        self._rest = larger = fields.room_for(total)
-        larger[: len(rest)] = rest
-        self._processor.buffers.release(rest)
+        """Return whether a large frame is complete, now that its memory is full."""
+        if len(rest) < 4 + fields.int32(rest, 0):
+            return False
+        self._rest = None
+        self._filled = 0
+        self._give_back()
+        self._lend(rest, 0)
+        return True
+
+    def _widen(self, rest: bytearray) -> None:
+        """Make the memory, which is full, as large as its frame. Only now, because the transport keeps a view of it until a read ends."""
+        fields.widen(rest, 4 + fields.int32(rest, 0))
         self._on_kept()
-        return False
 
     def _lend(self, memory: bytearray, start: int) -> None:
         self._lent = memory

@@ -35,6 +35,10 @@ LARGE_WINDOW_BYTES: Final = 64 * 1024
 """Bytes of a large request that are read at once when the time of the turn is used up. It takes 10 µs, as for 4 KiB. In a busy broker a
 large request must not take longer than NS_PER_BYTE allows its client."""
 
+LARGE_READS: Final = 16
+"""Connections that waited for a turn to receive more of a large request, and do so in one turn. A read of one megabyte takes up to a
+millisecond, because the kernel clears the pages."""
+
 TURN_NS: Final = 8_000_000
 """Time for requests in a turn of the loop. With many ready connections a turn would take as long as all their requests."""
 TURN_BYTES: Final = 256 * 1024

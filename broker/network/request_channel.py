@@ -28,7 +28,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from ottla.broker.network.frame_memory import HUGE_BYTES, FrameMemory
-from ottla.broker.network.limits import TURN_NS
+from ottla.broker.network.limits import LARGE_READS, TURN_NS
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion
 
@@ -302,12 +302,21 @@ class RequestChannel:
         self.woken = []
         # Several answers of one connection are sent together.
         connections = list(dict.fromkeys(woken)) if len(woken) > 1 else woken
+        large_reads = 0
+        later: list[Connection] = []
         for at, connection in enumerate(connections):
             if self.turn_is_over():
-                self.woken = [*connections[at:], *self.woken]
-                self._arm_turn()
+                later.extend(connections[at:])
                 break
+            if connection.awaits_large_read:
+                large_reads += 1
+                if large_reads > LARGE_READS:
+                    later.append(connection)
+                    continue
             connection.run()
+        if later:
+            self.woken = [*later, *self.woken]
+            self._arm_turn()
 
     def hold_slot(self, pending: Pending) -> None:
         """Take a slot for the handler of `pending`, until it completes."""

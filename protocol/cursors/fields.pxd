@@ -1,5 +1,5 @@
 # Declares the functions of fields.py in C for compiled callers. Every access is checked against the length of the buffer.
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -276,6 +276,9 @@ cdef inline Py_ssize_t copy(View data, Py_ssize_t start, Py_ssize_t end, bytearr
 
 cdef inline bytearray room_for(Py_ssize_t size):
     return PyByteArray_FromStringAndSize(NULL, size)
+
+cdef inline int widen(bytearray room, Py_ssize_t size) except -1:
+    return PyByteArray_Resize(room, size)
 
 cdef inline bytes cut(bytearray room, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char *>place(room, start, end - start), end - start)

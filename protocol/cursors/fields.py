@@ -176,6 +176,11 @@ room_for = bytearray
 """A buffer of that many bytes with arbitrary contents, all of which the caller overwrites."""
 
 
+def widen(room: bytearray, size: int) -> None:
+    """Make the buffer larger; the rest has arbitrary contents. Compiled, large memory is not copied."""
+    room.extend(bytes(size - len(room)))
+
+
 def cut(room: bytearray, start: int, end: int) -> bytes:
     """A copy of the bytes written from `start` up to `end`."""
     return bytes(memoryview(room)[start:end])

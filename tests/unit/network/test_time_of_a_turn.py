@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, NS_PER_BYTE, RECEIVE_BUFFER_BYTES, TURN_NS
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, LARGE_READS, NS_PER_BYTE, RECEIVE_BUFFER_BYTES, TURN_NS
 from ottla.broker.network.request_channel import Answer, Pending
 from tests.support.network import BETWEEN_BROKERS, Bench, framed
 
@@ -100,6 +100,41 @@ def test_a_connection_that_is_lost_while_it_waits_for_its_turn_is_not_handled() 
     second.connection.connection_lost(None)
     bench.turns.run()
     assert bench.handled == [b"1"]
+
+
+def test_connections_that_are_lost_together_release_what_they_hold_over_several_turns() -> None:
+    def withdraw() -> None:
+        bench.now_ns += TURN_NS // 3 + 1
+
+    bench = Bench(lambda frame, connection: Pending(on_closed=withdraw))
+    bench.now_ns = 1
+    clients = [bench.connect() for _ in NAMES]
+    for client in clients:
+        client.send(framed(b"wait"))
+    bench.turns.run()
+    for client in clients:
+        client.connection.connection_lost(None)
+    lost = [len(bench.lost)]
+    for _ in range(4):
+        bench.turns.turn()
+        lost.append(len(bench.lost))
+    assert lost == [3, 6, 9, 10, 10]
+
+
+def test_large_requests_that_wait_for_their_turn_are_received_by_a_few_connections_in_each() -> None:
+    bench = a_slow_bench(1)
+    clients = [bench.connect() for _ in range(3 * LARGE_READS)]
+    for client in clients:
+        client.send(framed(bytes(8 * RECEIVE_BUFFER_BYTES))[: RECEIVE_BUFFER_BYTES + 1])
+    bench.turns.run()
+    busy = bench.connect()
+    busy.send(framed(b"1"))
+    assert [client.send(b"x") for client in clients] == [1] * len(clients)
+    reading = []
+    for _ in range(4):
+        reading.append(sum(client.transport.reading for client in clients))
+        bench.turns.turn()
+    assert reading == [0, LARGE_READS, 2 * LARGE_READS, 3 * LARGE_READS]
 
 
 def test_an_answer_that_is_complete_is_sent_however_much_is_read_in_each_turn() -> None:
