@@ -101,7 +101,16 @@ async def _findings(served: Served) -> views.View:
     return await served.findings.get()
 
 
-KEPT: Final[dict[str, Callable[[Served], Awaitable[views.View]]]] = {"brokers": _brokers, "topic-sizes": _sizes, "findings": _findings}
+async def _lags(served: Served) -> views.View:
+    return served.sampler.lags()
+
+
+KEPT: Final[dict[str, Callable[[Served], Awaitable[views.View]]]] = {
+    "brokers": _brokers,
+    "topic-sizes": _sizes,
+    "findings": _findings,
+    "group-lags": _lags,
+}
 """The answers to GET, by path, that cost the brokers much. Several requests share one."""
 
 CHANGES: Final = (

@@ -113,6 +113,15 @@ CUT_OFF = f"""[...document.querySelectorAll('body, main, .rows, .row > *, .actio
     .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline').map((one) => {NAMED})"""
 OUTSIDE = f"""[...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
     .filter((one) => !one.closest('.charts, .record summary, .hidden')).map((one) => {NAMED})"""
+BROKEN = f"""[...document.querySelectorAll('.badge, .row:not(.head) > .number')].filter((one) => {{
+    const range = document.createRange();
+    const words = [...one.childNodes].filter((part) => part.nodeType === Node.TEXT_NODE);
+    return words.some((word) => {{
+        range.selectNodeContents(word);
+        return range.getClientRects().length > 1;
+    }});
+}}).map((one) => {NAMED})"""
+"""Words and numbers that go on in a second line."""
 UNNAMED = """[...document.querySelectorAll('.cards [role=cell]')]
     .filter((one) => one.dataset.name && !one.matches(':first-child:not(.id)'))
     .filter((one) => !getComputedStyle(one, '::before').content.includes(one.dataset.name)).map((one) => one.dataset.name)"""
@@ -127,6 +136,7 @@ def test_nothing_is_cut_off_at_any_width(console: Console, page: Page, path: str
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run(CUT_OFF) == []
     assert page.run(OUTSIDE) == []
+    assert page.run(BROKEN) == []
     assert page.run(UNNAMED) == []
 
 

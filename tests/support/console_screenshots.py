@@ -100,6 +100,7 @@ OF_THE_CLUSTER = (
 OF_A_DEAD_BROKER = (
     State("dead-broker", "", "disk free"),
     State("dead-broker-topics", "#/topics", "The leader size"),
+    State("dead-broker-findings", "#/findings", "Examined at"),
     State("dead-broker-records", "#/topics/alone/records", "Not shown"),
 )
 OF_NO_TOPICS = (

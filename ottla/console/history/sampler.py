@@ -54,6 +54,8 @@ class Sampler:
         self._lock = threading.Lock()
         self._is_failing = False
         """Whether the last sample has failed by a bug, which the log has then."""
+        self._lags: dict[str, float] = {}
+        """The lag of each group in the last sample."""
         self.ring = Ring()
         """Written and read by different threads, with the lock."""
 
@@ -67,10 +69,11 @@ class Sampler:
         """Add a sample, or a gap if the cluster does not answer; the time until the next one, seconds."""
         began_at = self._monotonic()
         values: dict[str, float] = {}
+        lags: dict[str, float] = {}
         try:
             with self._connect() as cluster:
                 cluster.timeout_seconds = min(cluster.timeout_seconds, _TIMEOUT_SECONDS)
-                self._fill(cluster, values)
+                lags = self._fill(cluster, values)
             self._is_failing = False
         except ClientError:
             self._ends = {}  # the page says why, when it asks the cluster itself
@@ -82,9 +85,11 @@ class Sampler:
             values = {}
         with self._lock:
             self.ring.add(int(time.time() * 1000), values)
+            self._lags = lags
         return max(SAMPLE_SECONDS, SAMPLE_FACTOR * (self._monotonic() - began_at))
 
-    def _fill(self, cluster: Cluster, values: dict[str, float]) -> None:
+    def _fill(self, cluster: Cluster, values: dict[str, float]) -> dict[str, float]:
+        """Adds the values of a sample; the lag of each group, as far as it is known."""
         answer = cluster.refresh(None)
         led = []
         values |= {ALIVE: len(answer.brokers), OFFLINE: 0, UNDER_REPLICATED: 0}
@@ -96,13 +101,17 @@ class Sampler:
                 else:
                     led.append(TopicPartition(topic.name or "", each.partition_index))
         if len(led) > MAX_PARTITIONS:
-            return
+            return {}
         ends, _ = reachable_offsets(cluster, dict.fromkeys(led, LATEST))
         now = self._monotonic()
         if self._ends:
             values |= rates(self._ends, ends, now - self._ends_at)
         self._ends, self._ends_at = ends, now
-        values |= self._lags(cluster, ends)
+        lags, is_whole = self._lags_of_groups(cluster, ends)
+        values |= {f"{LAG} {group}": lag for group, lag in lags.items()}
+        if is_whole:
+            values[LAG] = sum(lags.values())
+        return lags
 
     def view(self, name: str | None, kind: str) -> dict[str, Any]:
         """The samples of the whole cluster, or of the topic or group with this name."""
@@ -111,21 +120,26 @@ class Sampler:
             series = {each.split(" ", 1)[0]: self.ring.values(each) for each in names}
             return {"interval_seconds": SAMPLE_SECONDS, "times_ms": self.ring.times_ms, "series": series}
 
-    def _lags(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> dict[str, float]:
-        """The lag of each group, and of all of them, in the partitions whose ends are known."""
+    def lags(self) -> dict[str, Any]:
+        """The lag of each group in the last sample."""
+        with self._lock:
+            return {"groups": [{"group": group, "lag": int(lag)} for group, lag in self._lags.items()]}
+
+    def _lags_of_groups(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> tuple[dict[str, float], bool]:
+        """The lag of each group in the partitions whose ends are known, and whether no group was left out for lack of time."""
         until = self._monotonic() + LAG_SECONDS
         found: dict[str, float] = {}
         groups, _ = reachable_groups(cluster)
         for each in groups[:MAX_GROUPS]:
             if self._monotonic() >= until:
-                return found  # a coordinator hangs: the sum is not known
+                return found, False  # a coordinator hangs
             try:
                 positions = requests_of(each.type).read(cluster, each.group)
             except ClientError:
                 continue  # it was deleted, or may not be described
             behind = [position.behind(ends.get(where)) for where, position in positions.items()]
-            found[f"{LAG} {each.group}"] = sum(lag for lag in behind if lag is not None)
-        return {LAG: sum(found.values()), **found}
+            found[each.group] = sum(lag for lag in behind if lag is not None)
+        return found, True
 
 
 def rates(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], seconds: float) -> dict[str, float]:

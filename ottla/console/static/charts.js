@@ -77,7 +77,7 @@ function Plot({ label, times, values }) {
     const plot = new uPlot({
       width: Math.max(place.current.clientWidth, 100), height: HEIGHT, cursor: { show: false }, legend: { show: false }, padding: [8, 20, 0, 0], // half of a time fits to the right of the last one
       scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.15 : 1] } },
-      axes: [{ ...axis, size: 30, space: 70, incrs: MINUTES, values: (_, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, 5)) }, { ...axis, size: 52, space: 34, values: (_, splits) => splits.map(short) }],
+      axes: [{ ...axis, size: 24, space: 70, incrs: MINUTES, values: (_, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, 5)) }, { ...axis, size: 52, space: 34, values: (_, splits) => splits.map(short) }],
       series: [{}, { stroke, width: 2, fill: `${stroke}22`, points: { show: false } }],
     }, [times.map((at) => at / 1000), values], place.current);
     return () => plot.destroy();

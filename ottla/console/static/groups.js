@@ -5,18 +5,28 @@ import { useState } from "./vendor/libraries.js";
 import { ask, change, path, query } from "./api.js";
 import { Charts } from "./charts.js";
 import { dialog } from "./dialog.js";
-import { action, actions, badge, counted, empty, facts, failed, grouped, heading, html, link, missing, note, split, stateBadge, trail, visible } from "./parts.js";
+import { action, actions, arrived, badge, counted, empty, facts, failed, grouped, heading, html, link, missing, note, split, stateBadge, trail, useAnswer, visible } from "./parts.js";
 import { FilteredTable, Table, number, text, wide } from "./table.js";
 
 export async function groups(page, name) {
   if (name !== undefined) return group(page, name);
   const found = await ask("groups", page.signal);
+  const none = empty("This cluster has no groups.", html`Consumer and share groups are listed here with their states and lag, once a consumer joins: <code>ottla consume -G NAME TOPIC</code>.`);
+  return html`${heading("Groups")}${missing(found.not_examined)}${found.groups.length ? html`<${Groups} page=${page} groups=${found.groups} />` : none}`;
+}
+
+// The lag is that of the last sample for the charts.
+function Groups({ page, groups }) {
+  const told = useAnswer("group-lags", page);
+  const isKnown = told.found !== undefined || told.error !== undefined;
+  const byGroup = new Map((told.found?.groups ?? []).map((one) => [one.group, one.lag]));
+  const rows = isKnown ? groups.map((one) => ({ ...one, lag: byGroup.get(one.group) ?? null })) : groups;
   const columns = [
     wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state, (one) => stateBadge(one.state)),
+    number("lag", (one) => one.lag, (one) => arrived(one.lag, (lag) => (lag ? badge(grouped(lag), "warn") : 0))),
     text("type", (one) => one.type), text("protocol", (one) => one.protocol_type), number("coordinator", (one) => one.coordinator),
   ];
-  const none = empty("This cluster has no groups.", html`Consumer and share groups are listed here with their members and lag, once a consumer joins: <code>ottla consume -G NAME TOPIC</code>.`);
-  return html`${heading("Groups")}${missing(found.not_examined)}<${FilteredTable} label="Groups" columns=${columns} rows=${found.groups} textOf=${(one) => one.group} none=${none} />`;
+  return html`<${FilteredTable} label="Groups" columns=${columns} rows=${rows} textOf=${(one) => one.group} />`;
 }
 
 async function group(page, name) {

@@ -143,7 +143,7 @@ function Records({ page, name, partition }) {
     <${Search} form=${form} reader=${reader} partition=${partition} isRunning=${isRunning} />
     <div class="state"><p class="note" aria-live="polite">${said}</p><${Turns} reader=${reader} state=${state.current} /></div>
     <div aria-live="polite">${error === null ? null : failed(error)}${omitted(missing)}</div>
-    <div class="records">
+    <div class="records" style=${{ "--where": `${Math.max(4, ...shown.map((one) => `${one.partition}:${one.offset}`.length))}ch` }}>
       ${shown.length ? shown.map((record) => html`<${Line} key=${`${record.partition}:${record.offset}`} record=${record} name=${name} />`)
         : found && !isRunning ? empty("No records here.", "Records are listed newest first. Older ones may be before these offsets, or a filter leaves them out.") : isLive && !error ? empty("Nothing new yet.", "Records are shown here as they are written.") : null}
     </div>

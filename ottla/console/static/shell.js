@@ -45,6 +45,7 @@ export function Shell({ content, message, isBad, isBusy, session, clusters, page
   const [isOpen, setOpen] = useState(false);
   useLayoutEffect(() => setOpen(false), [content]);
   const hasUser = session.needs_login && session.user !== null;
+  const isOut = session.needs_login && session.user === null;
   const skip = (event) => { event.preventDefault(); document.getElementById("main").focus(); }; // its address is no page
   const mark = html`<a class="mark" href="#/"><svg viewBox="0 0 16 16" width="22" height="22" aria-hidden="true"><circle cx="8" cy="8" r="5.5" /></svg><strong>Ottla</strong></a>`;
   const clusterChoice = html`<select id="cluster" aria-label="Cluster" hidden=${clusters.length < 2} onchange=${(event) => choose(event.target.value)}>
@@ -59,10 +60,10 @@ export function Shell({ content, message, isBad, isBusy, session, clusters, page
       <span id="user">${hasUser ? visible(session.user) : ""}</span>
       ${hasUser ? html`<button id="log-out" type="button" class="secondary" onclick=${leave}>Log out</button>` : null}
       <${Colours} />
-      <button id="reload" type="button" class="secondary" title="Ask the cluster again (r)" onclick=${reload}><${Icon} of=${RefreshCw} /><span>Reload</span></button>
-      <button id="menu" type="button" class="secondary" aria-expanded=${String(isOpen)} aria-controls="pages" onclick=${() => setOpen(!isOpen)}><${Icon} of=${Menu} /><span>Menu</span></button>
+      ${isOut ? null : html`<button id="reload" type="button" class="secondary" title="Ask the cluster again (r)" onclick=${reload}><${Icon} of=${RefreshCw} /><span>Reload</span></button>
+      <button id="menu" type="button" class="secondary" aria-expanded=${String(isOpen)} aria-controls="pages" onclick=${() => setOpen(!isOpen)}><${Icon} of=${Menu} /><span>Menu</span></button>`}
     </header>
-    <${Pages} pageName=${pageName} isOpen=${isOpen} />
+    ${isOut ? null : html`<${Pages} pageName=${pageName} isOpen=${isOpen} />`}
     <main id="main" tabindex="-1" aria-busy=${isBusy ? "true" : undefined}>
       <div id="message" role="status">${message === "" ? null : isBad ? failed(new Error(message)) : html`<p class="said">${visible(message)}</p>`}</div>
       ${content}

@@ -12,6 +12,7 @@ const MEASURED_ROWS = 300;
 const MOST_CHARACTERS = 60;
 const LONG_CHARACTERS = 12;
 const PADDING_PIXELS = 18;
+const BADGE_CHARACTERS = 3; // the room around the word
 const WIDEST = { id: 20, number: 22, wide: 15, text: 26, buttons: 24 };
 
 export const id = (name, value, show) => ({ name, value, show, kind: "id" });
@@ -29,7 +30,8 @@ function charactersOf(column, rows) {
   const step = Math.max(1, Math.floor(rows.length / MEASURED_ROWS));
   for (let at = 0; at < rows.length; at += step) {
     const content = column.show?.(rows[at]);
-    most = Math.max(most, lengthOf(content) || lengthOf(column.value?.(rows[at])));
+    const isMarkup = typeof content === "object" && content !== null && column.kind !== "wide" && column.kind !== "id";
+    most = Math.max(most, lengthOf(content) || lengthOf(column.value?.(rows[at])) + (isMarkup ? BADGE_CHARACTERS : 0));
   }
   return Math.max(most, 4);
 }

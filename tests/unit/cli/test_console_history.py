@@ -71,17 +71,20 @@ def test_a_sample_that_fails_by_a_bug_is_a_gap_and_one_line_until_one_succeeds(
     sampler = Sampler(lambda: Cluster("127.0.0.1:1"))
     outcomes: list[Exception | None] = [KeyError("no such field"), KeyError("no such field"), None, KeyError("no such field")]
 
-    def fill(_: Cluster, values: dict[str, float]) -> None:
+    def fill(_: Cluster, values: dict[str, float]) -> dict[str, float]:
         values[ALIVE] = 3.0
         outcome = outcomes.pop(0)
         if outcome is not None:
             raise outcome
+        return {"g": 7.0}
 
     monkeypatch.setattr(sampler, "_fill", fill)
-    lines = []
+    lines, lags = [], []
     for _ in range(4):
         assert sampler.take() >= SAMPLE_SECONDS
         lines.append(len(caplog.records))
+        lags.append(sampler.lags()["groups"])
+    assert lags == [[], [], [{"group": "g", "lag": 7}], []]  # those of an earlier sample are not shown
     assert sampler.view(None, "")["series"][ALIVE] == [None, None, 3.0, None]
     assert lines == [1, 1, 1, 2]
 
@@ -97,9 +100,9 @@ def test_groups_whose_coordinator_hangs_end_a_sample_without_their_sum(monkeypat
     monkeypatch.setattr(sampler, "requests_of", lambda _: Slow)
     seconds = count(0, 6)  # for each look at the clock
     cut = Sampler(lambda: _Dead("127.0.0.1:1"), lambda: float(next(seconds)))
-    assert cut._lags(_Dead("127.0.0.1:1"), {A: 10}) == {f"{LAG} g": 7}
+    assert cut._lags_of_groups(_Dead("127.0.0.1:1"), {A: 10}) == ({"g": 7}, False)
     whole = Sampler(lambda: _Dead("127.0.0.1:1"), lambda: 0.0)
-    assert whole._lags(_Dead("127.0.0.1:1"), {A: 10}) == {LAG: 21, f"{LAG} g": 7, f"{LAG} h": 7, f"{LAG} i": 7}
+    assert whole._lags_of_groups(_Dead("127.0.0.1:1"), {A: 10}) == ({"g": 7, "h": 7, "i": 7}, True)
 
 
 def test_the_api_has_the_samples_of_a_cluster_a_topic_or_a_group() -> None:
@@ -108,3 +111,4 @@ def test_the_api_has_the_samples_of_a_cluster_a_topic_or_a_group() -> None:
     assert console.get("/api/v1/history?topic=t", {"host": HOST}).json["series"] == {"records": []}
     assert console.get("/api/v1/history?group=g", {"host": HOST}).json["series"] == {"lag": []}
     assert console.get("/api/v1/history?group=g&topic=t", {"host": HOST}).status == 400
+    assert console.get("/api/v1/group-lags", {"host": HOST}).json == {"groups": []}
