@@ -88,7 +88,6 @@ HOT: Final = (
     "ottla.coordination.transactions.metadata",
     "ottla.coordination.transactions.log_records",
     "ottla.coordination.transactions.markers",
-    "ottla.coordination.transactions.machines",
     "ottla.coordination.transactions.coordinator",
     "ottla.broker.handlers.transactions.add_partitions_to_txn",
     "ottla.broker.handlers.transactions.end_txn",

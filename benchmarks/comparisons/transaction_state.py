@@ -174,7 +174,7 @@ async def crowd(ids: int, open_at_once: int) -> Numbers:
             bench.add(0, 1, 2, name=name)
         for name in names[:open_at_once]:
             bench.end(name=name)
-        await bench.until(lambda: bench.transactions.machines.stats.commits == open_at_once)
+        await bench.until(lambda: bench.transactions.stats.commits == open_at_once)
         took = time.monotonic() - began
         print(f"crowd: {ids} ids, {open_at_once} transactions open at once and committed: {took:.1f} s", flush=True)
         longest_ms = turns.longest_ms(but=crowd.__name__)  # in its own turns it sends all requests

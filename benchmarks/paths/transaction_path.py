@@ -23,8 +23,8 @@ from ottla.broker.server import Broker
 from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
+from ottla.coordination.transactions.coordinator import TransactionStats
 from ottla.coordination.transactions.effects import ProducerResult
-from ottla.coordination.transactions.machines import TransactionStats
 from ottla.protocol.compiled import describe
 from tests.support.connections import ClientConnection
 
@@ -83,7 +83,7 @@ async def _until(is_true: Callable[[], bool], pause_s: float = 0) -> None:
 
 
 async def _round(broker: Broker, steps: list[Step], number: int) -> list[float]:
-    stats = broker.services.coordinators.transactions.machines.stats
+    stats = broker.services.coordinators.transactions.stats
     costs = [0] * len(STAGES)
     for each in range(number * TRANSACTIONS, (number + 1) * TRANSACTIONS):
         for stage, (asked,) in enumerate(steps):

@@ -127,7 +127,7 @@ class MetricsEndpoint:
         self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
         self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, self._verifications.turn, controller.turn]
         self._watch.on_window += [histogram.turn for histogram in self._transaction_times.values()]
-        services.coordinators.transactions.machines.stats.on_left = self._on_transaction_left
+        services.coordinators.transactions.stats.on_left = self._on_transaction_left
         services.data.log_manager.context.on_flushed = self._on_flushed
         services.coordinators.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
         events = services.administration.store.session_events

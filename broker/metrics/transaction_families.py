@@ -60,7 +60,7 @@ TRANSACTION_FAMILIES: tuple[Family, ...] = (
     _queue(
         "LogAppendRetryQueueSize",
         "Transactions with all markers whose end could not be stored yet.",
-        lambda coordinator: coordinator.machines.log_append_retry_queue_size,
+        lambda coordinator: coordinator.log_append_retry_queue_size,
     ),
     _load_time(
         "avg",
@@ -81,19 +81,19 @@ TRANSACTION_FAMILIES: tuple[Family, ...] = (
         "ottla_transaction_commits_total",
         "",
         "Transactions that this broker committed, with all markers.",
-        lambda view: _coordinator(view).machines.stats.commits,
+        lambda view: _coordinator(view).stats.commits,
     ),
     counter(
         "ottla_transaction_aborts_total",
         "",
         "Transactions that this broker aborted, with all markers, for whichever reason.",
-        lambda view: _coordinator(view).machines.stats.aborts,
+        lambda view: _coordinator(view).stats.aborts,
     ),
     counter(
         "ottla_transaction_timeouts_total",
         "",
         "Aborts of this broker for transactions that were open for longer than their producers allowed.",
-        lambda view: _coordinator(view).machines.stats.timeouts,
+        lambda view: _coordinator(view).expiration.timeouts,
     ),
     Family(
         "ottla_transaction_state_seconds",

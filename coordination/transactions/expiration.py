@@ -14,10 +14,10 @@ from typing import Final
 
 from ottla.coordination.partitions.owned import OwnedPartition, OwnedStates
 from ottla.coordination.partitions.periodic import PeriodicChecks
+from ottla.coordination.partitions.runner import EffectRunner
 from ottla.coordination.partitions.topic_log import TOMBSTONE_OVERHEAD, TopicLog, encode_pairs
-from ottla.coordination.transactions.effects import ProducerResult
+from ottla.coordination.transactions.effects import ProducerResult, SendMarkers, Store
 from ottla.coordination.transactions.log_records import transaction_key
-from ottla.coordination.transactions.machines import TransactionMachines
 from ottla.coordination.transactions.metadata import FINISHED, IllegalTransition, TransactionMetadata, TransactionState
 from ottla.coordination.transactions.state import NewProducerId, on_timeout
 from ottla.pauses import pause
@@ -39,7 +39,7 @@ class TransactionExpiration:
     def __init__(
         self,
         owned: OwnedStates[TransactionMetadata],
-        machines: TransactionMachines,
+        runner: EffectRunner[TransactionMetadata, Store | SendMarkers],
         log: TopicLog,
         timing_wheel: TimingWheel,
         clock: Clock,
@@ -52,12 +52,14 @@ class TransactionExpiration:
     ) -> None:
         """`level` is that of transaction.version, `expiration_ms` is `transactional.id.expiration.ms`."""
         self._owned = owned
-        self._machines = machines
+        self._runner = runner
         self._log = log
         self._clock = clock
         self._level = level
         self._new_producer_id = new_producer_id
         self._expiration_ms = expiration_ms
+        self.timeouts = 0
+        """Aborts that began because a transaction was open for longer than its producer allowed."""
         self._checks = PeriodicChecks(
             "transaction-expiration", timing_wheel, (self.abort_timed_out, abort_interval_ms), (self.remove_expired, remove_interval_ms)
         )
@@ -83,11 +85,11 @@ class TransactionExpiration:
                 except IllegalTransition as error:
                     logger.error("the transaction cannot be aborted: %s", error)
                     continue
-                self._machines.runner.run(txn, effects)
+                self._runner.run(txn, effects)
 
     def _on_aborted(self, txn: TransactionMetadata, result: ProducerResult) -> None:
         if not result.error:
-            self._machines.stats.timeouts += 1
+            self.timeouts += 1
         else:
             logger.warning("%s: its abort after a timeout was not stored (%s); it is tried again later", txn, result.error.name)
 

@@ -65,6 +65,7 @@ async def transaction_value(transit: TransitMetadata, version: int) -> bytes:
     return bytes(data)
 
 
+@lru_cache(maxsize=256)
 def _count(count: int, version: int) -> bytes:
     """The number of topics; -1 stands for null."""
     return count.to_bytes(4, "big", signed=True) if version < FIRST_FLEXIBLE else uvarint(count + 1)

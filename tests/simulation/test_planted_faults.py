@@ -22,9 +22,9 @@ from ottla.coordination.groups.consumer.reconciliation import FREE
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.partitions.topic_log import encode_pairs
 from ottla.coordination.transactions import state as transaction_state
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
 from ottla.coordination.transactions.effects import Store
 from ottla.coordination.transactions.log_records import transaction_key, transaction_value
-from ottla.coordination.transactions.machines import TransactionMachines
 from ottla.coordination.transactions.metadata import PREPARED, TransactionMetadata
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
@@ -281,17 +281,17 @@ def broker_dies_of_bad_input(patch: pytest.MonkeyPatch) -> None:
 
 def markers_leave_before_the_outcome_is_safe(patch: pytest.MonkeyPatch) -> None:
     """A coordinator does not wait for the record of its decision."""
-    store = TransactionMachines._store
+    store = TransactionCoordinator._store
 
-    def eager(self: TransactionMachines, txn: TransactionMetadata, what: Store) -> None:
+    def eager(self: TransactionCoordinator, txn: TransactionMetadata, what: Store) -> None:
         if what.transit.state in PREPARED and self._coordinates(txn):
             records = encode_pairs([(transaction_key(txn.transactional_id), at_once(transaction_value(what.transit, 0)))])
-            self._log.append(self._owned.partition_for(txn.transactional_id), records, 1, lambda *_: None)
+            self._log.append(self.transactions.partition_for(txn.transactional_id), records, 1, lambda *_: None)
             self._on_stored(txn, what, ErrorCode.NONE, -1)
         else:
             store(self, txn, what)
 
-    patch.setattr(TransactionMachines, "_store", eager)
+    patch.setattr(TransactionCoordinator, "_store", eager)
 
 
 def late_batches_open_transactions(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ The partition of `__consumer_offsets` that holds the group's offsets becomes par
 
 from __future__ import annotations
 
-from ottla.broker.handlers.transactions.fencing import known_error
+from ottla.broker.handlers.transactions.end_txn import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ottla.broker.handlers.transactions.fencing import known_error
+from ottla.broker.handlers.transactions.end_txn import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.coordination.internal_topics import INTERNAL_TOPICS

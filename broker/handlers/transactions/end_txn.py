@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.transactions.fencing import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.coordination.transactions.effects import ProducerResult
@@ -21,6 +20,13 @@ from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.schema.message import Message
 
 FIRST_VERSION_THAT_RAISES_EPOCHS = 5
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+"""The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn that knows PRODUCER_FENCED (KIP-588)."""
+
+
+def known_error(error: ErrorCode, version: int, since: int = FIRST_VERSION_WITH_PRODUCER_FENCED) -> ErrorCode:
+    """The error code for a producer whose request has this version, and knows PRODUCER_FENCED from the version `since` on."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error == ErrorCode.PRODUCER_FENCED and version < since else error
 
 
 def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message | Answer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.handlers.transactions.end_txn import known_error
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.coordination.transactions.coordinator import ProducerReply
@@ -65,7 +66,5 @@ def _init(request: InitProducerIdRequest, context: RequestContext, reply: Produc
 
 
 def _response(result: ProducerResult, context: RequestContext) -> InitProducerIdResponse:
-    error = result.error
-    if error == ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_VERSION_WITH_PRODUCER_FENCED:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    error = known_error(result.error, context.api_version, FIRST_VERSION_WITH_PRODUCER_FENCED)
     return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)

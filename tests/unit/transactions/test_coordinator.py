@@ -9,7 +9,7 @@ import pytest
 
 from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.coordination.partitions.elections import Elections
-from ottla.coordination.transactions import machines
+from ottla.coordination.transactions import coordinator
 from ottla.coordination.transactions.effects import ProducerResult
 from ottla.coordination.transactions.metadata import VERSION_0, TransitMetadata
 from ottla.protocol.errors import ErrorCode
@@ -142,11 +142,11 @@ def test_the_end_of_a_transaction_is_stored_when_a_coordinator_that_was_cut_off_
         await bench.until(lambda: not bench.txn().partitions)
         bench.pass_time(1_000)
         assert bench.state() == "PrepareCommit"
-        assert bench.transactions.machines.log_append_retry_queue_size == 1
+        assert bench.transactions.log_append_retry_queue_size == 1
         partition.set_cut_off(False)
         bench.pass_time(1_000)
         assert bench.state() == "CompleteCommit"
-        assert bench.transactions.machines.log_append_retry_queue_size == 0
+        assert bench.transactions.log_append_retry_queue_size == 0
         assert bench.add(0) == [E.NONE]
 
     run(scenario)
@@ -295,7 +295,7 @@ def test_an_id_whose_record_cannot_be_encoded_goes_on(monkeypatch: pytest.Monkey
         await bench.coordinate()
         bench.init()
         with monkeypatch.context() as broken:
-            broken.setattr(machines, "transaction_value", fail)
+            broken.setattr(coordinator, "transaction_value", fail)
             assert bench.add(0) == [E.UNKNOWN_SERVER_ERROR]
         assert bench.add(0) == [E.NONE]
         assert bench.end() == [E.NONE]

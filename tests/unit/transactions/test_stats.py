@@ -25,8 +25,8 @@ def test_commits_and_aborts_are_counted() -> None:
         await bench.coordinate()
         for is_commit in (True, False, True):
             await transaction(bench, is_commit=is_commit, open_ms=1)
-        stats = bench.transactions.machines.stats
-        assert (stats.commits, stats.aborts, stats.timeouts) == (2, 1, 0)
+        stats = bench.transactions.stats
+        assert (stats.commits, stats.aborts, bench.transactions.expiration.timeouts) == (2, 1, 0)
         assert (bench.transactions.markers.requests, bench.transactions.markers.responses) == (3, 3)
 
     run(scenario)
@@ -39,8 +39,8 @@ def test_a_timeout_is_an_abort_as_well() -> None:
         bench.add(0)
         bench.pass_time(TIMEOUT_MS + 20_000)
         await bench.until(lambda: bench.state() == "CompleteAbort")
-        stats = bench.transactions.machines.stats
-        assert (stats.commits, stats.aborts, stats.timeouts) == (0, 1, 1)
+        stats = bench.transactions.stats
+        assert (stats.commits, stats.aborts, bench.transactions.expiration.timeouts) == (0, 1, 1)
 
     run(scenario)
 
@@ -49,7 +49,7 @@ def test_the_time_in_a_state_lasts_from_its_beginning_to_the_next_state() -> Non
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
         left: list[tuple[S, int]] = []
-        bench.transactions.machines.stats.on_left = lambda state, time_ms: left.append((state, time_ms))
+        bench.transactions.stats.on_left = lambda state, time_ms: left.append((state, time_ms))
         bench.init()
         bench.add(0)
         bench.pass_time(40)
