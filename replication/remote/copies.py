@@ -206,6 +206,8 @@ class Copier:
         services.being_copied.discard(entry.id)
         self._pending = None
         refresh(log, CopiesOf(services.metadata, self._partition))
+        if log.tier is not None:
+            log.tier.known_end = max(log.tier.known_end, entry.end_offset + 1)
         if not self._is_covered(log, entry.start_offset, entry.end_offset + 1):
             self._vain.add(entry.start_offset)
             logger.error("%s: the copy of the segment at offset %d is not read; the segment stays", log.topic_partition, entry.start_offset)

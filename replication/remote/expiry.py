@@ -10,7 +10,8 @@ from ottla.pauses import pause
 from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
-from ottla.replication.remote.positions import CopiesOf, bounds_of, is_of_other_log, lacks_epochs, refresh
+from ottla.replication.remote.other_log import is_of_other_log
+from ottla.replication.remote.positions import CopiesOf, bounds_of, lacks_epochs, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
@@ -46,14 +47,14 @@ class Expiry:
         log = self._leadership.check()
         if not log.is_copied:
             return
-        copies = CopiesOf(services.metadata, self._partition)
-        is_lost = await is_of_other_log(log, copies, services.in_thread)
+        is_lost = await is_of_other_log(services, self._leadership, self._partition)
         log = self._leadership.check()
         if is_lost:
             state = services.counters.partitions.get(log.topic_partition) or RemotePartitionState()
             lost = [entry for entry in services.metadata.all_entries(self._partition) if entry.state == SegmentState.COPY_SEGMENT_FINISHED]
             state.lost_log_segments, state.lost_log_bytes = len(lost), sum(entry.size for entry in lost)
             return
+        copies = CopiesOf(services.metadata, self._partition)
         refresh(log, copies)  # otherwise segments that are here and in the store would count twice
         bounds = bounds_of(log)
         if not bounds.epochs:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.lineage import LogBounds, first_remote_offset, highest_copied, with_records
 from ottla.storage.remote.ports import RemoteLogMetadata
-from ottla.storage.remote.tier import OTHER_LOG
-
-logger = logging.getLogger(__name__)
 
 
 class CopiesOf:
@@ -48,38 +43,6 @@ def refresh(log: PartitionLog, copies: CopiesOf) -> None:
         tier.entries = copies.entries
         tier.copied = highest_copied(bounds_of(log), copies)
         tier.is_known = True
-
-
-async def is_of_other_log(log: PartitionLog, copies: CopiesOf, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> bool:
-    """Tells a leader if the store has records of its leader epoch that its log does not have. It wrote all records of the epoch itself.
-
-    So the log that it copied is lost, or the end of it, and new records have the offsets of others. It finds out once in each epoch.
-    The file OTHER_LOG keeps that, since later the log may be longer than the lost one, or in another epoch. Raises OSError.
-    """
-    tier, epochs = log.tier, log.leader_epochs.entries
-    if tier is None or not epochs:
-        return False
-    epoch, end_offset = epochs[-1][0], log.log_end_offset
-    if tier.checked_epoch != epoch:
-        highest = copies.highest_offset(epoch)
-        tier.is_of_other_log |= highest is not None and highest >= end_offset
-        is_known: bool = await in_thread(partial(log.context.filesystem.exists, f"{log.directory}/{OTHER_LOG}"))
-        tier.is_of_other_log |= is_known
-        if tier.is_of_other_log and not is_known:
-            await in_thread(partial(log.files.small_files.replace, OTHER_LOG, f"{epoch} {end_offset}\n".encode()))
-        if tier.is_of_other_log and tier.checked_epoch != epoch:
-            logger.error(
-                "%s: the remote store has records up to offset %s of leader epoch %d, and the log ended at %d or before: it is not the log "
-                "that was copied. Nothing is copied, and nothing is removed here or there, while %s is in its directory. `ottla remote "
-                "restore` writes the old records to another topic; a backup of the log directory would do, too.",
-                log.topic_partition,
-                highest,
-                epoch,
-                end_offset,
-                OTHER_LOG,
-            )
-        tier.checked_epoch = epoch
-    return tier.is_of_other_log
 
 
 def lacks_epochs(log: PartitionLog) -> bool:

@@ -22,7 +22,8 @@ from ottla.replication.remote.copies import Copier, CopyServices, CustomMetadata
 from ottla.replication.remote.counters import RemoteCounters, RemotePartitionState
 from ottla.replication.remote.expiry import Expiry
 from ottla.replication.remote.leadership import Deposed, Leadership
-from ottla.replication.remote.positions import CopiesOf, find_log_start, is_of_other_log, refresh
+from ottla.replication.remote.other_log import follow_mark, is_of_other_log
+from ottla.replication.remote.positions import CopiesOf, find_log_start, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.errors import StorageError
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
@@ -204,9 +205,9 @@ class RemoteLogManager:
             await asyncio.sleep(wait_ms / 1000)
 
     async def _copy(self, replica: _Replica, leadership: Leadership, copier: Copier) -> bool:
-        copies = CopiesOf(self._services.metadata, replica.partition)
-        if await is_of_other_log(leadership.check(), copies, self._services.in_thread):
+        if await is_of_other_log(self._services, leadership, replica.partition):
             return False
+        copies = CopiesOf(self._services.metadata, replica.partition)
         log = leadership.check()
         refresh(log, copies)
         if not replica.found_start:
@@ -220,6 +221,7 @@ class RemoteLogManager:
         return False
 
     async def _follow(self, replica: _Replica, partition: Partition) -> bool:
+        follow_mark(partition.log, self._services, replica.partition)
         refresh(partition.log, CopiesOf(self._services.metadata, replica.partition))
         return False
 

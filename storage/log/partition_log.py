@@ -261,7 +261,7 @@ class PartitionLog:
     def begin_tier(self) -> None:
         """Expect records in the remote store. They are still read when the topic loses its remote storage, so a tier stays."""
         if self.tier is None:
-            self.tier = Tier()
+            self.tier = Tier(self.log_end_offset)
         if not self.is_copied:
             log.warning(
                 "%s: its topic has no remote.storage.enable any more: what is in the remote store from offset %d on is still read, and "

@@ -20,7 +20,8 @@ _REMOTE_SIZE: Final = 0
 _OBJECT_PREFIX: Final = 1
 _OBJECT_KEY: Final = 2
 _INDEX_CHECKSUMS: Final = 20308
-"""Ottla's own field, far from those that the plugin may get. It skips fields that it does not know."""
+"""Ottla's own fields, this and the next, are far from those that the plugin may get. It skips fields that it does not know."""
+_IS_OF_OTHER_LOG: Final = 20309
 _MAX_VARINT_SHIFT: Final = 63
 
 
@@ -31,13 +32,14 @@ class MalformedCustomMetadata(ValueError):
 class CustomMetadata(NamedTuple):
     """The notes of a writer in its entry: bytes of all objects, and where they lie if not at the reader's prefix.
 
-    `index_checksums` are for `index_checks`.
+    `index_checksums` are for `index_checks`. `is_of_other_log`: the log of this copy, and of all others of the partition, is lost.
     """
 
     remote_size: int | None = None
     object_prefix: str | None = None
     object_key: str | None = None
     index_checksums: bytes | None = None
+    is_of_other_log: bool = False
 
 
 NO_METADATA: Final = CustomMetadata()
@@ -85,6 +87,7 @@ def read_custom_metadata(data: bytes | None) -> CustomMetadata:
             _read_string(fields.get(_OBJECT_PREFIX)),
             _read_string(fields.get(_OBJECT_KEY)),
             fields.get(_INDEX_CHECKSUMS),
+            _IS_OF_OTHER_LOG in fields,
         )
     except (IndexError, UnicodeDecodeError) as error:
         raise MalformedCustomMetadata(str(error)) from None
@@ -101,9 +104,27 @@ def custom_metadata(fields: CustomMetadata) -> bytes | None:
             parts.append((tag, _varint(len(encoded) + 1) + encoded))
     if fields.index_checksums is not None:
         parts.append((_INDEX_CHECKSUMS, fields.index_checksums))
+    if fields.is_of_other_log:
+        parts.append((_IS_OF_OTHER_LOG, b""))
     if not parts:
         return None
     return _varint(len(parts)) + b"".join(_varint(tag) + _varint(len(value)) + value for tag, value in parts)
+
+
+def is_marked(custom: bytes | None) -> bool:
+    """Tells if the metadata say that the copies of the partition are of another log."""
+    try:
+        return read_custom_metadata(custom).is_of_other_log
+    except MalformedCustomMetadata:
+        return False
+
+
+def with_mark(custom: bytes | None, is_of_other_log: bool) -> bytes | None:
+    """Sets or removes that mark. Raises MalformedCustomMetadata if the metadata would lose something by it."""
+    fields = read_custom_metadata(custom)
+    if custom_metadata(fields) != custom:
+        raise MalformedCustomMetadata("there are fields of another writer")
+    return custom_metadata(fields._replace(is_of_other_log=is_of_other_log))
 
 
 def _read_string(data: bytes | None) -> str | None:

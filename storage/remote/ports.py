@@ -134,6 +134,9 @@ class RemoteLogMetadata(Protocol):
     def get(self, partition: TopicIdPartition, uuid: bytes) -> SegmentEntry | None:
         """The entry of one copy in its present state."""
 
+    def marked(self, partition: TopicIdPartition) -> SegmentEntry | None:
+        """The finished copy in which a leader has noted that the copies of the partition are not those of its log."""
+
     def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """The largest end offset of finished copies in the epoch."""
 

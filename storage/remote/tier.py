@@ -24,9 +24,11 @@ OTHER_LOG: Final = "remote-log-is-another"
 class Tier:
     """The part of one log that is in the remote store."""
 
-    __slots__ = ("checked_epoch", "copied", "entries", "find", "is_known", "is_of_other_log")
+    __slots__ = ("checked_epoch", "copied", "entries", "find", "is_known", "is_of_other_log", "known_end")
 
-    def __init__(self) -> None:
+    def __init__(self, known_end: int = 0) -> None:
+        self.known_end = known_end
+        """The end of the log when this process opened it, or that of a later copy that this process has made."""
         self.copied: OffsetAndEpoch = NOTHING_COPIED
         """The last offset in the store, and its epoch. Kafka's highestOffsetInRemoteStorage."""
         self.find: Callable[[int, int], SegmentEntry | None] = _nothing
@@ -36,9 +38,9 @@ class Tier:
         self.is_known = False
         """Whether `copied` comes from the metadata, which are read after the start."""
         self.checked_epoch = -1
-        """The leader epoch for which `is_of_other_log` was found out."""
+        """The leader epoch in which `is_of_other_log` was found out."""
         self.is_of_other_log = False
-        """Whether the store has records of the leader epoch that this log does not have: they are those of a log that was lost."""
+        """Whether the copies are those of a log that was lost, and not of this one."""
 
     def on_truncated(self, end_offset: int) -> None:
         """The log ends there now: what was copied of later records is another history."""

@@ -188,6 +188,10 @@ class MemoryMetadata:
         """See RemoteLogMetadata."""
         return self._readable(partition).get(uuid)
 
+    def marked(self, partition: TopicIdPartition) -> SegmentEntry | None:
+        """See RemoteLogMetadata."""
+        return self._readable(partition).marked()
+
     def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """See RemoteLogMetadata."""
         return self._readable(partition).highest_offset(epoch)

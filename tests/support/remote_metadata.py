@@ -62,4 +62,4 @@ def batches_of(values: Iterable[bytes], first_offset: int = 0, leader_epoch: int
 def state_of(cache: SegmentCache) -> object:
     """All that a cache knows, for comparisons."""
     epochs = {epoch: (each.keys, each.unreferenced, each.highest_offset) for epoch, each in cache.epochs.items()}
-    return cache.partition, dict(cache.packed), epochs
+    return cache.partition, dict(cache.packed), epochs, cache.marked()

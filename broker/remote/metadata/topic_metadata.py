@@ -71,6 +71,10 @@ class TopicMetadata:
         """See RemoteLogMetadata."""
         return self._cache(partition).get(uuid)
 
+    def marked(self, partition: TopicIdPartition) -> SegmentEntry | None:
+        """See RemoteLogMetadata."""
+        return self._cache(partition).marked()
+
     def is_finished(self, segment: SegmentId) -> bool:
         """Tells if the copy is known, and consumers may read it."""
         log = self.reader.log_of(segment.partition)

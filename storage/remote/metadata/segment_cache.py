@@ -18,6 +18,7 @@ from typing import Final, overload
 from ottla.large_table import LargeTable
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
 from ottla.storage.remote.metadata.packed_entries import STATE_AT, changed, end_in, epochs_of, offset_in, start_of, unpack
+from ottla.storage.remote.object_layout import is_marked
 
 _STARTED: Final = int(SegmentState.COPY_SEGMENT_STARTED)
 _FINISHED: Final = int(SegmentState.COPY_SEGMENT_FINISHED)
@@ -86,14 +87,16 @@ class SegmentEntries(Sequence[SegmentEntry]):
 
 
 class SegmentCache:
-    """See the module. Keys are uuids as numbers. `packed` and `epochs` are for snapshots."""
+    """See the module. Keys are uuids as numbers. `packed`, `epochs` and `marked_key` are for snapshots."""
 
-    __slots__ = ("epochs", "packed", "partition")
+    __slots__ = ("epochs", "marked_key", "packed", "partition")
 
     def __init__(self, partition: TopicIdPartition) -> None:
         self.partition = partition
         self.packed: LargeTable[int, bytes] = LargeTable()
         self.epochs: dict[int, EpochSegments] = {}
+        self.marked_key: int | None = None
+        """The copy in whose metadata a leader has noted that the copies are not those of its log."""
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -122,6 +125,8 @@ class SegmentCache:
             raise RecordRefused(f"a segment in state {SegmentState(known[STATE_AT]).name} does not become {SegmentState(state).name}")
         packed = changed(known, state, broker_id, event_timestamp_ms, custom)
         if state == _FINISHED:
+            if known[STATE_AT] == _FINISHED:
+                self._take_mark(key, custom)
             self._finish(key, packed)
         elif state == _DELETING:
             self._begin_deletion(key, packed)
@@ -131,6 +136,13 @@ class SegmentCache:
             del self.packed[key]
             return
         self.packed[key] = packed
+
+    def _take_mark(self, key: int, custom: bytes | None) -> None:
+        """The mark comes by an update of a finished copy, and goes by another one."""
+        if is_marked(custom):
+            self.marked_key = key
+        elif self.marked_key == key:
+            self.marked_key = None
 
     def _finish(self, key: int, packed: bytes) -> None:
         epochs = epochs_of(packed)
@@ -199,6 +211,13 @@ class SegmentCache:
         key = int.from_bytes(uuid, "big")
         packed = self.packed.get(key)
         return None if packed is None else unpack(self.partition, key, packed)
+
+    def marked(self) -> SegmentEntry | None:
+        """Returns the finished copy with the mark."""
+        packed = None if self.marked_key is None else self.packed.get(self.marked_key)
+        if self.marked_key is None or packed is None or packed[STATE_AT] != _FINISHED:
+            return None
+        return unpack(self.partition, self.marked_key, packed)
 
     def highest_offset(self, epoch: int) -> int | None:
         """Returns the largest offset that finished copies have had in the epoch, deleted ones included."""

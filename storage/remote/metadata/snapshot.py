@@ -111,6 +111,7 @@ async def _describe(cache: SegmentCache, parts: list[bytes]) -> dict[str, Any]:
         "entries": len(cache.packed),
         "packed_bytes": sum(map(len, packed)),
         "epochs": epochs,
+        "marked": None if cache.marked_key is None else f"{cache.marked_key:x}",
     }
 
 
@@ -152,6 +153,8 @@ class _Columns:
         """The cache of a user partition."""
         partition = TopicIdPartition(bytes.fromhex(described["topic_id"]), described["topic"], described["partition"])
         cache = SegmentCache(partition)
+        marked = described.get("marked")
+        cache.marked_key = None if marked is None else int(marked, 16)
         count = described["entries"]
         data, keys = self._data, []
         uuids_at, lengths_at = self._at, self._at + _UUID_BYTES * count

@@ -83,9 +83,10 @@ def test_a_leader_that_lost_its_log_in_the_same_epoch_touches_neither_records_no
         new.produce(1)
         counted = new.counters.partitions[new.log.topic_partition]
         await until(lambda: counted.lost_log_segments == 3)
+        await until(lambda: replica.metadata.marked(TIERED) is not None)
         new.produce(9)  # its offsets are those of the copies, and higher
         published = len(replica.metadata.records)
-        await until(lambda: "is not the log that was copied" in caplog.text)
+        await until(lambda: "are not those of this log" in caplog.text)
         assert new.log.tier is not None
         assert not new.log.tier.has_all(0, 2, new.log.log_end_offset, new.log.leader_epochs.entries)
         await again.stop()
@@ -104,7 +105,7 @@ def test_a_leader_that_lost_its_log_in_the_same_epoch_touches_neither_records_no
         assert len(replica.ranges()) == 3
 
     run(scenario)
-    assert caplog.text.count("it is not the log that was copied") == 3, "once in each epoch of each process"
+    assert caplog.text.count("are not those of this log") == 3, "once in each epoch of each process"
 
 
 def test_a_follower_learns_what_is_copied_and_copies_nothing() -> None:

@@ -15,8 +15,9 @@ from ottla.protocol.records.reader import Record, iter_keys_and_values, record_d
 from ottla.storage.remote.entries import SegmentState, TopicIdPartition
 from ottla.storage.remote.metadata.log import NAMED, MetadataLog
 from ottla.storage.remote.metadata.lone_records import lone_record
-from ottla.storage.remote.metadata.records import place_of
-from tests.support.remote_metadata import A_PARTITION, an_entry, batches_of, state_of, values_of
+from ottla.storage.remote.metadata.records import encode_update, place_of
+from ottla.storage.remote.object_layout import with_mark
+from tests.support.remote_metadata import A_PARTITION, an_entry, an_update, batches_of, state_of, values_of
 
 FINISHED, DELETING, DELETED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
 PARTITIONS = [TopicIdPartition(bytes((number,)) * 16, f"topic-{number}", number) for number in range(4)]
@@ -181,7 +182,11 @@ def histories(draw: st.DrawFn) -> list[bytes]:
     for number in range(draw(st.integers(1, 12))):
         start = draw(st.integers(0, 30))
         entry = an_entry(number, start, start + draw(st.integers(0, 30)), partition=draw(st.sampled_from(PARTITIONS)))
-        lives.append(values_of(entry, *(FINISHED, DELETING, DELETED)[: draw(st.integers(0, 3))]))
+        states = (FINISHED, DELETING, DELETED)[: draw(st.integers(0, 3))]
+        life = values_of(entry, *states)
+        if states and draw(st.booleans()):
+            life.insert(2, encode_update(an_update(entry, FINISHED, custom=with_mark(None, True))))
+        lives.append(life)
     values = []
     while lives:
         life = draw(st.sampled_from(lives))

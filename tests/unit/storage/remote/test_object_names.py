@@ -14,8 +14,10 @@ from ottla.storage.remote.object_layout import (
     CustomMetadata,
     MalformedCustomMetadata,
     custom_metadata,
+    is_marked,
     object_key,
     read_custom_metadata,
+    with_mark,
 )
 from ottla.storage.remote.ports import IndexKind
 
@@ -62,9 +64,24 @@ def test_the_recorded_custom_metadata_is_the_size_of_all_objects() -> None:
     assert custom_metadata(CustomMetadata(remote_size=1038141)) == recorded
 
 
-@pytest.mark.parametrize("fields", [NO_METADATA, CustomMetadata(5, "a/", "b"), CustomMetadata(2**40), CustomMetadata(object_key="ü" * 99)])
+@pytest.mark.parametrize(
+    "fields", [NO_METADATA, CustomMetadata(5, "a/", "b", bytes(20), True), CustomMetadata(2**40), CustomMetadata(object_key="ü" * 9)]
+)
 def test_custom_metadata_is_read_as_it_was_written(fields: CustomMetadata) -> None:
     assert read_custom_metadata(custom_metadata(fields)) == fields
+
+
+@pytest.mark.parametrize("custom", [None, bytes.fromhex("010003fadc7e"), custom_metadata(CustomMetadata(5, "a/", "b", bytes(20)))])
+def test_a_mark_is_added_and_removed_without_another_change(custom: bytes | None) -> None:
+    marked = with_mark(custom, True)
+    assert (is_marked(custom), is_marked(marked)) == (False, True)
+    assert with_mark(marked, True) == marked
+    assert with_mark(marked, False) == custom
+
+
+def test_metadata_with_fields_of_another_writer_get_no_mark() -> None:
+    with pytest.raises(MalformedCustomMetadata):
+        with_mark(b"\x01\x07\x01a", True)
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\x01\x00\x05a", b"\xff" * 20, b"\x01\x01\x03\x03\xff\xfe", b"\x01\x00\x00"])

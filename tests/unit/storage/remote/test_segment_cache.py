@@ -10,6 +10,7 @@ import pytest
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate
 from ottla.storage.remote.metadata.records import SEGMENT, encode_entry, encode_update, read_record
 from ottla.storage.remote.metadata.segment_cache import RecordRefused, SegmentCache
+from ottla.storage.remote.object_layout import with_mark
 from tests.support.remote_metadata import A_PARTITION, an_entry, an_update, golden_values
 
 STARTED, FINISHED, DELETING, DELETED = SegmentState
@@ -186,6 +187,23 @@ def test_a_segment_that_was_added_twice_with_other_epochs_is_listed_only_while_i
     take(cache, an_entry(1, 0, 100, {0: 0}))
     bring(cache, an_entry(1, 0, 100, {1: 0}), DELETING, DELETED)
     assert not cache.entries(0)
+
+
+def test_a_mark_in_a_finished_copy_counts_until_it_or_the_copy_is_removed() -> None:
+    cache = a_cache()
+    mark = with_mark(None, True)
+    entries = [bring(cache, an_entry(number, 100 * number, 100 * number + 99), FINISHED) for number in range(2)]
+    assert cache.marked() is None
+    for end in (lambda: take(cache, an_update(entries[0], FINISHED)), lambda: take(cache, an_update(entries[0], DELETING))):
+        take(cache, an_update(entries[0], FINISHED, custom=mark))
+        marked = cache.marked()
+        assert marked is not None
+        assert (marked.id, marked.custom) == (entries[0].id, mark)
+        assert cache.find(0, 50) == marked
+        take(cache, an_update(entries[1], FINISHED))
+        assert cache.marked() == marked
+        end()
+        assert cache.marked() is None
 
 
 def test_custom_metadata_are_those_of_the_last_record() -> None:
