@@ -116,7 +116,8 @@ class _SteadyProducer:
         while not self._is_stopping.is_set():
             self._producer.produce(self._topic, bytes(1000), on_delivery=self._on_delivery)
             due += self._gap
-            self._producer.poll(max(0.0, due - time.perf_counter()))
+            while (left := due - time.perf_counter()) > 0:
+                self._producer.poll(left)  # returns after each delivery
         self._producer.flush(60)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:

@@ -43,8 +43,11 @@ BYTES_PER_BATCH = 800
 BYTES_PER_PARTITION = 2048
 """Cost of a partition apart from its records, counted in bytes: 2 µs."""
 
-INTERRUPTION_SECONDS = 0.03
-"""Time that newly followed partitions wait for a pending fetch before it is interrupted, in seconds."""
+BRIEF_MS = 30
+"""Time that newly followed partitions wait for a pending fetch, in ms."""
+
+BRIEF_SECONDS = 2.0
+"""Time after new partitions in which no fetch waits longer at the leader, in seconds: more partitions often follow soon."""
 
 
 class Fetcher:
@@ -52,6 +55,7 @@ class Fetcher:
 
     __slots__ = (
         "_awake",
+        "_brief_until",
         "_broker_epoch",
         "_interrupted",
         "_interruption",
@@ -111,6 +115,8 @@ class Fetcher:
         self.quiet_until = 0.0
         """The time of the event loop until which a denial is not logged again."""
         self._task: asyncio.Task[None] | None = None  # set while it waits for an answer
+        self._brief_until = 0.0
+        """The time of the event loop until which fetches are brief; 0 if they are not."""
         self._interruption: asyncio.TimerHandle | None = None
         self._interrupted = False
         self.delayed: dict[FollowedPartition, None] = {}
@@ -171,10 +177,13 @@ class Fetcher:
             self._awake.set()
 
     def _wake_for_more(self) -> None:
-        """Send a request soon, because there are partitions that no pending fetch contains."""
+        """Send a request soon, because there are partitions that no pending fetch contains. A brief fetch ends soon by itself."""
         self._awake.set()
-        if self._task is not None and self._interruption is None:
-            self._interruption = asyncio.get_running_loop().call_later(INTERRUPTION_SECONDS, self._interrupt, self.requests)
+        if self._task is not None:
+            loop = asyncio.get_running_loop()
+            self._brief_until = loop.time() + BRIEF_SECONDS
+            if self._interruption is None and self.session.request.max_wait_ms > BRIEF_MS:
+                self._interruption = loop.call_later(BRIEF_MS / 1000, self._interrupt, self.requests)
 
     def wake(self) -> None:
         """Check for requests to send."""
@@ -213,7 +222,7 @@ class Fetcher:
         request = session.prepare()
         version = session.version
         self._set_replica(request, version)
-        request.max_wait_ms = self._max_wait_ms() if self.delayed else settings.max_wait_ms
+        request.max_wait_ms = self._max_wait_ms() if self.delayed or self._brief_until else settings.max_wait_ms
         self.requests += 1
         task = self._task = asyncio.current_task()
         try:
@@ -245,7 +254,7 @@ class Fetcher:
         """Interrupt the pending fetch, because partitions were added that it does not contain.
 
         It may wait for records that will only be written after a follower has fetched. A new connection costs less than
-        `replica.fetch.wait.max.ms`.
+        `replica.fetch.wait.max.ms`. But the next request has all partitions, so the fetches after it are brief.
         """
         self._interruption = None
         if self._task is not None and self.requests == request:
@@ -253,9 +262,17 @@ class Fetcher:
             self._task.cancel()
 
     def _max_wait_ms(self) -> int:
-        """Time until the first delayed partition is due, in ms."""
-        left = min(each.delayed_until for each in self.delayed) - asyncio.get_running_loop().time()
-        return max(0, min(self.settings.max_wait_ms, int(left * 1000)))
+        """Time for which a fetch may wait at the leader: brief after new partitions, at most until the first delayed one is due. In ms."""
+        wait_ms = self.settings.max_wait_ms
+        now = asyncio.get_running_loop().time()
+        if now < self._brief_until:
+            wait_ms = min(wait_ms, BRIEF_MS)
+        else:
+            self._brief_until = 0.0
+        if self.delayed:
+            left = min(each.delayed_until for each in self.delayed) - now
+            wait_ms = max(0, min(wait_ms, int(left * 1000)))
+        return wait_ms
 
     def _set_replica(self, request: FetchRequest, version: int) -> None:
         state = self._replica_state
