@@ -54,7 +54,8 @@ def bad_lines(log: str) -> list[str]:
 def foreign_names(log_dirs: Iterable[Path], topics: Topics, *, was_killed: bool = False) -> list[str]:
     """What a running broker has left in its directories that belongs to no topic, and what is on its way in or out of them.
 
-    Who was killed may leave a file that was to replace a checkpoint: it is overwritten by the next.
+    Who was killed may leave a file that was to replace a checkpoint: it is overwritten by the next. It may also have set aside replicas of
+    topics that were deleted while it was away.
     """
     found: list[str] = []
     at: dict[TopicPartition, list[Path]] = {}
@@ -65,6 +66,9 @@ def foreign_names(log_dirs: Iterable[Path], topics: Topics, *, was_killed: bool 
                 is_leftover = was_killed and path.suffix == ".tmp" and path.stem in _KNOWN_FILES
                 if path.name not in _KNOWN_FILES and not _METADATA_FILE.fullmatch(path.name) and not is_leftover:
                     found.append(f"{path} is nobody's")
+            elif parsed[1] is DirectoryKind.STRAY and was_killed:
+                if read_topic_id(RealFileSystem(), str(path)) in topics.values():
+                    found.append(f"{path} is of a topic that was not deleted")
             elif parsed[1] is not DirectoryKind.CURRENT or parsed[0] not in topics:
                 found.append(f"{path} belongs to no topic")
             else:

@@ -200,6 +200,17 @@ def test_only_who_was_killed_may_leave_a_file_that_was_to_replace_another(tmp_pa
     assert len(foreign_names([log_dir], {T0: TOPIC_ID})) == 2
 
 
+def test_only_who_was_killed_may_have_set_aside_replicas_and_only_of_deleted_topics(tmp_path: Path) -> None:
+    log_dir = a_log_dir(tmp_path)
+    stray = log_dir / "t-0.0123456789abcdef0123456789abcdef-stray"
+    stray.mkdir()
+    write_topic_id(RealFileSystem(), str(stray), b"a former topic..")
+    assert foreign_names([log_dir], {T0: TOPIC_ID}, was_killed=True) == []
+    assert len(foreign_names([log_dir], {T0: TOPIC_ID})) == 1
+    write_topic_id(RealFileSystem(), str(stray), TOPIC_ID)
+    assert "was not deleted" in str(foreign_names([log_dir], {T0: TOPIC_ID}, was_killed=True))
+
+
 def test_a_log_of_a_former_topic_of_that_name_is_found(tmp_path: Path) -> None:
     assert "another topic" in str(foreign_names([a_log_dir(tmp_path)], {T0: bytes(16)}))
 
