@@ -72,6 +72,7 @@ def make_coordinators(
         level=partial(level, GROUP_VERSION),
         share_level=partial(level, SHARE_VERSION),
     )
+    services.cluster.features.on_change(groups.on_levels_changed)
     share_settings = ShareSettings(config, services.administration.group_configs.of)
     share_leader = ShareLeader(config, share_settings, access, wheel, clock, cluster.share_positions(access))
     data.replica_manager.leadership_listeners += [each.on_leadership_change for each in (groups, transactions, shares, share_leader.led)]

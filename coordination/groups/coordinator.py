@@ -66,7 +66,7 @@ from ottla.coordination.partitions.elections import Elections
 from ottla.coordination.partitions.runner import EffectRunner
 from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, TopicLog, encode_pairs
 from ottla.large_table import LargeTable
-from ottla.pauses import pause
+from ottla.pauses import begin, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
@@ -261,6 +261,10 @@ class GroupCoordinator:
         await self.share.machine.stop()
         self._runner.finish()
 
+    def on_levels_changed(self) -> None:
+        """The finalized levels of features have changed."""
+        begin(self.consumer.on_level_changed())
+
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader, or is no longer hosted here."""
         self._elections.on_leadership_change(partition)
@@ -328,11 +332,9 @@ class GroupCoordinator:
         reply = join.waiter
         if join.member_id:
             reply(JoinResult(join.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-        elif not self.consumer.forget_empty(group):
+        elif (classic := self.consumer.become_classic(group)) is None:
             reply(JoinResult(join.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
-            classic = ClassicGroup(group.group_id, self.settings, now_ms)
-            self.groups.replace(group, classic)
             self._runner.run(classic, on_join(classic, join, now_ms))
 
     def sync(self, group_id: str, sync: Sync) -> None:

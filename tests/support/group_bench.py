@@ -133,7 +133,7 @@ class GroupBench:
         self.replica_manager = ReplicaManager(0, self.manager, MetadataCache(), self.clock)
         self.uuids = 0
         self.verifier = Verifier()
-        self.level = 0
+        self.level = 1
         self.groups = GroupCoordinator(
             disks.broker,
             self.clock,

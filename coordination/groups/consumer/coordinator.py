@@ -36,6 +36,7 @@ from ottla.coordination.groups.rebalance import Join
 from ottla.coordination.groups.syncing import Sync
 from ottla.coordination.partitions.runner import EffectRunner
 from ottla.coordination.partitions.topic_log import TopicLog
+from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.wire import ProtocolError
 from ottla.replication.ports.cluster import MetadataCache
@@ -51,7 +52,7 @@ FIRST_LEVEL: Final = 1
 class ConsumerGroups:
     """See the module."""
 
-    __slots__ = ("_cluster", "_groups", "_level", "_new_uuid", "_runner", "machine")
+    __slots__ = ("_clock", "_cluster", "_groups", "_level", "_new_uuid", "_runner", "machine")
 
     def __init__(
         self,
@@ -71,7 +72,9 @@ class ConsumerGroups:
         self._cluster = cluster
         self._runner = runner
         self._new_uuid = new_uuid
+        self._clock = clock
         self.machine = ConsumerMachine(groups, log, runner, cluster, clock, workers, settings)
+        self.machine.when_idle = self._leave_protocol
 
     @property
     def settings(self) -> ConsumerSettings:
@@ -179,12 +182,29 @@ class ConsumerGroups:
         self._runner.cancel_timers(group)
         return made
 
-    def forget_empty(self, group: ConsumerGroup) -> bool:
-        """Remove the records of a group without members, which becomes a classic group; False if they cannot be removed."""
+    def become_classic(self, group: ConsumerGroup) -> ClassicGroup | None:
+        """The classic group that a group without members becomes; its offsets stay. None if its records cannot be removed."""
         if not self.machine.bury(group):
-            return False
+            return None
         logger.info("group %s: it has no members, and becomes a classic group", group.group_id)
-        return True
+        classic = ClassicGroup(group.group_id, self._groups.settings, self._clock.now_ms())
+        self._groups.replace(group, classic)
+        return classic
+
+    async def on_level_changed(self) -> None:
+        """The level of the feature has changed. Without it, groups that have no members become classic ones, and others follow later."""
+        for group in self._groups:
+            if isinstance(group, ConsumerGroup) and self.machine.is_idle(group) and not group.is_dead:
+                self._leave_protocol(group)
+            await pause()
+
+    def _leave_protocol(self, group: ConsumerGroup) -> None:
+        """Make a classic group of a group without members if the cluster no longer has these groups."""
+        if self.is_served or group.members:
+            return
+        classic = self.become_classic(group)
+        if classic is not None and not classic.offsets and self._groups.forget(group.group_id, classic):
+            classic.end(self._clock.now_ms())
 
     # -- classic members -----------------------------------------------------------------------------------------------------
 

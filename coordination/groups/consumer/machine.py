@@ -71,6 +71,7 @@ class ConsumerMachine:
         "members",
         "rebalances",
         "settings",
+        "when_idle",
     )
 
     def __init__(
@@ -94,6 +95,8 @@ class ConsumerMachine:
         """How often the epoch of a group was raised."""
         self.members = 0
         """The members of all groups."""
+        self.when_idle: Callable[[Any], object] = lambda group: None
+        """Called with a group that is served, after the last of its events."""
         self._queues: dict[AssignedGroup, deque[Event]] = {}
         """The events that wait, by group with an event in progress."""
         self._tasks: set[asyncio.Future[None]] = set()
@@ -139,6 +142,8 @@ class ConsumerMachine:
             self._give_up(group, group.replaced)
         elif group.is_unwritten and not group.offsets and not group.is_dead and self._groups.forget(group.group_id, group):
             group.end(self._clock.now_ms())
+        elif not group.is_dead:
+            self.when_idle(group)
 
     async def _go_on_later(self, group: AssignedGroup, queue: deque[Event]) -> None:
         await pause()

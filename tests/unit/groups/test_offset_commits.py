@@ -136,6 +136,7 @@ def test_text_that_no_record_can_hold_is_refused_whatever_the_limit() -> None:
 def test_a_member_of_a_group_that_is_gone_commits_in_no_generation() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
+        bench.level = 0
         assert bench.commit(member_id="x", generation=3) == [ErrorCode.ILLEGAL_GENERATION]
         assert bench.commit_in_transaction(member_id="x", generation=3) == [ErrorCode.UNKNOWN_MEMBER_ID]
         assert bench.groups.count() == 0
@@ -157,7 +158,6 @@ def test_with_the_new_protocol_versions_that_know_the_error_are_told_that_the_gr
 ) -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
-        bench.level = 1
         value = OffsetAndMetadata(7, 3, "", bench.clock.now_ms())
         assert bench.commit_all({T0: value}, member_id="x", generation=3, transaction=transaction, version=version) == [code]
         assert bench.groups.count() == 0

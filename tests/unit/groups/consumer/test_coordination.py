@@ -311,3 +311,46 @@ def test_a_transactional_commit_of_another_epoch_gets_an_error_that_its_version_
         assert bench.commit_in_transaction(member_id="m", generation=9, version=version) == [error]
 
     run(scenario)
+
+
+def types_of_tombstones(bench: GroupBench) -> set[int]:
+    """The versions of the keys, which are the types of the records."""
+    return {int.from_bytes((record.key or b"")[:2], "big") for record in bench.records() if record.value is None}
+
+
+def test_without_the_feature_groups_without_members_become_classic_and_keep_their_offsets() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await a_member(bench)
+        assert bench.commit(7, member_id="m", generation=2) == [ErrorCode.NONE]
+        await bench.answered(bench.beat("m", LEAVING))
+        await bench.answered(bench.beat("other", group="without offsets"))
+        await bench.answered(bench.beat("other", LEAVING, group="without offsets"))
+        bench.groups.on_levels_changed()
+        assert isinstance(group_of(bench), ConsumerGroup)
+        bench.level = 0
+        bench.groups.on_levels_changed()
+        await bench.until(lambda: not isinstance(bench.groups.groups.get("g"), ConsumerGroup))
+        assert bench.committed() == 7
+        await bench.until(lambda: bench.groups.groups.get("without offsets") is None)
+        assert {3, 6} <= types_of_tombstones(bench)
+        await bench.lead(leader=1, epoch=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        assert bench.committed() == 7
+        assert not isinstance(bench.groups.groups.get("g"), ConsumerGroup)
+
+    run(scenario)
+
+
+def test_without_the_feature_a_group_becomes_classic_when_the_session_of_its_last_member_is_over() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await a_member(bench)
+        assert bench.commit(7, member_id="m", generation=2) == [ErrorCode.NONE]
+        bench.level = 0
+        bench.groups.on_levels_changed()
+        assert list(group_of(bench).members) == ["m"]
+        bench.pass_time(100_000)
+        await bench.until(lambda: not isinstance(bench.groups.groups.get("g"), ConsumerGroup))
+        assert bench.committed() == 7
+
+    run(scenario)
