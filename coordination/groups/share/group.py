@@ -32,14 +32,16 @@ Initialized = Mapping[bytes, tuple[str, frozenset[int]]]
 class ShareGroup(AssignedGroup):
     """See the module."""
 
-    __slots__ = ("_assigned", "changing", "initialized", "initializing", "initializing_since_ms")
+    __slots__ = ("_assigned", "changing", "initialized", "initializing", "initializing_pause_ms", "initializing_since_ms")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.initialized: Initialized = {}
         self.initializing: Initialized = {}
         self.initializing_since_ms: int | None = None
-        """When this broker has last asked for an initialization; None if it has not, or the answer is there."""
+        """When this broker has last asked for an initialization, or has learnt that it failed; None if it has not asked, or it is done."""
+        self.initializing_pause_ms = 0
+        """Time from then on until it asks again, ms."""
         self.changing = asyncio.Lock()
         """Held while an administrator moves the group or deletes its offsets. Nothing is initialized for members meanwhile."""
         self._assigned: tuple[Initialized, Topics, int] | None = None

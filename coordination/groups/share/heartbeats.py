@@ -128,22 +128,27 @@ def _initialization(
 ) -> Initialize | None:
     """The partitions that the subscriptions of the group need and that are not initialized, unless that is in progress."""
     since_ms = group.initializing_since_ms
-    is_asked = since_ms is not None and context.is_recent(since_ms, context.settings.initialize_retry_ms)
+    is_asked = since_ms is not None and context.is_recent(since_ms, group.initializing_pause_ms)
     if is_asked or group.changing.locked():
         return None
     missing = group.uninitialized(topics_after(group, old, member), context.topics)
     if not missing:
         return None
-    group.initializing_since_ms = context.now_ms
+    group.initializing_since_ms, group.initializing_pause_ms = context.now_ms, context.settings.initialize_retry_ms
     if joined(group.initializing, missing) != group.initializing:
         records.append(StatePartitions(joined(group.initializing, missing), group.initialized))
     return Initialize(missing, epoch)
 
 
 def on_initialized(group: ShareGroup, partitions: Initialized, is_done: bool, context: Context) -> list[ConsumerEffect]:
-    """The share coordinator has initialized partitions, or could not. They are assigned after the next heartbeat."""
+    """The share coordinator has initialized partitions, or could not. They are assigned after the next heartbeat.
+
+    After a failure they are asked for again with the first heartbeat after an interval of heartbeats: a member would get nothing for the
+    whole time that an answer may take.
+    """
     if not is_done:
-        return []  # it is asked for again after some time
+        group.initializing_since_ms, group.initializing_pause_ms = context.now_ms, context.times.heartbeat_interval_ms
+        return []
     group.initializing_since_ms = None
     if group.changing.locked():
         return []  # the change may undo it

@@ -107,10 +107,21 @@ def test_an_initialization_that_failed_changes_nothing_and_is_asked_for_again() 
     driver.initialize(is_done=False)
     assert driver.beat("a", 2).epoch == 2
     assert not driver.asked
-    driver.now_ms += 30_000
+    driver.now_ms += driver.times.heartbeat_interval_ms
     driver.beat("a", 2)
     driver.initialize()
     assert partitions_of(driver.beat("a", 2)) == {"t": [0]}
+
+
+def test_an_initialization_without_a_result_is_asked_for_again_after_the_configured_interval() -> None:
+    driver = Driver(0, t=1)
+    driver.beat("a", 0, "t")
+    driver.now_ms += driver.settings.initialize_retry_ms - 1
+    driver.beat("a", 2)
+    assert len(driver.asked) == 1
+    driver.now_ms += 1
+    driver.beat("a", 2)
+    assert len(driver.asked) == 2
 
 
 def test_a_clock_that_was_set_back_delays_neither_an_initialization_nor_a_target() -> None:
