@@ -86,7 +86,7 @@ class ShareMember:
         self._beat()
 
     def _begin_anew_at(self, leader: int) -> None:
-        """Begin another session, also where another broker leads now. What other leaders gave stays acquired: each delivery counts."""
+        """Begin another session, also where another broker leads now. The records of other leaders stay acquired: each delivery counts."""
         self._sessions.pop(leader, None)
         self._cluster.forget(self._topic)
         time.sleep(_AGAIN_SECONDS)
