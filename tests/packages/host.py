@@ -22,6 +22,8 @@ VARIABLES = (
     "NO_PROXY",
     "OTTLA_PURE_PYTHON",
 )
+IS_COMPILED = "OTTLA_PURE_PYTHON" not in os.environ
+"""Whether what these tests build has compiled modules."""
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 CERTIFICATES_OF_HOST = "/usr/local/share/certificates-of-the-host.crt"
 """A path in a root that no package of Debian writes: ca-certificates replaces the usual file."""

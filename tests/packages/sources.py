@@ -1,6 +1,7 @@
 """Finds the files of the checkout that a build reads, and tells one state of them from another."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -19,8 +20,8 @@ def sources() -> list[Path]:
 
 
 def digest_of(files: Iterable[Path]) -> str:
-    """Sixteen digits for names and contents."""
-    found = hashlib.sha256()
+    """Sixteen digits for names and contents, and for the choice not to compile."""
+    found = hashlib.sha256(os.environ.get("OTTLA_PURE_PYTHON", "").encode())
     for file in files:
         path = ROOT / file
         content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()

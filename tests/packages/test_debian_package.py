@@ -14,6 +14,7 @@ import pytest
 
 from tests.packages import confinement, secured
 from tests.packages.debian_package import Package, Service, install, later_version, networked, service, unit_of
+from tests.packages.host import IS_COMPILED
 from tests.packages.networks import Place
 from tests.packages.roots import AS_ROOT, How, Root, Running, StepFailed, remove
 
@@ -133,6 +134,7 @@ def test_the_installation_makes_a_user_and_enables_nothing(installed: Root) -> N
     assert installed.run("dpkg", "--verify", "ottla") == ""
 
 
+@pytest.mark.skipif(not IS_COMPILED, reason="OTTLA_PURE_PYTHON is set")
 def test_the_command_is_compiled_and_needs_no_other_library_of_python(installed: Root) -> None:
     assert installed.run("ottla", "--version").strip().endswith("hot path compiled")
     code = "import sys, uvloop; print(*(path for path in sys.path if 'dist-packages' in path)); print(uvloop.__file__)"
@@ -248,6 +250,22 @@ def test_an_upgrade_keeps_what_was_configured_and_stored(host: Root, place: Plac
         assert len(topic["partitions"]) == 5
 
     start_and_stop(host, place, look)
+
+
+def test_an_upgrade_keeps_the_rights_that_an_administrator_chose(host: Root, package: Package, scratch: Path) -> None:
+    host.run(
+        "sh", "-c", f"chown root:root /etc/ottla {CONFIGURATION} && chmod 0755 /etc/ottla && chmod 0644 {CONFIGURATION} /etc/default/ottla"
+    )
+    host.run("dpkg-statoverride", "--update", "--add", "root", "root", "0640", CLUSTER_CONFIGURATION)
+    host.run("chmod", "0755", "/var/log/ottla")
+    paths = ("/etc/ottla", CONFIGURATION, "/etc/default/ottla", CLUSTER_CONFIGURATION, "/var/log/ottla")
+    chosen = rights(host, *paths)
+    owners = ("root:root 755", "root:root 644", "root:root 644", "root:root 640", "ottla:ottla 755")
+    assert chosen == [f"{owner} {path}" for owner, path in zip(owners, paths, strict=True)]
+
+    install(host, later_version(package, scratch / "later"))
+    assert host.run("cat", CONFIGURATION).endswith("# of the later version\n")  # a new file takes over the rights of the old one
+    assert rights(host, *paths) == chosen
 
 
 def with_systemctl(host: Root, package: Package) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.packages import secured
 from tests.packages.containers import container, is_healthy, stop, volume_of, wait_until_healthy
 from tests.packages.dockerfile import Image
+from tests.packages.host import IS_COMPILED
 from tests.packages.networks import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -39,6 +40,7 @@ def test_a_container_runs_as_a_user_and_is_configured_by_its_variables(image: Im
         assert "Traceback" not in broker.said()
 
 
+@pytest.mark.skipif(not IS_COMPILED, reason="OTTLA_PURE_PYTHON is set")
 def test_the_image_has_the_compiled_broker_and_no_compiler(image: Image, place: Place, scratch: Path) -> None:
     with container(image, scratch / "broker", place, ADVERTISED) as broker:
         assert broker.run("ottla", "--version").strip().endswith("hot path compiled")
