@@ -48,6 +48,8 @@ def load_properties(
             properties = parse_properties(decode(file.read_bytes()))
         except OSError as reason:
             raise ConfigError(f"{file} cannot be read: {reason.strerror}") from None
+        except ConfigError as reason:
+            raise ConfigError(f"{file}: {reason}") from None
     properties.update(from_environment(environment or {}))
     properties.update(parse_assignment(assignment) for assignment in assignments)
     return properties

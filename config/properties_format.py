@@ -13,7 +13,9 @@ _UNICODE_ESCAPE = re.compile(r"[0-9a-fA-F]{4}")
 
 
 def decode(file: bytes) -> str:
-    """The text of a properties file: UTF-8 if it is valid, otherwise ISO-8859-1, which Java expects."""
+    """The text of a properties file: UTF-8 if it is valid, otherwise ISO-8859-1, which Java expects. Raises ConfigError for no text."""
+    if b"\0" in file:
+        raise ConfigError("a byte is zero, as in UTF-16 and in binary files; properties are text in UTF-8 or ISO-8859-1")
     try:
         return file.decode("utf-8-sig")
     except UnicodeDecodeError:

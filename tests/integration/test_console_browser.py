@@ -402,6 +402,17 @@ def test_a_dialog_ends_with_its_page_and_the_focus_stays_in_the_page(console: Co
     page.wait_for("document.activeElement.id === 'main'")
 
 
+def test_a_name_with_line_breaks_is_one_line_that_differs_from_the_name_with_blanks(
+    console: Console, page: Page, broker: JudgedBroker
+) -> None:
+    name = "two\n\tlines"
+    CommandLine(broker.bootstrap)("consume", "-G", name, "-e", "-c", "1", "t")
+    page.open(f"{console.address}#/groups")
+    page.wait_for_text("two\\u000a\\u0009lines")
+    page.click(".row a", "two\\u000a\\u0009lines")
+    page.wait_for("document.querySelector('h1')?.textContent === 'Group two\\\\u000a\\\\u0009lines'")
+
+
 def test_records_are_saved_as_json_and_as_csv(console: Console, page: Page) -> None:
     page.open(f"{console.address}#/topics/t/records/1")
     page.wait_for_text("records read are shown")

@@ -40,7 +40,7 @@ def refused(folder: Path, *arguments: str, user: int | None = None) -> str:
             "ottla: Invalid value com.example.Vault for configuration config.providers.vault.class: "
             "Could not load config provider class or one of its dependencies",
         ),
-        ("broker.id=\\u12\n", "ottla: Malformed \\uxxxx encoding in the property that begins in line 1: broker.id"),
+        ("broker.id=\\u12\n", "ottla: server.properties: Malformed \\uxxxx encoding in the property that begins in line 1: broker.id"),
     ],
 )
 def test_a_file_with_an_error(tmp_path: Path, content: str, line: str) -> None:

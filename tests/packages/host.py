@@ -22,7 +22,7 @@ VARIABLES = (
     "NO_PROXY",
     "OTTLA_PURE_PYTHON",
 )
-IS_COMPILED = "OTTLA_PURE_PYTHON" not in os.environ
+IS_COMPILED = not os.environ.get("OTTLA_PURE_PYTHON")
 """Whether what these tests build has compiled modules."""
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 CERTIFICATES_OF_HOST = "/usr/local/share/certificates-of-the-host.crt"

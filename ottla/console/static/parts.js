@@ -13,7 +13,7 @@ export function visible(value) {
   return String(value).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, numbered);
 }
 
-// The same in one line, as a field of a form takes it.
+// The same in one line: a name, and what a field of a form takes.
 export const visibleInOneLine = (value) => visible(value).replace(/[\t\n]/g, numbered);
 
 // What a cell or a heading shows: text is made visible, elements stay, and nothing is a dash.
@@ -23,7 +23,7 @@ export function shown(content) {
 }
 
 export const addressOfPage = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
-export const link = (text, ...parts) => html`<a href=${addressOfPage(...parts)}>${visible(text)}</a>`;
+export const link = (text, ...parts) => html`<a href=${addressOfPage(...parts)}>${visibleInOneLine(text)}</a>`;
 
 export function Icon({ of, label }) {
   const named = label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" };
@@ -40,7 +40,7 @@ const STATES = {
 };
 export const stateBadge = (state) => (state ? badge(state, STATES[state] ?? "") : null);
 
-export const heading = (title, ...beside) => html`<header class="title"><h1>${visible(title)}</h1>${beside}</header>`;
+export const heading = (title, ...beside) => html`<header class="title"><h1>${visibleInOneLine(title)}</h1>${beside}</header>`;
 export const note = (content) => html`<p class="note">${typeof content === "string" ? visible(content) : content}</p>`;
 export const warned = (text) => html`<p class="warn">${visible(text)}</p>`;
 export const failed = (error) => html`<p class="bad" role="alert">${visible(error.message)}</p>`;

@@ -4,7 +4,7 @@
 // columns do not fit side by side, each row becomes a card that names its values, so nothing is cut off.
 
 import { Virtualizer, elementScroll, measureElement, observeElementOffset, observeElementRect, useLayoutEffect, useReducer, useRef, useState } from "./vendor/libraries.js";
-import { html, shown } from "./parts.js";
+import { grouped, html, shown } from "./parts.js";
 
 const ROW_PIXELS = 37;
 const CARD_PIXELS = 150;
@@ -188,7 +188,7 @@ export function FilteredTable({ label, columns, rows, textOf, none }) {
   return html`
     <form class="filtering" role="search" onsubmit=${(event) => event.preventDefault()}>
       <label>Filter by name (press /)<input type="search" class="filter" spellcheck=${false} oninput=${(event) => setWanted(event.target.value)} /></label>
-      <span class="note" aria-live="polite">${wanted === "" ? `${rows.length}` : `${kept.length} of ${rows.length}`}</span>
+      <span class="note" aria-live="polite">${wanted === "" ? grouped(rows.length) : `${grouped(kept.length)} of ${grouped(rows.length)}`}</span>
     </form>
     <${Table} kept=${wanted} label=${label} columns=${columns} rows=${kept} />`;
 }

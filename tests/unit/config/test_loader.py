@@ -195,6 +195,15 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         load_properties(tmp_path / "missing.properties")
 
 
+@pytest.mark.parametrize("content", ["num.partitions=3\n".encode("utf-16"), b"num.partitions=3\n\0", b"a=\\u12\n"])
+def test_a_file_that_is_no_text_or_malformed_is_one_line_with_its_name(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "other.properties"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"^\S*/other\.properties: (a byte is zero, as in UTF-16|Malformed .* in line 1)") as raised:
+        load_properties(file)
+    assert "\n" not in str(raised.value)
+
+
 def test_remarks_name_each_unknown_key_and_all_keys_without_effect() -> None:
     config = BrokerConfig(
         {"num.partition": "3", "ssl.secure.random.implementation": "x", "zookeeper.clientCnxnSocket": "x", "num.partitions": "3"}
