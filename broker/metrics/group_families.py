@@ -74,6 +74,10 @@ def _rebalances(view: View) -> int:
     return view.services.coordinators.groups.consumer.machine.rebalances
 
 
+def _metadata_bytes(view: View) -> int:
+    return view.services.coordinators.groups.groups.metadata.taken
+
+
 def _share_groups_in_states(view: View) -> Reading:
     for state in SHARE_STATES:
         yield labels_text(("state",), (state.value.lower(),)), view.group_states[SHARE][state]
@@ -84,6 +88,12 @@ def _rebalances_of_share_groups(view: View) -> int:
 
 
 GROUP_FAMILIES = (
+    gauge(
+        "ottla_group_metadata_bytes",
+        "",
+        "Metadata and assignments of the members of all groups of this broker, at most `ottla.all.groups.max.metadata.bytes`.",
+        _metadata_bytes,
+    ),
     Family(
         "kafka_server_group_coordinator_metrics_group_count",
         Kind.GAUGE,

@@ -219,6 +219,16 @@ OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
     doc="Whether clients may add partitions to `__consumer_offsets` and `__transaction_state`. From the next start of the brokers on most "
     "groups and transactional ids would have another partition, which lacks their stored state.",
 )
+OTTLA_ALL_GROUPS_MAX_METADATA_BYTES = key(
+    "ottla.all.groups.max.metadata.bytes",
+    Long(1),
+    default=512 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many bytes the metadata and assignments of the members of all groups may take together that a broker coordinates. A member "
+    "that joins with more gets GROUP_MAX_SIZE_REACHED; one whose metadata do not grow may always join again.",
+)
 OTTLA_GROUP_MAX_METADATA_BYTES = key(
     "ottla.group.max.metadata.bytes",
     Long(1),
@@ -226,8 +236,8 @@ OTTLA_GROUP_MAX_METADATA_BYTES = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="How many bytes the metadata of all members of a classic group may take together, for all protocols of each one; `group.max.size` "
-    "limits only their number. A member that joins with more, or again with larger metadata, gets GROUP_MAX_SIZE_REACHED.",
+    doc="How many bytes the metadata of a group's members may take together, for all protocols of each one, with their assignments; "
+    "`group.max.size` limits only their number. A member that joins with more, or again with larger metadata, gets GROUP_MAX_SIZE_REACHED.",
 )
 OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND = key(
     "ottla.group.consumer.heartbeats.per.second",

@@ -5,9 +5,9 @@ change a group. A group knows no clock, no timer and no connection: a member tha
 gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `metadata_bytes` is the size of the protocols of all members; `join_waiters` and `newcomers` name members only; a member id is a
-member or pending, never both; a group without members has no leader. A change of one member costs the same in a large group as in a small
-one; only a rebalance visits all members.
+order; `metadata` has the bytes of the protocols and assignments of all members; `join_waiters` and `newcomers` name members only; a member
+id is a member or pending, never both; a group without members has no leader. A change of one member costs the same in a large group as in a
+small one; only a rebalance visits all members.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Hashable
 from typing import NamedTuple, TypeVar
 
 from ottla.coordination.groups.group import Committer, Expiry, GroupState
+from ottla.coordination.groups.metadata_bytes import MetadataBytes
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
 from ottla.coordination.groups.subscriptions import topics_of
@@ -65,7 +66,6 @@ class GroupSettings(NamedTuple):
     initial_rebalance_delay_ms: int = 3_000
     group_value_version: int = 3
     offset_value_version: int = 3
-    max_metadata_bytes: int = 2**63 - 1
 
     def refuses(self, group_instance_id: str | None) -> bool:
         """Whether this is a static member, and records cannot say so: the cluster may have coordinators older than 2.3, which would treat
@@ -139,7 +139,7 @@ class ClassicGroup:
         "join_waiters",
         "leader_id",
         "members",
-        "metadata_bytes",
+        "metadata",
         "new_member_added",
         "newcomers",
         "offsets",
@@ -149,7 +149,6 @@ class ClassicGroup:
         "protocol_name",
         "protocol_type",
         "protocol_votes",
-        "refuses_metadata",
         "settings",
         "state",
         "state_timestamp_ms",
@@ -182,10 +181,7 @@ class ClassicGroup:
         self.preferences: dict[tuple[str, ...], int] = {}
         self.subscriptions: frozenset[bytes] | None = None
         """The distinct metadata of the members in the chosen protocol at the beginning of the generation; None before the first."""
-        self.metadata_bytes = 0
-        """The size of the members' protocols, bytes."""
-        self.refuses_metadata = False
-        """Whether a member was refused because of `metadata_bytes`, and no metadata was removed since then."""
+        self.metadata = MetadataBytes()
         self.new_member_added = False
         self.initial_delay_ms: int | None = None
         """The current delay while the first rebalance of an empty group waits for more members."""
@@ -246,6 +242,7 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._vote(member.protocols, 1)
+        self.metadata.change(len(member.assignment))
         if waiter is not None:
             self.join_waiters[member.member_id] = waiter
         self.pending_members.discard(member.member_id)
@@ -255,6 +252,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._vote(member.protocols, -1)
+            self.metadata.change(-len(member.assignment))
             self.join_waiters.pop(member_id, None)
             self.newcomers.pop(member_id, None)
             if member.group_instance_id is not None:
@@ -303,14 +301,17 @@ class ClassicGroup:
         else:
             self.join_waiters[member.member_id] = waiter
 
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Keep the assignment of a member."""
+        self.metadata.change(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
     def take_join_waiter(self, member: Member) -> object | None:
         """Remove and return the waiter for the member's JoinGroup, if there is one."""
         return self.join_waiters.pop(member.member_id, None)
 
     def _vote(self, protocols: Protocols, change: int) -> None:
-        self.metadata_bytes += change * size_of(protocols)
-        if change < 0:
-            self.refuses_metadata = False
+        self.metadata.change(change * size_of(protocols))
         names = tuple([name for name, _ in protocols])
         _add(self.preferences, names, change)
         for name in names:

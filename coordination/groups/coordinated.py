@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.coordination.groups.classic_group import ClassicGroup, GroupSettings
 from ottla.coordination.groups.group import Group
+from ottla.coordination.groups.metadata_bytes import MetadataBudget
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.coordination.partitions.owned import OwnedStates
 from ottla.protocol.errors import ErrorCode
@@ -13,13 +14,25 @@ from ottla.replication.ports.cluster import MetadataCache
 class CoordinatedGroups(OwnedStates[Group]):
     """See the module. Keys are group ids; only some requests accept the empty group id."""
 
-    __slots__ = ("_in_transactions", "settings")
+    __slots__ = ("_in_transactions", "metadata", "settings")
 
-    def __init__(self, cluster: MetadataCache, settings: GroupSettings, configured_partitions: int) -> None:
+    def __init__(self, cluster: MetadataCache, settings: GroupSettings, configured_partitions: int, metadata: MetadataBudget) -> None:
         super().__init__(GROUP_METADATA_TOPIC, cluster, configured_partitions, ErrorCode.INVALID_GROUP_ID)
         self.settings = settings
+        self.metadata = metadata
+        """The memory of the members of all these groups."""
         self._in_transactions: dict[int, set[Group]] = {}
         """By producer id, the groups with offsets in the producer's open transaction; no empty sets."""
+
+    def add(self, key: str, state: Group) -> None:
+        """Keep a new group."""
+        super().add(key, state)
+        state.metadata.count_in(self.metadata)
+
+    def forget(self, key: str, state: Group) -> bool:
+        """Drop a group; False if it was already dropped."""
+        state.metadata.count_out()
+        return super().forget(key, state)
 
     def get_or_create(self, group_id: str, now_ms: int) -> Group:
         """The group, which `check` allowed; a classic one is made when there is none."""
@@ -40,6 +53,7 @@ class CoordinatedGroups(OwnedStates[Group]):
         for producer_id in old.offsets.transactional:
             self.enter_transaction(producer_id, new)
             self._leave(producer_id, old)
+        old.metadata.count_out()
         self.add(new.group_id, new)
 
     def enter_transaction(self, producer_id: int, group: Group) -> None:

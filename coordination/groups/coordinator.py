@@ -40,7 +40,7 @@ from ottla.config.keys.groups import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
-from ottla.config.keys.own import OTTLA_GROUP_MAX_METADATA_BYTES
+from ottla.config.keys.own import OTTLA_ALL_GROUPS_MAX_METADATA_BYTES, OTTLA_GROUP_MAX_METADATA_BYTES
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.config.resources import GroupConfigs, no_group_config
 from ottla.coordination.groups.classic_group import CLASSIC, ClassicGroup, GroupSettings
@@ -53,6 +53,7 @@ from ottla.coordination.groups.effects import Completion, Effect, JoinResult, St
 from ottla.coordination.groups.group import Group, GroupState
 from ottla.coordination.groups.loading import GroupLoader
 from ottla.coordination.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
+from ottla.coordination.groups.metadata_bytes import MetadataBudget
 from ottla.coordination.groups.offset_commits import OffsetCommits
 from ottla.coordination.groups.rebalance import Join, on_join, on_timer
 from ottla.coordination.groups.records import group_key, group_value_version, is_too_long, offset_value_version
@@ -120,12 +121,14 @@ class GroupMachines:
         """The group was read from the log."""
         for producer_id in state.offsets.transactional:
             self._groups.enter_transaction(producer_id, state)
+        state.metadata.count_in(self._groups.metadata)
         self.of_type[state.group_type].on_loaded(state)
 
     def on_unloaded(self, states: LargeTable[str, Group]) -> None:
         """This broker no longer coordinates the groups."""
         for state in states.each():
             self._groups.leave_transactions(state)
+            state.metadata.count_out()
             self.runner.cancel_timers(state)
             self.of_type[state.group_type].on_unloaded(state)
 
@@ -207,7 +210,8 @@ class GroupCoordinator:
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
         self.settings = _settings_of(config)
         self._cluster = replica_manager.cluster
-        self.groups = CoordinatedGroups(self._cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
+        metadata = MetadataBudget(config[OTTLA_ALL_GROUPS_MAX_METADATA_BYTES], config[OTTLA_GROUP_MAX_METADATA_BYTES])
+        self.groups = CoordinatedGroups(self._cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS], metadata)
         self._log = TopicLog(
             GROUP_METADATA_TOPIC,
             replica_manager,
@@ -418,5 +422,4 @@ def _settings_of(config: BrokerConfig) -> GroupSettings:
         config[GROUP_INITIAL_REBALANCE_DELAY_MS],
         group_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
         offset_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
-        config[OTTLA_GROUP_MAX_METADATA_BYTES],
     )

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from ottla.coordination.groups.metadata_bytes import MetadataBytes
     from ottla.coordination.groups.offsets import GroupOffsets
     from ottla.coordination.partitions.effects import Arm
     from ottla.protocol.errors import ErrorCode
@@ -65,6 +66,7 @@ class Group(Protocol):
     """See the module. Attributes are read freely; `timers` is the runner's."""
 
     group_id: str
+    metadata: MetadataBytes
     offsets: GroupOffsets
     timers: dict[Hashable, TimerTask]
 

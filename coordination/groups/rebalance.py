@@ -120,24 +120,11 @@ def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _has_room_for_metadata(group: ClassicGroup, join: Join) -> bool:
-    """Whether the metadata of all members stay within the limit. A member whose metadata do not grow may always join again."""
+    """Whether the metadata of all members stay within the limits. A member whose metadata do not grow may always join again."""
     member_id = join.member_id or group.static_members.get(join.group_instance_id or "", NO_MEMBER_ID)
     member = group.members.get(member_id)
     more = size_of(join.protocols) - (0 if member is None else size_of(member.protocols))
-    if more <= 0 or group.metadata_bytes + more <= group.settings.max_metadata_bytes:
-        return True
-    if not group.refuses_metadata:
-        group.refuses_metadata = True
-        logger.warning(
-            "group %s: client %s (%s) is refused: the metadata of its members would take %d bytes more than "
-            "ottla.group.max.metadata.bytes=%d; use fewer topics or members, or raise it",
-            group.group_id,
-            join.client_id,
-            join.client_host,
-            group.metadata_bytes + more - group.settings.max_metadata_bytes,
-            group.settings.max_metadata_bytes,
-        )
-    return False
+    return not group.metadata.refuse(more, group.group_id, f"{join.client_id} ({join.client_host})")
 
 
 def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
@@ -392,7 +379,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 def fail_syncs(group: ClassicGroup, error: ErrorCode, out: list[Effect]) -> None:
     """This generation gets no assignment."""
     for member in group.members.values():
-        member.assignment = b""
+        group.assign(member, b"")
         if reply_to_sync(member, SyncResult(error), out):
             arm_session(member, out)
 

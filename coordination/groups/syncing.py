@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.coordination.groups.classic_group import ClassicGroup
+from ottla.coordination.groups.classic_group import ClassicGroup, Member
 from ottla.coordination.groups.effects import (
     AfterEmpty,
     AfterStaticRejoin,
@@ -57,6 +57,9 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
         out.append(Reply(sync.waiter, SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)))
         arm_session(member, out)
         return out
+    if group.leader_id == sync.member_id and _is_refused(group, member, sync.assignments):
+        out.append(Reply(sync.waiter, SyncResult(ErrorCode.UNKNOWN_SERVER_ERROR)))  # as for assignments too large for a record
+        return out
     # As with JoinGroup, a second request of the same member must not leave the first waiting.
     reply_to_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), out)
     member.sync_waiter = sync.waiter
@@ -72,6 +75,12 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
             assignment = {**assignment, **dict.fromkeys(missing, b"")}
         out.append(Store(group_value(group, assignment), AfterSync(group.generation_id, assignment)))
     return out
+
+
+def _is_refused(group: ClassicGroup, leader: Member, assignments: Mapping[str, bytes]) -> bool:
+    """Whether there is no room for the assignments of the members."""
+    more = sum(map(len, assignments.values())) - sum([len(member.assignment) for member in group.members.values()])
+    return group.metadata.refuse(more, group.group_id, f"{leader.client_id} ({leader.client_host})")
 
 
 def _check(group: ClassicGroup, sync: Sync) -> ErrorCode:
@@ -116,7 +125,8 @@ def _on_assignment_stored(group: ClassicGroup, then: AfterSync, error: ErrorCode
     protocol_type, protocol_name = group.protocol_type, group.protocol_name
     waiting = []
     for member_id, member in group.members.items():
-        assignment = member.assignment = then.assignment[member_id]
+        assignment = then.assignment[member_id]
+        group.assign(member, assignment)
         waiter = member.sync_waiter
         if waiter is not None:
             member.sync_waiter = None

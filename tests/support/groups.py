@@ -11,6 +11,7 @@ from ottla.coordination.groups.classic_group import ClassicGroup, GroupSettings,
 from ottla.coordination.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
+from ottla.coordination.groups.metadata_bytes import MetadataBudget
 from ottla.coordination.groups.rebalance import Join, on_join, on_timer
 from ottla.coordination.groups.syncing import Sync, on_stored, on_sync
 from ottla.coordination.partitions.effects import Arm, Disarm, Many, Reply
@@ -26,9 +27,13 @@ class GroupDriver:
     Waiters are numbers, handed out by `join` and `sync`.
     """
 
-    def __init__(self, *, stores_at_once: bool = True, **settings: int) -> None:
+    def __init__(
+        self, *, stores_at_once: bool = True, max_metadata_bytes: int = 2**63, max_bytes_of_all: int = 2**63, **settings: int
+    ) -> None:
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
         self.group = ClassicGroup("g", self.settings, NOW)
+        self.budget = MetadataBudget(max_bytes_of_all, max_metadata_bytes)
+        self.group.metadata.count_in(self.budget)
         self.now_ms = NOW
         self.waiting: set[int] = set()
         self.joined: dict[int, JoinResult] = {}

@@ -20,7 +20,7 @@ from ottla.coordination.groups.consumer.reconciliation import FREE, UnknownMembe
 from ottla.coordination.groups.consumer.records import CurrentAssignment, MemberMetadata, Record
 from ottla.coordination.groups.consumer.removal import may_convert, remove
 from ottla.coordination.groups.consumer.settings import Context
-from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription
+from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription, is_refused
 from ottla.coordination.groups.consumer.targets import may_compute, next_goal
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.effects import JoinResult, SyncResult
@@ -112,6 +112,8 @@ def _join(group: ConsumerGroup, join: Join, sender: Sender, subscription: Subscr
         rebalance_timeout_ms=join.rebalance_timeout_ms,
         classic=ClassicPart(join.session_timeout_ms, join.protocols),
     )
+    if is_refused(group, sender.old, member):
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
     records: list[Record] = []
     timers: list[ConsumerEffect] = []
     old = sender.old

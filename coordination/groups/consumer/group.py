@@ -34,6 +34,7 @@ from ottla.coordination.groups.consumer.records import (
 )
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.group import Committer, Expiry, Group, GroupState
+from ottla.coordination.groups.metadata_bytes import MetadataBytes
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.partitions.effects import Arm
 from ottla.protocol.errors import ErrorCode
@@ -63,6 +64,7 @@ class AssignedGroup:
         "is_resolving",
         "known_topics",
         "members",
+        "metadata",
         "metadata_hash",
         "names",
         "offsets",
@@ -82,6 +84,7 @@ class AssignedGroup:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 0
+        self.metadata = MetadataBytes()
         self.metadata_hash = 0
         """A hash of the subscribed topics, for which the epoch is valid; 0 for none."""
         self.target_epoch = 0
@@ -179,6 +182,7 @@ class AssignedGroup:
     def _count(self, member: Member | None, change: int) -> None:
         if member is None:
             return
+        self.metadata.change(change * member.metadata_bytes)
         for name in member.topics:
             _add(self.names, name, change)
         if member.regex:

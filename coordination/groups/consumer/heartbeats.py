@@ -17,7 +17,7 @@ from ottla.coordination.groups.consumer.reconciliation import Goal, UnknownMembe
 from ottla.coordination.groups.consumer.records import CurrentAssignment, MemberMetadata, Record, TargetMember
 from ottla.coordination.groups.consumer.removal import remove
 from ottla.coordination.groups.consumer.settings import WAITING_INTERVAL_MS, ConsumerSettings, Context
-from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription, check_regex, resolution
+from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription, check_regex, is_refused, resolution
 from ottla.coordination.groups.consumer.targets import next_goal
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.consumer.topics import Topics
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 MAX_SHOWN: Final = 1_000
 """The part of a regular expression, and of the reason against it, that an error message shows, characters."""
+
+NO_ROOM: Final = "The broker has no memory left for the subscriptions of more members."
 
 
 class Refused(Exception):
@@ -138,6 +140,8 @@ def _known_member(group: ConsumerGroup, beat: Beat) -> Member:
 def _stay(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
     sender = _sender(group, beat, context.settings)
     member = _updated(sender.member, beat)
+    if is_refused(group, sender.old, member):
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)
     if member.regex and member.regex not in group.regex_users:
         reason = yield from check_regex(member.regex)
         if reason is not None:

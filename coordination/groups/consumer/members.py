@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.classic_group import Protocols, size_of
 
 JOINING: Final = 0
 """The member epoch of a member that joins."""
@@ -21,6 +21,9 @@ LEAVING_FOR_A_WHILE: Final = -2
 
 Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Partitions by topic id, each with the epoch in which it was assigned; no topic without partitions."""
+
+NAME_BYTES: Final = 64
+"""The memory for a name in a subscription, besides its characters."""
 
 NOTHING: Final[Mapping[bytes, Mapping[int, int]]] = {}
 
@@ -73,6 +76,12 @@ class Member(NamedTuple):
     assigned: Owned = NOTHING
     revoking: Owned = NOTHING
     """Partitions that the member has to give up."""
+
+    @property
+    def metadata_bytes(self) -> int:
+        """The memory for the subscription, bytes."""
+        of_classic = 0 if self.classic is None else size_of(self.classic.protocols)
+        return sum(map(len, self.topics)) + NAME_BYTES * len(self.topics) + len(self.regex or "") + of_classic
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether the member has exactly its target of this epoch."""

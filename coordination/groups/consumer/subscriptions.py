@@ -39,6 +39,14 @@ def check_regex(regex: str) -> Generator[CheckRegex, str | None, str | None]:
     return (yield CheckRegex(regex))
 
 
+def is_refused(group: AssignedGroup, old: Member | None, new: Member) -> bool:
+    """Whether there is no room for the subscription of a member, which is logged. There always is for one that does not grow."""
+    if old is not None and old.topics is new.topics and old.regex == new.regex and old.classic is new.classic:
+        return False
+    more = new.metadata_bytes - (0 if old is None else old.metadata_bytes)
+    return group.metadata.refuse(more, group.group_id, f"{new.client_id} ({new.client_host})")
+
+
 def change_subscription(group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:
     """Add the records of a subscription that may have changed, and return the epoch of the group, which they may raise."""
     if old is not None and group.known_topics is context.topics and _same_subscription(old, new):

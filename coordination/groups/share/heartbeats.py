@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 
 from ottla.coordination.groups.consumer.effects import Beat, BeatResult, ConsumerEffect, Decision, Initialize, Write
-from ottla.coordination.groups.consumer.heartbeats import Refused
+from ottla.coordination.groups.consumer.heartbeats import NO_ROOM, Refused
 from ottla.coordination.groups.consumer.members import JOINING, LEAVING, Member, MemberState, indexes_of
 from ottla.coordination.groups.consumer.records import CurrentAssignment, GroupEpoch, MemberMetadata, Record, StatePartitions
 from ottla.coordination.groups.consumer.removal import remove
 from ottla.coordination.groups.consumer.settings import Context
-from ottla.coordination.groups.consumer.subscriptions import change_subscription, topics_after
+from ottla.coordination.groups.consumer.subscriptions import change_subscription, is_refused, topics_after
 from ottla.coordination.groups.consumer.targets import next_goal
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.consumer.topics import ids_of
@@ -68,6 +68,8 @@ def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
         message = f"The share group has reached its maximum capacity of {context.settings.max_size} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
     member = _updated(old or Member(beat.member_id), beat)
+    if is_refused(group, old, member):
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)
     records: list[Record] = []
     if old is None:
         logger.info("group %s: member %s joins by the share protocol", group.group_id, member.member_id)

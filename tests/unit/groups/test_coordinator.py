@@ -12,6 +12,7 @@ from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
 from ottla.coordination.groups.group import Committer, Expiry, GroupState
 from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.metadata_bytes import MetadataBytes
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.groups.rebalance import Join
 from ottla.coordination.groups.records import GroupKey, read_group_value, read_key
@@ -419,6 +420,7 @@ class AGroupOfAnotherType:
         self.generation_id = 3
         self.protocol_type = "consumer"
         self.state = GroupState.STABLE
+        self.metadata = MetadataBytes()
         self.offsets = GroupOffsets()
         self.timers: dict[Hashable, TimerTask] = {}
 

@@ -78,7 +78,8 @@ def check(driver: GroupDriver) -> None:
         for name, _ in member.protocols:
             votes[name] = votes.get(name, 0) + 1
     assert votes == group.protocol_votes
-    assert group.metadata_bytes == sum(len(name) + len(data) for member in members.values() for name, data in member.protocols)
+    metadata = sum(len(name) + len(data) for member in members.values() for name, data in member.protocols)
+    assert group.metadata.taken == metadata + sum(len(member.assignment) for member in members.values())
     if members:
         assert len(members) in votes.values(), "there is a protocol that all members support"
     if group.state is GroupState.EMPTY:

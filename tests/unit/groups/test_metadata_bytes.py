@@ -5,11 +5,18 @@ import logging
 import pytest
 
 from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.consumer.members import NAME_BYTES
 from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.metadata_bytes import MetadataBytes
 from ottla.protocol.errors import ErrorCode
-from tests.support.groups import GroupDriver, a_stable_group
+from tests.support.group_bench import GroupBench, run
+from tests.support.groups import GroupDriver, a_stable_group, settle
 
+EMPTY_SUBSCRIPTION = bytes(2 + 4 + 4)
+"""Of the consumer protocol: the version, no topics, and no data of the assignor."""
+EMPTY_ASSIGNMENT = bytes(2 + 4 + 4)
 SIZE = len("range") + len(b"subscription")
+PART = len(b"part of client-1")
 
 
 def metadata(size: int) -> Protocols:
@@ -17,7 +24,7 @@ def metadata(size: int) -> Protocols:
 
 
 def test_a_newcomer_is_refused_and_the_members_notice_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    driver, ids = a_stable_group(2, max_metadata_bytes=3 * SIZE)
+    driver, ids = a_stable_group(2, max_metadata_bytes=3 * SIZE + 2 * PART)
     with caplog.at_level(logging.WARNING):
         refused = [driver.joined[driver.join(protocols=metadata(SIZE + 1))] for _ in range(3)]
     assert [(each.error, each.member_id) for each in refused] == [(ErrorCode.GROUP_MAX_SIZE_REACHED, "")] * 3
@@ -26,7 +33,7 @@ def test_a_newcomer_is_refused_and_the_members_notice_nothing(caplog: pytest.Log
     [line] = caplog.messages
     assert line.startswith(
         "group g: client client (/127.0.0.1) is refused: the metadata of its members would take 1 bytes more than "
-        f"ottla.group.max.metadata.bytes={3 * SIZE}"
+        f"ottla.group.max.metadata.bytes={3 * SIZE + 2 * PART}"
     )
     driver.join(protocols=metadata(SIZE))
     assert len(driver.group.members) == 3
@@ -38,7 +45,7 @@ def test_the_metadata_of_all_protocols_count() -> None:
 
 
 def test_a_member_that_grows_too_large_is_refused_and_stays_a_member() -> None:
-    driver, (leader, follower) = a_stable_group(2, max_metadata_bytes=3 * SIZE)
+    driver, (leader, follower) = a_stable_group(2, max_metadata_bytes=3 * SIZE + 2 * PART)
     refused = driver.joined[driver.join(follower, protocols=metadata(2 * SIZE + 1))]
     assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, follower)
     assert driver.heartbeat(follower) == ErrorCode.NONE
@@ -48,7 +55,7 @@ def test_a_member_that_grows_too_large_is_refused_and_stays_a_member() -> None:
 
 def test_members_of_a_group_that_is_too_large_already_join_again() -> None:
     driver, ids = a_stable_group(3)
-    driver.group.settings = driver.settings._replace(max_metadata_bytes=1)
+    driver.budget.max_bytes_of_group = 1
     driver.load()
     waiters = [driver.join(each, protocols=metadata(SIZE)) for each in ids]
     assert [driver.joined[waiter].error for waiter in waiters] == [ErrorCode.NONE] * 3
@@ -68,8 +75,8 @@ def test_a_static_member_returns_with_the_same_metadata() -> None:
 
 
 def test_the_rebalance_does_not_wait_for_a_pending_member_that_was_refused() -> None:
-    driver, (leader,) = a_stable_group(1, max_metadata_bytes=SIZE)
-    driver.group.settings = driver.settings._replace(max_metadata_bytes=2 * SIZE)
+    driver, (leader,) = a_stable_group(1, max_metadata_bytes=SIZE + PART)
+    driver.budget.max_bytes_of_group = 2 * SIZE + PART
     pending = driver.member_id(driver.join(must_know_id=True))
     waiter = driver.join(leader)
     assert waiter in driver.waiting
@@ -78,9 +85,88 @@ def test_the_rebalance_does_not_wait_for_a_pending_member_that_was_refused() -> 
 
 
 def test_what_a_member_took_is_free_when_it_has_left() -> None:
-    driver, (leader, follower) = a_stable_group(2, max_metadata_bytes=2 * SIZE)
+    driver, (leader, follower) = a_stable_group(2, max_metadata_bytes=2 * SIZE + 2 * PART)
     assert driver.joined[driver.join()].error == ErrorCode.GROUP_MAX_SIZE_REACHED
     driver.leave(follower)
     driver.join(leader)
-    assert driver.group.metadata_bytes == SIZE
+    assert driver.group.metadata.taken == SIZE + PART
     assert driver.join() in driver.waiting
+
+
+# -- all groups together ---------------------------------------------------------------------------------------------------
+
+
+def test_a_group_has_no_room_that_others_have_taken_and_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    driver, ids = a_stable_group(1, max_bytes_of_all=1000)
+    others = MetadataBytes()
+    others.count_in(driver.budget)
+    others.change(1000 - 2 * SIZE - PART)
+    with caplog.at_level(logging.WARNING):
+        refused = [driver.joined[driver.join(protocols=metadata(SIZE + 1))] for _ in range(3)]
+    assert [each.error for each in refused] == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 3
+    assert [driver.heartbeat(each) for each in ids] == [ErrorCode.NONE]
+    assert caplog.messages == [
+        "group g: client client (/127.0.0.1) is refused, as are others: the metadata of the members of all groups would take 1 bytes more "
+        "than ottla.all.groups.max.metadata.bytes=1000; use fewer groups, topics or members, or raise it"
+    ]
+    others.count_out()
+    driver.join(protocols=metadata(SIZE + 1))
+    assert len(driver.group.members) == 2
+
+
+def test_assignments_without_room_are_not_stored() -> None:
+    driver = GroupDriver(max_bytes_of_all=1000)
+    waiter = driver.join()
+    driver.pass_time(0)
+    leader = driver.member_id(waiter)
+    refused = driver.sync(leader, {leader: bytes(1000)})
+    assert driver.synced[refused].error == ErrorCode.UNKNOWN_SERVER_ERROR
+    settle(driver, [waiter])
+    assert driver.budget.taken == SIZE + PART
+
+
+def test_a_group_that_is_not_found_any_more_has_returned_all_bytes() -> None:
+    driver, _ = a_stable_group(3)
+    assert driver.budget.taken == driver.group.metadata.taken == 3 * (SIZE + PART)
+    driver.group.metadata.count_out()
+    driver.group.metadata.count_out()
+    assert driver.budget.taken == 0
+
+
+def test_groups_of_both_protocols_share_the_memory_and_return_it() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        budget = bench.groups.groups.metadata
+        first = bench.join("classic")
+        bench.pass_time(3_000)
+        assert (await bench.answered(first)).error == ErrorCode.NONE
+        assert budget.taken == SIZE
+        joined = await bench.answered(bench.beat("a", group="new"))
+        assert joined.error == ErrorCode.NONE
+        assert budget.taken == SIZE + NAME_BYTES + 1
+        full = [await bench.answered(bench.beat("b", group="other")), (await bench.answered(bench.join("third", protocols=metadata(300))))]
+        assert [each.error for each in full] == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 2
+        assert (await bench.answered(bench.beat("a", joined.epoch, group="new", topics=("t",)))).error == ErrorCode.NONE
+        await bench.answered(bench.beat("a", -1, group="new"))
+        assert budget.taken == SIZE
+        await bench.stop_replica()
+        assert budget.taken == 0
+
+    run(scenario, ottla_all_groups_max_metadata_bytes=SIZE + NAME_BYTES + 60)
+
+
+def test_a_group_that_changes_its_protocol_is_counted_once() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        budget = bench.groups.groups.metadata
+        protocols = (("range", EMPTY_SUBSCRIPTION),)
+        first = bench.join(protocols=protocols)
+        bench.pass_time(3_000)
+        member_id = (await bench.answered(first)).member_id
+        before = budget.taken
+        assert before == len("range") + len(EMPTY_SUBSCRIPTION)
+        bench.sync(member_id, 1, {member_id: EMPTY_ASSIGNMENT})
+        assert (await bench.answered(bench.beat("a"))).error == ErrorCode.NONE
+        assert budget.taken == before + NAME_BYTES + 1
+
+    run(scenario)

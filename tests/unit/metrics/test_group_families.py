@@ -46,7 +46,11 @@ def test_the_lag_is_known_where_the_coordinator_has_a_replica() -> None:
 
 def test_families_show_what_was_collected_and_count_the_rest() -> None:
     machine = SimpleNamespace(rebalances=5)
-    groups = SimpleNamespace(consumer=SimpleNamespace(machine=machine), share=SimpleNamespace(machine=SimpleNamespace(rebalances=4)))
+    groups = SimpleNamespace(
+        groups=SimpleNamespace(metadata=SimpleNamespace(taken=6)),
+        consumer=SimpleNamespace(machine=machine),
+        share=SimpleNamespace(machine=SimpleNamespace(rebalances=4)),
+    )
     none = dict.fromkeys(GroupState, 0)
     view: Any = SimpleNamespace(
         group_offsets=[GroupOffset("{a}", 7, 3), GroupOffset("{b}", 3, None)],
@@ -76,6 +80,7 @@ def test_families_show_what_was_collected_and_count_the_rest() -> None:
             ('{state="dead"}', 0),
         ],
         "kafka_server_group_coordinator_metrics_share_group_rebalance_count": [("", 4)],
+        "ottla_group_metadata_bytes": [("", 6)],
         "ottla_group_committed_offset": [("{a}", 7), ("{b}", 3)],
         "ottla_group_lag": [("{a}", 3)],
         "ottla_group_offsets_not_shown": [("", 10)],

@@ -1,0 +1,90 @@
+"""Counts the bytes that the members of groups keep in memory, and refuses members without room.
+
+`MetadataBytes` has those of a group, `MetadataBudget` those of all groups that this broker coordinates. A group counts in the budget as
+long as it is found by its id: the table of the groups calls `count_in` and `count_out`. So a group returns its bytes however it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+TOLD_AGAIN_BELOW: Final = 0.9
+"""The part of the budget that has to be in use at most before the next refusal is logged: members that come and go cause no lines."""
+
+
+class MetadataBudget:
+    """The bytes of all groups, at most `max_bytes`, of which one group may have `max_bytes_of_group`."""
+
+    __slots__ = ("has_told", "max_bytes", "max_bytes_of_group", "taken")
+
+    def __init__(self, max_bytes: int, max_bytes_of_group: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_bytes_of_group = max_bytes_of_group
+        self.taken = 0
+        self.has_told = False
+        """Whether a refusal was logged since there was room."""
+
+    def change(self, by: int) -> None:
+        """Count bytes that a group takes, or returns if they are negative."""
+        self.taken += by
+        if self.taken <= self.max_bytes * TOLD_AGAIN_BELOW:
+            self.has_told = False
+
+
+class MetadataBytes:
+    """The bytes of one group. They have no limit while the group does not count in a budget."""
+
+    __slots__ = ("_budget", "_has_told", "taken")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._budget: MetadataBudget | None = None
+        self._has_told = False
+
+    def change(self, by: int) -> None:
+        """Count bytes that a member takes, or returns if they are negative."""
+        self.taken += by
+        if by < 0:
+            self._has_told = False
+        if self._budget is not None:
+            self._budget.change(by)
+
+    def count_in(self, budget: MetadataBudget) -> None:
+        """The group is found by its id from now on. A repeated call does nothing."""
+        if self._budget is None:
+            self._budget = budget
+            budget.change(self.taken)
+
+    def count_out(self) -> None:
+        """The group is not found any more. A repeated call does nothing."""
+        budget, self._budget = self._budget, None
+        if budget is not None:
+            budget.change(-self.taken)
+
+    def refuse(self, more: int, group_id: str, client: str) -> bool:
+        """Whether there is no room for `more` bytes of a member, which is logged once. There always is for one that takes no more."""
+        budget = self._budget
+        if more <= 0 or budget is None:
+            return False
+        over = self.taken + more - budget.max_bytes_of_group
+        if over > 0:
+            if not self._has_told:
+                self._has_told = True
+                logger.warning(
+                    "group %s: client %s is refused: the metadata of its members would take %d bytes more than "
+                    "ottla.group.max.metadata.bytes=%d; use fewer topics or members, or raise it",
+                    group_id, client, over, budget.max_bytes_of_group,
+                )  # fmt: skip
+            return True
+        over = budget.taken + more - budget.max_bytes
+        if over > 0 and not budget.has_told:
+            budget.has_told = True
+            logger.warning(
+                "group %s: client %s is refused, as are others: the metadata of the members of all groups would take %d bytes more than "
+                "ottla.all.groups.max.metadata.bytes=%d; use fewer groups, topics or members, or raise it",
+                group_id, client, over, budget.max_bytes,
+            )  # fmt: skip
+        return over > 0
