@@ -7,7 +7,8 @@ made before the old ones are removed, so a partition has all its replicas at any
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections import deque
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
 from ottla.client import reassignments
@@ -20,8 +21,10 @@ from ottla.protocol.topic_partition import TopicPartition
 
 _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 0.5
-_PLANNED: Final = 100
+_PLANNED: Final = 1000
 """Partitions of one plan, which costs two answers with the metadata of all partitions."""
+_BEGUN_TOGETHER: Final = 5
+"""Partitions whose move begins in one step. All steps of the controller and the brokers follow from it; a larger one delays producers."""
 _OWN: Final = 2
 """DYNAMIC_BROKER_CONFIG: the source of a value that was set for one broker at run time."""
 
@@ -93,35 +96,48 @@ def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | No
 def _move_some(
     cluster: Cluster, plan: Plan, left: dict[TopicPartition, list[int]], progress: Progress, before: int, at_once: int, rate: int | None
 ) -> set[TopicPartition]:
-    """Move the first partitions of the plan, `at_once` at a time, and return them; with an empty plan, wait for those that move already.
+    """Move the first partitions of the plan and return them; with an empty plan, wait for those that move already.
 
     `left` has the replicas of all partitions that are to move. A refusal ends the plan: topics may be gone, and brokers dead, since it was
     made. Raises SomeRefused if the first partitions of the plan are refused.
     """
-    total = before + len(left)
     if not plan:
-        _wait(cluster, set(left), progress, before, total)
+        _wait(cluster, set(left), progress, before, before + len(left))
         return set(left)
     names = [name for name in plan if name in left][: max(at_once, _PLANNED)]
-    topics = {name.topic for name in names}
     if rate is not None:
         reassignments.throttle(cluster, left, {name: plan[name] for name in names}, rate)
-    moved: set[TopicPartition] = set()
-    refused: dict[str, ClientError] = {}
-    while names and not refused:
-        outcomes = reassignments.reassign(cluster, {name: plan[name] for name in names[:at_once]})
-        is_fresh = not moved
-        refused = {str(name): error for name, error in outcomes.items() if error is not None}
-        moving = {name for name in names[:at_once] if str(name) not in refused}
-        _wait(cluster, moving, progress, before + len(moved), total)
-        moved |= moving
-        del names[:at_once]
+    moved, refused = _move_steadily(cluster, plan, names, lambda done: progress(before + done, before + len(left)), at_once)
     _until_known(cluster, {name: plan[name] for name in moved})
     if rate is not None:
-        reassignments.clear_throttles(cluster, topics)
-    if refused and is_fresh:
+        reassignments.clear_throttles(cluster, {name.topic for name in names})
+    if any(str(name) in refused for name in names[: min(at_once, _BEGUN_TOGETHER)]):
         raise SomeRefused(refused)
     return moved
+
+
+def _move_steadily(
+    cluster: Cluster, plan: Plan, names: Sequence[TopicPartition], progress: Callable[[int], object], at_once: int
+) -> tuple[set[TopicPartition], dict[str, ClientError]]:
+    """Move partitions until all are moved or some are refused, a few in each step. Returns those that moved, and those refused."""
+    waiting = deque(names)
+    moving: set[TopicPartition] = set()
+    moved: set[TopicPartition] = set()
+    refused: dict[str, ClientError] = {}
+    while moving or (waiting and not refused):
+        if moving:
+            left = moving.intersection(reassignments.moves(cluster, moving))
+            moved |= moving - left
+            moving = left
+            progress(len(moved))
+        room = 0 if refused else min(_BEGUN_TOGETHER, at_once - len(moving), len(waiting))
+        if some := [waiting.popleft() for _ in range(room)]:
+            outcomes = reassignments.reassign(cluster, {name: plan[name] for name in some})
+            refused = {str(name): error for name, error in outcomes.items() if error is not None}
+            moving |= {name for name in some if str(name) not in refused}
+        if moving:
+            time.sleep(_POLL_SECONDS)
+    return moved, refused
 
 
 def forget_settings(cluster: Cluster, broker: int) -> list[str]:

@@ -24,10 +24,12 @@ async def handle_list_partition_reassignments(
     controller = context.broker.cluster.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
-    wanted = None if request.topics is None else (await _named(request.topics))
+    assignments_of = controller.context.assignments
+    wanted = None if request.topics is None else await _named(request.topics)
     topics = []
-    for topic, assignments in list(controller.context.assignments.items()):
+    for topic in list(assignments_of if wanted is None else wanted):
         await pause()
+        indexes = None if wanted is None else wanted[topic]
         moving = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -35,19 +37,20 @@ async def handle_list_partition_reassignments(
                 adding_replicas=list(assignment.adding_replicas),
                 removing_replicas=list(assignment.removing_replicas),
             )
-            for index, assignment in assignments.items()
-            if assignment.is_reassigning and (wanted is None or (topic, index) in wanted)
+            for index, assignment in assignments_of.get(topic, {}).items()
+            if assignment.is_reassigning and (indexes is None or index in indexes)
         ]
         if moving:
             topics.append(OngoingTopicReassignment(name=topic, partitions=moving))
     return ListPartitionReassignmentsResponse(error_message="", topics=topics)
 
 
-async def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> set[tuple[str, int]]:
-    partitions: set[tuple[str, int]] = set()
+async def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> dict[str, set[int]]:
+    partitions: dict[str, set[int]] = {}
     for topic in topics:
+        indexes = partitions.setdefault(topic.name, set())
         for index in topic.partition_indexes:
-            partitions.add((topic.name, index))
+            indexes.add(index)
             await pause()
         await pause()
     return partitions

@@ -17,16 +17,19 @@ from ottla.protocol.topic_partition import TopicPartition
 
 
 class Cluster:
-    """Three brokers with topics of one partition; a move is done when it has been looked at once."""
+    """Three brokers with topics of one partition; a move is done when it has been looked at three times."""
 
     timeout_seconds = 5.0
 
     def __init__(self, topics: int) -> None:
         self.replicas = {TopicPartition(f"t-{number:03}", 0): [0, 1] for number in range(topics)}
         self.asked_for_all = 0
-        self.moved_together: list[int] = []
+        self.begun_together: list[int] = []
+        self.most_moving = 0
         self.refused: TopicPartition | None = None
         self.moving: dict[TopicPartition, Move] = {}
+        self.begun: dict[TopicPartition, int] = {}
+        self.looks = 0
 
     def refresh(self, topics: object) -> MetadataResponse:
         self.asked_for_all += topics is None
@@ -42,7 +45,7 @@ class Cluster:
         )
 
     def reassign(self, _: object, plan: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, ClientError | None]:
-        self.moved_together.append(len(plan))
+        self.begun_together.append(len(plan))
         outcomes: dict[TopicPartition, ClientError | None] = dict.fromkeys(plan)
         for name in plan:
             if name == self.refused or name not in self.replicas:
@@ -51,11 +54,16 @@ class Cluster:
             if outcomes[name] is None:
                 self.replicas[name] = list(target)
                 self.moving[name] = Move([0, *target], [2], [0])
+                self.begun[name] = self.looks
+        self.most_moving = max(self.most_moving, len(self.moving))
         return outcomes
 
     def moves(self, _: object, partitions: object = None) -> dict[TopicPartition, Move]:
-        found, self.moving = self.moving, {}
-        return {} if partitions is None else found
+        if partitions is None:
+            return {}
+        self.looks += 1
+        self.moving = {name: move for name, move in self.moving.items() if self.looks - self.begun[name] < 3}
+        return dict(self.moving)
 
 
 @pytest.fixture
@@ -71,18 +79,25 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def test_no_more_partitions_move_together_than_is_wanted(cluster: Cluster) -> None:
     told: list[tuple[int, int]] = []
 
-    assert drain.drain(cluster, {0}, lambda done, total: told.append((done, total)), at_once=30) == 250
+    assert drain.drain(cluster, {0}, lambda done, total: told.append((done, total)), at_once=12) == 250
 
     assert not any(0 in replicas for replicas in cluster.replicas.values())
-    assert max(cluster.moved_together) == 30
+    assert cluster.most_moving == 12
     assert told == sorted(told)
     assert told[-1] == (250, 250)
 
 
-def test_one_plan_serves_a_hundred_partitions(cluster: Cluster) -> None:
+def test_few_partitions_begin_together_and_do_not_wait_for_those_before(cluster: Cluster) -> None:
+    drain.drain(cluster, {0}, lambda *_: None, at_once=100)
+
+    assert set(cluster.begun_together) == {5}
+    assert cluster.most_moving == 3 * 5
+
+
+def test_one_plan_serves_many_partitions(cluster: Cluster) -> None:
     drain.drain(cluster, {0}, lambda *_: None, at_once=1)
 
-    assert cluster.asked_for_all == 2 * 3 + 1
+    assert cluster.asked_for_all == 2 + 1
 
 
 def test_a_partition_that_two_plans_cannot_move_ends_a_drain_when_those_beside_it_have_moved(cluster: Cluster) -> None:
@@ -91,7 +106,7 @@ def test_a_partition_that_two_plans_cannot_move_ends_a_drain_when_those_beside_i
     with pytest.raises(SomeRefused, match="refused"):
         drain.drain(cluster, {0}, lambda *_: None, at_once=10)
 
-    assert sum(0 not in replicas for replicas in cluster.replicas.values()) == 49 + 9
+    assert sum(0 not in replicas for replicas in cluster.replicas.values()) == 44 + 4
 
 
 def test_a_topic_that_is_deleted_after_the_plan_was_made_ends_no_drain_and_leaves_no_throttle(
