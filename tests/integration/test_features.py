@@ -67,6 +67,15 @@ def test_a_new_cluster_has_every_feature_at_its_highest_level(new: InProcessBrok
     assert newest_end_txn(new.port) == 5
 
 
+def test_nothing_is_finalized_while_brokers_that_ignore_features_may_be_in_the_cluster(tmp_path: Path) -> None:
+    with a_broker_in_process(tmp_path, inter_broker_protocol_version="2.6") as broker:
+        assert levels(broker.port) == {}
+        assert (
+            "Feature versioning system is disabled." in CommandLine(broker.bootstrap)("features", "upgrade", f"{MADE_UP}=1", status=1).err
+        )
+        assert levels(broker.port) == {}
+
+
 def test_versions_follow_the_level_while_clients_are_connected(new: InProcessBroker) -> None:
     new.run(put, new, encode_feature(FeatureNode({})))
     eventually(lambda: levels(new.port) == {})
