@@ -145,10 +145,11 @@ def test_instances_of_the_template_may_write_the_metadata_file_that_its_advice_h
 
 def test_the_unit_expects_the_rights_that_the_package_gives_its_directories() -> None:
     """systemd complains at each start of a directory for configurations with other rights."""
-    unit, postinst = text_of("deploy/systemd/ottla.service"), text_of("debian/ottla.postinst")
+    unit, postinst, rules = (text_of(name) for name in ("deploy/systemd/ottla.service", "debian/ottla.postinst", "debian/rules"))
     modes = set(re.findall(r"^(?:State|Logs|Configuration)DirectoryMode=(\d+)$", unit, flags=re.MULTILINE))
-    assert modes == {*re.findall(r"-m (\d+) /var/lib/ottla", postinst), *re.findall(r"chmod (\d+) /etc/ottla$", postinst, re.MULTILINE)}
-    assert modes == {"0750"}
+    (of_data,) = re.findall(r"install -d -o ottla -g ottla -m (\d+)", postinst)
+    (of_configuration,) = re.findall(r"chmod (\d+) \$\(ROOT\)/etc/ottla$", rules, flags=re.MULTILINE)
+    assert modes == {of_data, of_configuration} == {"0750"}
     assert unit.count("DirectoryMode=") == 3
 
 
