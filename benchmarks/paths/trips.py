@@ -39,7 +39,14 @@ _PACKAGE: Final = str(Path(ottla.__file__).parent) + "/"
 _NETWORK: Final = "broker/network/"
 _MEMBER_ID_REQUIRED: Final = 79
 
-APPEND: Final = ("storage/", "protocol/records/walk", "protocol/records/record_step", "replication/leader/partition")
+APPEND: Final = (
+    "storage/",
+    "protocol/records/",
+    "replication/leader/partition",
+    "replication/control/replica_manager",
+    "coordination/partitions/topic_log",
+)
+"""What appends a batch to a log; the last two build and place the batch of a coordinator."""
 
 Trip = tuple[Message, int]
 """A request and its version."""
