@@ -14,8 +14,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import CODEC_BY_NAME
 from ottla.protocol.records.reader import Record, check_records, parse_records, record_data, record_pieces
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.validation.batch import judge, read_only_batch
-from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from ottla.storage.validation.batch import FIRST_VERSION_WITH_ZSTD, judge, read_only_batch
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 

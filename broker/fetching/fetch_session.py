@@ -22,10 +22,10 @@ from ottla.pauses import begin, pause
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.leader.partition import Partition
 from ottla.replication.leader.progress import ReplicaProgress
+from ottla.replication.ports.replica_selector import NO_PREFERENCE
 from ottla.replication.ports.waiters import Waiters
-from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.asked_partition import NO_EPOCH, AskedPartition
 from ottla.replication.reading.fetch_read import FetchParams
-from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 
 if TYPE_CHECKING:
     from ottla.broker.security.client import Client

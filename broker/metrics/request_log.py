@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.fetch import FetchReader
-from ottla.protocol.cursors.kinds import END, NOTHING
 from ottla.protocol.cursors.produce import ProduceReader
-from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.request_reader import END, NOTHING, RequestReader
 from ottla.protocol.schema.wire import ProtocolError, skip_tagged_fields
 from ottla.protocol.uuid import to_text
 

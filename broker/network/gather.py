@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
 from ottla.broker.network.request_channel import Parts
-from ottla.broker.network.sizes import ALIGNED_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 from ottla.protocol.cursors import fields
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion
+
+INLINE_BYTES: Final = 16 * 1024
+"""Largest region that is read and written together with its header, because that is cheaper than sending it separately, in bytes."""
+ALIGNED_BYTES: Final = 256 * 1024
+"""Largest region that is sent from a page boundary on, in bytes. The bytes before the page are sent with the header."""
+PAGE_BYTES: Final[int] = mmap.PAGESIZE
+PACKET_BYTES: Final = 16 * PAGE_BYTES
+"""Bytes that the kernel splices at once."""
 
 Run: TypeAlias = list[bytes | bytearray | memoryview | FileRegion]
 """Parts that become one."""

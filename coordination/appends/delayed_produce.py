@@ -9,13 +9,19 @@ same way. DeleteRecords counts its partitions like that, too (`DelayedPartitions
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from ottla.coordination.appends.acks import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
 from ottla.coordination.error_map import error_code
+from ottla.protocol.errors import ErrorCode
 from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
 from ottla.replication.waiting.purgatory import DelayedOperation, Purgatory
+
+ACKS_ALL: Final = -1
+FLUSH_TIMEOUT_MS: Final = 60_000
+"""Minimum time that acks=1 waits for the disk, ms; the producer's own timeout is meant for replicas."""
+NONE: Final = int(ErrorCode.NONE)
+REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
 class WaitingPartition(Protocol):

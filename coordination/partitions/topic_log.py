@@ -14,8 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from ottla.coordination.appends.acks import ACKS_ALL
-from ottla.coordination.appends.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.coordination.appends.delayed_produce import ACKS_ALL, AppendedPartition, DelayedProduce
 from ottla.coordination.error_map import error_code
 from ottla.coordination.partitions.owned import OwnedPartition
 from ottla.protocol.errors import ErrorCode

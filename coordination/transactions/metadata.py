@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.coordination.transactions.partitions import NO_PARTITIONS, Partitions, difference, includes, union
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 
 if TYPE_CHECKING:
     from ottla.replication.waiting.timing_wheel import TimerTask

@@ -35,7 +35,7 @@ from ottla.coordination.transactions.metadata import (
 from ottla.coordination.transactions.partitions import Partitions, includes
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 
 NewProducerId = Callable[[], int | None]
 """Returns an unused producer id, or None while there is none."""

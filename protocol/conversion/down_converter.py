@@ -10,16 +10,11 @@ from __future__ import annotations
 from typing import final
 
 from ottla.protocol.conversion import message_fields
-from ottla.protocol.conversion.limits import (
-    MAX_DECOMPRESSED_BYTES,
-    MESSAGE_OVERHEAD_BYTES,
-    MIN_RECORD_BYTES,
-    NO_TIMESTAMP,
-    TIMESTAMP_TYPE_MASK,
-)
+from ottla.protocol.conversion.message_fields import MESSAGE_OVERHEAD_BYTES
 from ottla.protocol.cursors import fields
 from ottla.protocol.records import record_step
-from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.batch import MIN_RECORD_BYTES, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, MalformedMessage
 from ottla.protocol.records.record_step import RECORDS_REMAIN, record_error
 

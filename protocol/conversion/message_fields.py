@@ -15,9 +15,11 @@ from struct import Struct
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from ottla.protocol.conversion.limits import MESSAGE_OVERHEAD_BYTES
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fields import Bytes
+
+MESSAGE_OVERHEAD_BYTES: Final = (26, 34)
+"""Bytes of a message without key and value, with its offset and size; by magic."""
 
 _POLYNOMIAL: Final = 0xEDB88320
 _SLICES: Final = 16

@@ -9,22 +9,26 @@ them; of a batch only position, offset and magic are read.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from ottla.protocol.conversion import message_fields
-from ottla.protocol.conversion.limits import (
+from ottla.protocol.cursors import fields
+from ottla.protocol.records import compression
+from ottla.protocol.records.batch import (
     CODEC_MASK,
     CURRENT_MAGIC,
-    LAST_CODEC,
+    HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
-    MESSAGE_HEADER_BYTES,
-    MIN_MESSAGE_BYTES,
+    MIN_LEGACY_RECORD_SIZE,
     NO_TIMESTAMP,
-    TIMESTAMP_BYTES,
-    UP_TO_MAGIC_BYTES,
 )
-from ottla.protocol.cursors import fields
 from ottla.protocol.records.errors import CorruptRecord, InvalidMagic, MalformedMessage, MessageTooLarge, UnknownCompressionCodec
+
+LAST_CODEC: Final = int(compression.CompressionCodec.ZSTD)
+"""Last codec id with a meaning in any format."""
+MESSAGE_HEADER_BYTES: Final = 6
+"""Checksum, magic and attributes of a message."""
+TIMESTAMP_BYTES: Final = 8
 
 
 @final
@@ -80,11 +84,11 @@ class MessageReader:
         if left < LOG_OVERHEAD:
             return False
         size = fields.int32(data, at + 8)
-        if size < MIN_MESSAGE_BYTES:
-            raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_MESSAGE_BYTES})")
-        if left < UP_TO_MAGIC_BYTES:
+        if size < MIN_LEGACY_RECORD_SIZE:
+            raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_LEGACY_RECORD_SIZE})")
+        if left < HEADER_SIZE_UP_TO_MAGIC:
             return False
-        magic = fields.int8(data, at + UP_TO_MAGIC_BYTES - 1)
+        magic = fields.int8(data, at + HEADER_SIZE_UP_TO_MAGIC - 1)
         if not self._is_nested and not 0 <= magic <= CURRENT_MAGIC:
             raise InvalidMagic(magic)
         if size > left - LOG_OVERHEAD:
@@ -94,7 +98,7 @@ class MessageReader:
         self.offset = fields.int64(data, at)
         self.crc = fields.int32(data, at + LOG_OVERHEAD) & 0xFFFFFFFF
         self.magic = magic
-        self.attributes = fields.uint8(data, at + UP_TO_MAGIC_BYTES)
+        self.attributes = fields.uint8(data, at + HEADER_SIZE_UP_TO_MAGIC)
         return True
 
     def check_size(self, most_bytes: int) -> None:

@@ -16,27 +16,22 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ottla.protocol.conversion.down_converter import DownConverter
-from ottla.protocol.conversion.limits import (
-    CODEC_MASK,
-    CURRENT_MAGIC,
-    FROM_MESSAGE,
-    MAX_DECOMPRESSED_BYTES,
-    MAX_INT32,
-    NO_TIMESTAMP,
-    RECORDS_PER_SLICE,
-    TIMESTAMP_TYPE_MASK,
-)
 from ottla.protocol.conversion.message_reader import MessageReader
-from ottla.protocol.conversion.up_converter import UpConverter
+from ottla.protocol.conversion.up_converter import FROM_MESSAGE, UpConverter
 from ottla.protocol.conversion.wrapped_data import compress_messages, decompressed_messages
 from ottla.protocol.records.batch import (
+    CODEC_MASK,
     CONTROL_MASK,
+    CURRENT_MAGIC,
     HEADER_SIZE,
     MAGIC_OFFSET,
+    MAX_INT32,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
     BatchHeader,
     Buffer,
     known_codec,
@@ -44,9 +39,12 @@ from ottla.protocol.records.batch import (
     parse_header,
 )
 from ottla.protocol.records.builder import frame_batch
-from ottla.protocol.records.compression import CompressionCodec, compress, decompressed
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec, compress, decompressed
 from ottla.protocol.records.errors import InvalidRecord, MalformedMessage
 from ottla.protocol.records.joined import Joined
+
+RECORDS_PER_SLICE: Final = 2000
+"""Records that a thread converts before the event loop may run. Compiled, they take 0.2 ms."""
 
 _SIZE: Final = Struct(">i")
 _TIMESTAMP: Final = Struct(">q")

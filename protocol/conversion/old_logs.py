@@ -7,11 +7,12 @@ batch of format 2 with the same records. Bytes that are sent or replicated are n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from ottla.protocol.conversion.limits import CODEC_MASK, MAX_DECOMPRESSED_BYTES, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
 from ottla.protocol.conversion.message_reader import MessageReader
 from ottla.protocol.conversion.message_sets import as_batch, unwrap
-from ottla.protocol.records.batch import BatchHeader, Buffer, parse_header
+from ottla.protocol.records.batch import CODEC_MASK, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, parse_header
+from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.protocol.records.reader import (
     ANY_OFFSET,
     MOST_HEADERS,
@@ -22,6 +23,9 @@ from ottla.protocol.records.reader import (
     record_data,
 )
 from ottla.protocol.records.walk import RecordWalk
+
+TOGETHER_BYTES: Final = 16 * 1024
+"""Bytes of single messages that become one batch when a log is cleaned; the usual size of a producer's batch."""
 
 
 def records_at(

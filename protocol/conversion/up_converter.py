@@ -8,13 +8,16 @@ Invariant: a record is never longer than the message that it came from, so the r
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from ottla.protocol.conversion import message_fields
-from ottla.protocol.conversion.limits import CODEC_MASK, FROM_MESSAGE, MAX_INT32, NO_TIMESTAMP
 from ottla.protocol.conversion.message_reader import MessageReader
 from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import CODEC_MASK, MAX_INT32, NO_TIMESTAMP
 from ottla.protocol.records.errors import InvalidRecord
+
+FROM_MESSAGE: Final = -(1 << 63)
+"""Stands for the timestamp that each message has itself."""
 
 
 @final

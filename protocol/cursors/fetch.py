@@ -7,8 +7,7 @@ from struct import Struct
 from typing import Final
 
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
-from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.request_reader import END, FORGOTTEN, PARTITION, RequestReader
 from ottla.protocol.cursors.response_writer import NodeEndpoints, Piece, ResponseWriter, Sized, node_endpoints_field
 from ottla.protocol.schema.wire import InvalidTaggedField, UnsupportedField, tagged_fields
 from ottla.protocol.uuid import ZERO_UUID

@@ -15,8 +15,7 @@ from ottla.protocol.cursors.fetch import (
     NO_REPLICA,
     UUID_BYTES,
 )
-from ottla.protocol.cursors.kinds import PARTITION
-from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.request_reader import PARTITION, RequestReader
 from ottla.protocol.schema.wire import InvalidLength, InvalidTaggedField
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.kinds import PARTITION
-from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.request_reader import PARTITION, RequestReader
 from ottla.protocol.cursors.response_writer import ResponseWriter
 
 FIRST_WITH_MEMBER = 1

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from ottla.protocol.cursors import fields
-from ottla.protocol.cursors.kinds import NO_RECORDS, NOTHING, PARTITION
-from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.request_reader import NO_RECORDS, NOTHING, PARTITION, RequestReader
 from ottla.protocol.cursors.response_writer import NodeEndpoints, ResponseWriter, count_of, node_endpoints_field, string
 from ottla.protocol.schema.wire import Truncated, UnsupportedField, tagged_fields
 

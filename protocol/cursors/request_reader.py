@@ -7,10 +7,23 @@ tests check that both accept the same bytes and read the same values.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fields import FieldError
-from ottla.protocol.cursors.kinds import END, NOTHING, PARTITION, UUID_BYTES
 from ottla.protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, check_replaced, too_many
+
+PARTITION: Final = 1
+"""A partition that the request reads or writes."""
+FORGOTTEN: Final = 2
+"""A partition that a Fetch removes from its session."""
+NOTHING: Final = 0
+"""An element without a partition to serve, such as a topic without partitions."""
+END: Final = -1
+UUID_BYTES: Final = 16
+"""Length of a topic id."""
+NO_RECORDS: Final = -1
+"""The `start` of a partition whose records are null."""
 
 
 class RequestReader:

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from ottla.protocol.cursors.kinds import END, PARTITION
+from ottla.protocol.cursors.request_reader import END, PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, ReplicaState
 from ottla.protocol.topic_partition import TopicPartition

@@ -6,10 +6,18 @@ The Fetch handler makes one for each partition of a request or of a fetch sessio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
+from ottla.replication.ports.replica_selector import NO_PREFERENCE
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.segment import Segment
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+CONSUMER: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+"""Replica id of a tool that reads up to the log end offset without being a follower."""
+NO_EPOCH: Final = -1
 
 
 class AskedPartition:

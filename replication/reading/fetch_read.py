@@ -13,11 +13,10 @@ from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.errors import InconsistentTopicId
 from ottla.replication.leader.partition import Partition
-from ottla.replication.ports.replica_selector import preferred_read_replica
+from ottla.replication.ports.replica_selector import NO_PREFERENCE, preferred_read_replica
 from ottla.replication.ports.throttle import ReplicationQuota
 from ottla.replication.ports.waiters import Waiters
-from ottla.replication.reading.asked_partition import AskedPartition
-from ottla.replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
+from ottla.replication.reading.asked_partition import CONSUMER, NO_EPOCH, READ_COMMITTED, AskedPartition
 from ottla.storage.errors import OffsetOutOfRange
 from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog

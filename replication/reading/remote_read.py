@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
 from ottla.replication.leader.partition import Partition
-from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.asked_partition import READ_COMMITTED, AskedPartition
 from ottla.replication.reading.fetch_read import FetchParams, note_end
-from ottla.replication.reading.readers import READ_COMMITTED
 from ottla.storage.disk.clock import NEVER_MS, elapsed_ms
 from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog

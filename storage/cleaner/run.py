@@ -26,8 +26,8 @@ from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import SegmentOffsetOverflow
 from ottla.storage.segment.batch_scan import batches_from
 from ottla.storage.segment.leftovers import remove_cleaned
-from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 

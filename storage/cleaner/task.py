@@ -21,7 +21,7 @@ from ottla.storage.cleaner.process import CleanerWorker
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.log.discards import OnReplaced
-from ottla.storage.producers.limits import NONE
+from ottla.storage.producers.state import NONE
 from ottla.storage.segment.leftovers import remove_cleaned
 from ottla.storage.segment.swap import Swap
 

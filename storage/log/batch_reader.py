@@ -9,10 +9,9 @@ which followers have read. Invariant of a hint `offset -> (segment, position)`: 
 from ottla.protocol.records.batch import HEADER_SIZE
 from ottla.storage.disk.filesystem import File
 from ottla.storage.log.reads import MAX_HINTS, FetchSlice
-from ottla.storage.segment.batch_finder import BatchFinder
+from ottla.storage.segment.batch_finder import CHUNK_BYTES, INLINE_BYTES, BatchFinder
 from ottla.storage.segment.cold_lookups import UnwaitingFile, unwaiting_file
 from ottla.storage.segment.file_region import FileRegion
-from ottla.storage.segment.limits import CHUNK_BYTES, INLINE_BYTES
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.segment import Segment
 

@@ -11,10 +11,9 @@ lowers all of them. Only a truncation moves the recovery point back.
 from ottla.storage.log.log_files import LogFiles
 from ottla.storage.log.rolls import Rolls
 from ottla.storage.producers.state_manager import ProducerStateManager
-from ottla.storage.segment.limits import NEVER
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment import NEVER, Segment
 
 SEGMENTS_AT_ONCE = 20
 """Segments per flush. Each takes the loop some 30 µs, because its index entries are written to the file."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from ottla.storage.log.batch_reader import file_of
 from ottla.storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
-from ottla.storage.segment.limits import NEVER
 from ottla.storage.segment.record_search import FoundRecords
-from ottla.storage.segment.segment import RecordPosition, Segment
+from ottla.storage.segment.segment import NEVER, RecordPosition, Segment
 from ottla.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:

@@ -37,18 +37,17 @@ from ottla.storage.log.reads import FetchSlice
 from ottla.storage.log.rolls import Rolls
 from ottla.storage.log.truncation import Truncation
 from ottla.storage.log.truncations import Truncations
-from ottla.storage.producers.limits import SEQUENCES
-from ottla.storage.producers.state import ProducerStateEntry
+from ottla.storage.producers.state import SEQUENCES, ProducerStateEntry
 from ottla.storage.producers.state_manager import ProducerStateManager
 from ottla.storage.producers.verification import VerificationStateEntry, begin_verification
 from ottla.storage.remote.lineage import NO_OFFSET
 from ottla.storage.remote.tier import Tier, is_tiered
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS
-from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings, rules_for
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.refusing_segments import SegmentBeingTruncated
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment import NEVER, Segment
 from ottla.storage.segment.swap import Swap
 from ottla.storage.validation.batch import check_fits_segment, judge
 from ottla.storage.validation.replicated import judge_replicated

@@ -16,8 +16,7 @@ from ottla.protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, Batch
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, read_marker
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.disk.yielding import no_yield
-from ottla.storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
-from ottla.storage.producers.state import BatchMetadata, ProducerState
+from ottla.storage.producers.state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
 from ottla.storage.producers.state_manager import ProducerStateManager
 from ottla.storage.segment.batch_scan import batches_from
 from ottla.storage.segment.log_segments import LogSegments

@@ -34,9 +34,9 @@ from ottla.storage.producers.state_manager import ProducerStateManager, snapshot
 from ottla.storage.remote.tier import is_tiered, was_tiered
 from ottla.storage.segment.batch_scan import header_at, whole_batches
 from ottla.storage.segment.leftovers import clean_up_leftovers
-from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.segment import Segment
 from ottla.storage.segment.split import find_overflowed_segment, has_its_parts, split_overflowed_segment
 

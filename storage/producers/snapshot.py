@@ -14,11 +14,11 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
+from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from ottla.protocol.records.checksum import crc32c
 from ottla.storage.disk.filesystem import File
 from ottla.storage.errors import CorruptSnapshot
-from ottla.storage.producers.limits import NO_SEQUENCE, NO_TIMESTAMP, NONE
-from ottla.storage.producers.state import ProducerStateEntry
+from ottla.storage.producers.state import NONE, ProducerStateEntry
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")

@@ -11,24 +11,24 @@ an open transaction. Batches without a producer id never get here.
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
 from ottla.storage.producers.copy_on_write_producers import CopyOnWriteProducers
-from ottla.storage.producers.limits import (
-    BATCHES_RETAINED,
-    MAX_EPOCH,
-    MAX_SEQUENCE,
-    NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    NONE,
-    SEQUENCES,
-)
 from ottla.storage.producers.verification import VerificationStateEntry
 
 log = logging.getLogger(__name__)
+
+NONE: Final = -1
+BATCHES_RETAINED: Final = 5
+"""Batches per producer that are recognised as duplicates. A Java producer has at most that many in flight."""
+MAX_EPOCH: Final = 0x7FFF
+"""Never assigned to a producer: with it a transaction coordinator can always fence the last producer of a producer id."""
+MAX_SEQUENCE: Final = 2**31 - 1
+SEQUENCES: Final = 2**31
+"""Number of sequence numbers. After the last one they begin again with 0."""
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """Time beyond its timeout after which an open transaction counts as late (Kafka's constant)."""

@@ -26,10 +26,9 @@ from ottla.storage.remote.held_files import HeldFile
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.remote_segment import RemoteSegment
-from ottla.storage.segment.batch_finder import BatchFinder
+from ottla.storage.segment.batch_finder import CHUNK_BYTES, INLINE_BYTES, BatchFinder
 from ottla.storage.segment.cold_lookups import UnwaitingFile
 from ottla.storage.segment.file_region import FileRegion
-from ottla.storage.segment.limits import CHUNK_BYTES, INLINE_BYTES
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import RecordPosition
 from ottla.storage.segment.transaction_index import AbortedTransaction

@@ -10,13 +10,12 @@ lookup is repeated.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MIN_BATCH_SIZE, next_batch_size, parse_header
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.short_lived import short_lived
-from ottla.storage.segment.limits import BOUNDS_SIZE, CHUNK_BYTES, GAP_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 from ottla.storage.segment.offset_index import OffsetIndex
 
 if TYPE_CHECKING:
@@ -25,6 +24,18 @@ if TYPE_CHECKING:
     from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
+
+BOUNDS_SIZE: Final = 27
+"""Bytes of a batch header up to the last offset delta."""
+CHUNK_BYTES: Final = 4096
+"""Read size for batch headers, in bytes: about the distance between two index entries."""
+GAP_BYTES: Final = 8192
+"""Distance of two index entries above which a large batch is assumed between them, in bytes."""
+INLINE_BYTES: Final = 16 * 1024
+"""Largest region that is read and written together with the bytes before it, in bytes. Sending it separately would cost more."""
+PAGE_BYTES: Final = 4096
+PACKET_BYTES: Final = 16 * PAGE_BYTES
+"""Bytes that the kernel splices at once."""
 
 
 @short_lived

@@ -11,11 +11,18 @@ dropped before the file is truncated.
 """
 
 import mmap
+from typing import Final
 
 from ottla.protocol.cursors import fields
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.segment.cold_lookups import NotCached
-from ottla.storage.segment.limits import STRAIGHT_LINES, TAIL_BYTES, WARM_BYTES
+
+TAIL_BYTES: Final = 4096
+"""Entries of an index that are collected in memory before they are written to the file, in bytes."""
+WARM_BYTES: Final = 8192
+"""Entries at the end of an index that a search examines first, in bytes."""
+STRAIGHT_LINES: Final = 8
+"""Guesses by linear interpolation before a search of an index continues by bisection."""
 
 _READ_ENTRIES = 4
 

@@ -5,13 +5,19 @@ per `index.interval.bytes` or batch, whichever is larger.
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.protocol.cursors import fields
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.segment.index_file import IndexFile, search
-from ottla.storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""Largest offset of an index entry, relative to the segment's base offset."""
+ENTRY_SIZE: Final = 8
+"""Bytes of an entry of an offset index."""
+POSITION_AT: Final = 4
+"""Place of the position in an entry, in bytes. The offset is at 0."""
 
 _ENTRY = struct.Struct(">ii")
 _unpack = _ENTRY.unpack_from

@@ -5,10 +5,9 @@ from typing import NoReturn
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import LogBeingTruncated, LogClosed
-from ottla.storage.segment.limits import NEVER, UNKNOWN
 from ottla.storage.segment.log_settings import LogSettings
 from ottla.storage.segment.offset_index import OffsetIndex
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment import NEVER, UNKNOWN, Segment
 from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
 from ottla.storage.segment.transaction_index import TransactionIndex
 

@@ -8,10 +8,11 @@ overwrites them. Every method may raise OSError.
 """
 
 import logging
+import sys
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from ottla.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, Buffer
 from ottla.storage.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -24,14 +25,20 @@ from ottla.storage.errors import CorruptIndex
 from ottla.storage.segment.batch_finder import BatchFinder
 from ottla.storage.segment.batch_scan import batches_from, header_at
 from ottla.storage.segment.cold_lookups import UnwaitingFile
-from ottla.storage.segment.limits import FIRST_BYTES, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
 from ottla.storage.segment.log_settings import LogSettings
-from ottla.storage.segment.offset_index import OffsetIndex
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from ottla.storage.segment.record_search import LATEST, FoundRecords, Wanted, first_record
 from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
 from ottla.storage.segment.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
+
+FIRST_BYTES: Final = 4 * 1024 * 1024
+"""Growth of a segment, in bytes, before disk space is reserved for more: see `reservations`."""
+NEVER: Final[int] = sys.maxsize
+"""An offset or a size that no log reaches."""
+UNKNOWN: Final = -2
+"""Timestamp of a first batch that was not read yet."""
 
 
 class RecordPosition(NamedTuple):

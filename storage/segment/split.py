@@ -15,8 +15,8 @@ from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.disk.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.segment.batch_scan import batches_from
-from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ import struct
 from typing import NamedTuple
 
 from ottla.protocol.cursors import fields
+from ottla.protocol.records.batch import NO_TIMESTAMP
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.segment.index_file import IndexFile
-from ottla.storage.segment.limits import NO_TIMESTAMP
 
 ENTRY_SIZE = 12
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.context import Submit
-from ottla.storage.segment.limits import FIRST_BYTES, NEVER
-from ottla.storage.segment.segment import Segment
+from ottla.storage.segment.segment import FIRST_BYTES, NEVER, Segment
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog

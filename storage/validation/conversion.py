@@ -7,11 +7,11 @@ only the kind of the error counts.
 
 from collections.abc import Callable
 from time import perf_counter_ns
+from typing import Final
 
 from ottla.protocol.conversion.down_converter import DownConverter
-from ottla.protocol.conversion.limits import RECORDS_PER_SLICE
 from ottla.protocol.conversion.message_reader import MessageReader
-from ottla.protocol.conversion.message_sets import MessageSet, down_convert, up_convert
+from ottla.protocol.conversion.message_sets import RECORDS_PER_SLICE, MessageSet, down_convert, up_convert
 from ottla.protocol.records.batch import (
     CODEC_MASK,
     CURRENT_MAGIC,
@@ -31,10 +31,12 @@ from ottla.protocol.records.errors import (
 )
 from ottla.storage.errors import ExpandedTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from ottla.storage.validation.conversion_cost import Conversion
-from ottla.storage.validation.limits import MESSAGES_BYTES
 from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
+
+MESSAGES_BYTES: Final = 4096
+"""Messages that a leader appends like one batch, in bytes; the default distance of the entries of an index."""
 
 
 def convert(

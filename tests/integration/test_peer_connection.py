@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.network.peer_connection import PeerConnections
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.cursors.kinds import PARTITION
+from ottla.protocol.cursors.request_reader import PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -10,7 +10,7 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.producers.limits import BATCHES_RETAINED
+from ottla.storage.producers.state import BATCHES_RETAINED
 from tests.simulation.cluster import Node, SimulatedCluster
 from tests.simulation.committed import OFFSETS_TOPIC, Committed
 from tests.simulation.elections import Elections

@@ -8,8 +8,7 @@ from ottla.protocol.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, Timestam
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.compression import CODEC_BY_NAME
 from ottla.protocol.records.reader import Header, Record
-from ottla.storage.validation.batch import judge, read_only_batch
-from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from ottla.storage.validation.batch import FIRST_VERSION_WITH_ZSTD, judge, read_only_batch
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 

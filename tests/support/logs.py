@@ -11,8 +11,7 @@ from ottla.storage.log.context import LogContext
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
-from ottla.storage.validation.batch import complete_validation, read_only_batch
-from ottla.storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from ottla.storage.validation.batch import FIRST_VERSION_WITH_ZSTD, complete_validation, read_only_batch
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock

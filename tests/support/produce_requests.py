@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.cursors.kinds import NOTHING
-from ottla.protocol.cursors.request_reader import RequestReader
+from ottla.protocol.cursors.request_reader import NOTHING, RequestReader
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Shown = tuple[bytes, int, bytes | None]

@@ -25,9 +25,8 @@ from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.isr_proposals import IsrDecision, IsrProposal
-from ottla.replication.reading.asked_partition import AskedPartition
+from ottla.replication.reading.asked_partition import READ_UNCOMMITTED, AskedPartition
 from ottla.replication.reading.fetch_read import FetchParams, read_one
-from ottla.replication.reading.readers import READ_UNCOMMITTED
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.origins import CLIENT

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
-from ottla.protocol.cursors.kinds import END, PARTITION
+from ottla.protocol.cursors.request_reader import END, PARTITION
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.schema.wire import ProtocolError
 from tests.support.fetch_requests import fetch_responses

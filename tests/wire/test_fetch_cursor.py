@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors.fetch import FetchAnswer, FetchReader
-from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
+from ottla.protocol.cursors.request_reader import END, FORGOTTEN, PARTITION
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.messages.header import ResponseHeader
 from ottla.protocol.schema.registry import api

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.cursors.offset_commit import OffsetCommitAnswer, OffsetCommitReader
+from ottla.protocol.cursors.request_reader import END, PARTITION
 from ottla.protocol.messages.header import ResponseHeader
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,

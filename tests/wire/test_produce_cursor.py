@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
+from ottla.protocol.cursors.request_reader import END, NO_RECORDS, PARTITION
 from ottla.protocol.messages.header import ResponseHeader
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -59,12 +59,13 @@ from ottla.broker.request.services import Services
 from ottla.broker.security.access import CLUSTER_NAME, Access
 from ottla.config.topic import COMPRESSION_TYPE, MESSAGE_DOWNCONVERSION_ENABLE
 from ottla.protocol.cursors.fetch import FetchReader
-from ottla.protocol.cursors.kinds import END, FORGOTTEN, PARTITION
+from ottla.protocol.cursors.request_reader import END, FORGOTTEN, PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.replica_selector import NO_PREFERENCE
+from ottla.replication.reading.asked_partition import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH
 from ottla.replication.reading.fetch_read import FetchParams, cut_first_batch, note_end, read_one
-from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
 from ottla.replication.reading.remote_read import note_offsets
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.errors import OffsetMovedToTieredStorage, StorageError

@@ -22,8 +22,9 @@ from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
 from ottla.broker.request.services import Services
 from ottla.protocol.cursors.fetch import FetchAnswer
 from ottla.protocol.cursors.response_writer import NodeEndpoints, Sized
+from ottla.replication.ports.replica_selector import NO_PREFERENCE
+from ottla.replication.reading.asked_partition import NO_EPOCH
 from ottla.replication.reading.fetch_read import FetchParams
-from ottla.replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 
 NO_OFFSET: Final = -1
 

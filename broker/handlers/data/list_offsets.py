@@ -34,8 +34,8 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.replication.errors import OffsetNotAvailable, ReplicationError
 from ottla.replication.leader.partition import Partition
+from ottla.replication.reading.asked_partition import CONSUMER, DEBUGGING_CONSUMER
 from ottla.replication.reading.fetch_read import FetchParams
-from ottla.replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
 from ottla.storage.errors import StorageError, UnsupportedForMessageFormat
 from ottla.storage.log.lookups import begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog

@@ -40,8 +40,8 @@ from ottla.coordination.supported_operation import operation_of
 from ottla.pauses import is_over, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from ottla.protocol.cursors.produce import ProduceAnswer, ProduceReader
+from ottla.protocol.cursors.request_reader import END, NO_RECORDS, PARTITION
 from ottla.protocol.cursors.response_writer import NodeEndpoints
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
@@ -51,8 +51,7 @@ from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
 from ottla.storage.errors import InvalidRecord, StorageError
 from ottla.storage.log.origins import CLIENT
-from ottla.storage.validation.batch import attributes_of_first, read_only_batch
-from ottla.storage.validation.limits import FIRST_VERSION_WITHOUT_MESSAGE_SETS
+from ottla.storage.validation.batch import FIRST_VERSION_WITHOUT_MESSAGE_SETS, attributes_of_first, read_only_batch
 from ottla.storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from ottla.storage.validation.run import BatchRun
 

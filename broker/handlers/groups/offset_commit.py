@@ -31,7 +31,6 @@ from ottla.coordination.supported_operation import operation_of
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.cursors.kinds import END, PARTITION
 from ottla.protocol.cursors.offset_commit import (
     FIRST_WITH_TOPIC_IDS,
     TXN_LAYOUTS,
@@ -39,6 +38,7 @@ from ottla.protocol.cursors.offset_commit import (
     OffsetCommitReader,
     TxnOffsetCommitReader,
 )
+from ottla.protocol.cursors.request_reader import END, PARTITION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 

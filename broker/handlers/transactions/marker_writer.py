@@ -14,8 +14,7 @@ from functools import partial
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.services import Services
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
-from ottla.coordination.appends.acks import ACKS_ALL
-from ottla.coordination.appends.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.coordination.appends.delayed_produce import ACKS_ALL, AppendedPartition, DelayedProduce
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.coordination.transactions.markers import Marker, OnMarked
 from ottla.coordination.transactions.metadata import raises_epoch

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.remote.metadata.peers import REQUEST_TIMEOUT_MS, MetadataPeers
 from ottla.broker.remote.metadata.refusals import Refusals
-from ottla.coordination.appends.acks import ACKS_ALL
+from ottla.coordination.appends.delayed_produce import ACKS_ALL
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

@@ -18,7 +18,7 @@ from ottla.storage.disk.directory_names import parse_directory_name
 from ottla.storage.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.errors import StorageError
-from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.segment.transaction_index import TransactionIndex
 
 MAX_PROBLEMS = 20

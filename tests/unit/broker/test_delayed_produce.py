@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ottla.coordination.appends.acks import ACKS_ALL
-from ottla.coordination.appends.delayed_produce import AppendedPartition, DelayedProduce
+from ottla.coordination.appends.delayed_produce import ACKS_ALL, AppendedPartition, DelayedProduce
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.waiting.purgatory import Purgatory
 from ottla.replication.waiting.timing_wheel import TimingWheel

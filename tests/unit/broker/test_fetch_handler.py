@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.replication.ports.replica_selector import select_by_rack
-from ottla.replication.reading.readers import READ_COMMITTED
+from ottla.replication.reading.asked_partition import READ_COMMITTED
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.lookups import aborted_transactions
 from tests.support.batches import a_batch

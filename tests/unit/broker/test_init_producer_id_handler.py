@@ -14,7 +14,7 @@ from ottla.coordination.transactions.effects import ProducerResult
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run

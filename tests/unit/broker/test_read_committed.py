@@ -8,7 +8,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.replication.reading.readers import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.replication.reading.asked_partition import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.storage.log.origins import COORDINATOR
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.fetching_follower import turns

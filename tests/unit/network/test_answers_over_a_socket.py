@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from ottla.broker.network.request_channel import Answer
-from ottla.broker.network.sizes import INLINE_BYTES, PAGE_BYTES
 from ottla.broker.security.client import Client
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.segment.file_region import FileRegion

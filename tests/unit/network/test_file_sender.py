@@ -11,10 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.network.gather import from_next_page, join
+from ottla.broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page, join
 from ottla.broker.network.request_channel import Answer, Parts
-from ottla.broker.network.sendfile import FileSender
-from ottla.broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, TAIL_BYTES
+from ottla.broker.network.sendfile import CHUNK_BYTES, TAIL_BYTES, FileSender
 from ottla.broker.security.client import Client
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.segment.file_region import FileRegion

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.network import sendfile as sendfile_module
+from ottla.broker.network.gather import INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 from ottla.broker.network.request_channel import Parts
-from ottla.broker.network.sendfile import SHORT_FILE, FileSender, piece_of
-from ottla.broker.network.sizes import INLINE_BYTES, PACED_BYTES, PACKET_BYTES, PAGE_BYTES
-from ottla.broker.network.sizes import SENDER_TURN_BYTES as TURN_BYTES
+from ottla.broker.network.sendfile import PACED_BYTES, SHORT_FILE, FileSender, piece_of
+from ottla.broker.network.sendfile import SENDER_TURN_BYTES as TURN_BYTES
 from ottla.storage.disk.filesystem import RealFile, RealFileSystem
 from ottla.storage.segment.file_region import FileRegion
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.network.sizes import INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
+from ottla.broker.network.gather import INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 from ottla.storage.disk.filesystem import RealFile, RealFileSystem
 from ottla.storage.segment.file_region import FileRegion
 from tests.unit.network.test_sending_at_once import Side

@@ -16,7 +16,7 @@ from ottla.replication.errors import (
     UnknownLeaderEpoch,
     UnknownReplica,
 )
-from ottla.replication.reading.readers import DEBUGGING_CONSUMER
+from ottla.replication.reading.asked_partition import DEBUGGING_CONSUMER
 from ottla.storage.errors import OffsetOutOfRange
 from ottla.storage.log.origins import COORDINATOR
 from tests.support.batches import a_run

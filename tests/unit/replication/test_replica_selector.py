@@ -4,8 +4,8 @@ import pytest
 
 from ottla.config.errors import ConfigError
 from ottla.replication.ports.replica_selector import SELECTORS, ReplicaView, select_by_rack, select_leader, selector_of
+from ottla.replication.reading.asked_partition import READ_UNCOMMITTED
 from ottla.replication.reading.fetch_read import FetchParams
-from ottla.replication.reading.readers import READ_UNCOMMITTED
 from tests.support.replicas import TOPIC_ID, Asked, Replicas, state
 
 LEADER = ReplicaView(0, "r0", 10, 0)

@@ -11,7 +11,7 @@ from ottla.storage.errors import CorruptRecord, LogDirFailure, OutOfOrderSequenc
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.segment.limits import NEVER
+from ottla.storage.segment.segment import NEVER
 from ottla.storage.validation.batch import read_only_batch
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes

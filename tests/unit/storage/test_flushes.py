@@ -1,9 +1,9 @@
 """How far a log is on the disk, when its next flush is due, and what a truncation leaves of both."""
 
 from ottla.storage.log.flushes import Flushes, FlushPlan
-from ottla.storage.segment.limits import NEVER
 from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.log_settings import LogSettings
+from ottla.storage.segment.segment import NEVER
 from tests.support.logs import a_config, a_log
 
 

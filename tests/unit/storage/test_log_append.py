@@ -23,7 +23,7 @@ from ottla.storage.log.lookups import aborted_transactions
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.storage.validation.limits import MOST_WORK
+from ottla.storage.validation.replicated import MOST_WORK
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -13,8 +13,8 @@ from ottla.storage.log.context import LogContext
 from ottla.storage.log.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_HINTS, FetchSlice
+from ottla.storage.segment.batch_finder import PACKET_BYTES, PAGE_BYTES
 from ottla.storage.segment.file_region import FileRegion
-from ottla.storage.segment.limits import PACKET_BYTES, PAGE_BYTES
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -12,7 +12,7 @@ from ottla.protocol.records.compression import CompressionCodec
 from ottla.storage.errors import CorruptRecord, OffsetsOutOfOrder
 from ottla.storage.log.lookups import offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.segment.limits import MAX_RELATIVE_OFFSET
+from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
 from tests.support.logs import a_context, a_log, append, follow, read_all

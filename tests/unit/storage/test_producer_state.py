@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, ProducerStateError, TransactionCoordinatorFenced
-from ottla.storage.producers.limits import MAX_SEQUENCE
-from ottla.storage.producers.state import LATE_TRANSACTION_BUFFER_MS, BatchMetadata, ProducerState
+from ottla.storage.producers.state import LATE_TRANSACTION_BUFFER_MS, MAX_SEQUENCE, BatchMetadata, ProducerState
 
 PRODUCER = 777_000
 

@@ -11,7 +11,7 @@ from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.real_file import RealFile
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.segment.limits import FIRST_BYTES, NEVER
+from ottla.storage.segment.segment import FIRST_BYTES, NEVER
 from ottla.storage.upkeep.reservations import MOST_BYTES, Reservations
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem

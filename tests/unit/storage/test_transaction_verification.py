@@ -7,7 +7,7 @@ import pytest
 from ottla.storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 from ottla.storage.producers.verification import MOST_VERIFICATIONS
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run

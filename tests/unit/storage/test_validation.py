@@ -9,12 +9,13 @@ from ottla.protocol.records.compression import CompressionCodec
 from ottla.protocol.records.reader import iter_records
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
-from ottla.storage.validation.batch import complete_validation, read_only_batch
-from ottla.storage.validation.limits import (
+from ottla.storage.validation.batch import (
     INLINE_CHECK_MAX_BYTES,
     INLINE_CHECK_MAX_RECORDS,
     INLINE_EXPANDED_MAX_BYTES,
     INLINE_SUSPECT_MAX_RECORDS,
+    complete_validation,
+    read_only_batch,
 )
 from ottla.storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
 from ottla.storage.validation.records import check_produced

@@ -9,7 +9,7 @@ import pytest
 from ottla.coordination.transactions.effects import ProducerResult
 from ottla.coordination.transactions.metadata import PREVIOUS_STATES, VERSION_0, IllegalTransition, TransactionState
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 from tests.support.transaction_driver import (
     FIRST_PRODUCER_ID,
     NOW,

@@ -25,7 +25,7 @@ from ottla.coordination.transactions.metadata import (
     TransitMetadata,
 )
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 from tests.support.pauses import at_once
 from tests.support.transaction_driver import TIMEOUT_MS, TransactionDriver
 

@@ -10,7 +10,7 @@ from ottla.coordination.transactions.effects import ProducerResult
 from ottla.coordination.transactions.log_records import read_value, transaction_value
 from ottla.coordination.transactions.metadata import VERSION_0, VERSION_2, TransactionState
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.producers.limits import MAX_EPOCH
+from ottla.storage.producers.state import MAX_EPOCH
 from tests.support.pauses import at_once
 from tests.support.transaction_driver import (
     FIRST_PRODUCER_ID,
