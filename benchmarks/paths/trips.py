@@ -46,7 +46,7 @@ APPEND: Final = (
     "replication/control/replica_manager",
     "coordination/partitions/topic_log",
 )
-"""What appends a batch to a log; the last two build and place the batch of a coordinator."""
+"""The modules that append a batch to a log. The last two build and place the batch of a coordinator."""
 
 Trip = tuple[Message, int]
 """A request and its version."""
