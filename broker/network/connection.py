@@ -215,14 +215,23 @@ class Connection:
     def _keep_or_wait(self, position: int) -> None:
         """Keep the unhandled bytes. Read on if they are the head of a frame, else pause until the frame may be handled."""
         reader = self._reader
-        if self._state <= APPENDED and not reader.holds_frame(position):
+        if self._state <= APPENDED and not reader.holds_frame(position) and not self._is_large_behind_appends(position):
             reader.keep_head(position)
             return
         reader.keep_all(position)
         self._pause()
         if self._state & QUEUED and self._request is None:
+            reader.give_back()
             self._request = Request(self, reader.first_kept_frame())
             self._processor.channel.submit(self._request)
+
+    def _is_large_behind_appends(self, position: int) -> bool:
+        """Whether a large frame begins that has to wait for appended requests. Complete, it would take memory until replicas have those,
+        which may be as long as its client wishes. So no more of it is received before."""
+        reader = self._reader
+        if not self._state or not reader.begins_large_frame(position):
+            return False
+        return not self._may_follow_appends(reader.view, position + 4, reader.end)
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
@@ -347,7 +356,7 @@ class Connection:
             reader.on_handled()
         # While the last request waits and no bytes are kept, reading on shows whether the client has left.
         state = self._state
-        waits = reader.keeps_frame() if state <= APPENDED else state & ~(APPENDED | WAITING) or reader.kept_bytes
+        waits = reader.is_held_back if state <= APPENDED else state & ~(APPENDED | WAITING) or reader.kept_bytes
         if not waits and not self._writer.transport.is_closing():
             self._paused = False
             self._writer.transport.resume_reading()

@@ -43,7 +43,8 @@ class Owner(Protocol):
 class FrameReader:
     """The reader of one connection. From `receive` or `take_kept` until `on_handled` the frames to handle are in `view[start:end]`.
 
-    `data` is `view` for compiled code. `growing` is the socket, while the kernel's receive buffer may grow with the frames.
+    `data` is `view` for compiled code. `growing` is the socket, while the kernel's receive buffer may grow with the frames. `is_held_back`:
+    whether bytes are kept that are to be handled before more are received.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class FrameReader:
         "data",
         "end",
         "growing",
+        "is_held_back",
         "start",
         "view",
     )
@@ -73,6 +75,7 @@ class FrameReader:
         self.start = 0
         self.end = 0
         self.growing: socket.socket | None = None
+        self.is_held_back = False
         self._rest: bytearray | None = None
         self._from = 0  # start of the unhandled bytes in _rest
         self._filled = 0  # received bytes in _rest while a large frame is read into it; else 0
@@ -126,7 +129,6 @@ class FrameReader:
             return False
         self._rest = None
         self._filled = 0
-        self._give_back()
         self._lend(rest, 0)
         return True
 
@@ -148,6 +150,7 @@ class FrameReader:
         if rest is None or self._filled:
             return False
         self._rest = None
+        self.is_held_back = False
         self._lend(rest, self._from)
         return True
 
@@ -159,18 +162,16 @@ class FrameReader:
             self.view = self._processor.view
             self.data = self._processor.data
             if memory is not self._rest:
+                if self._rest is None:
+                    self.give_back()
                 self._processor.buffers.release(memory)
 
     def keep_head(self, start: int) -> None:
         """Keep the head of an incomplete frame."""
-        view, end = self.view, self.end
-        kept = end - start
-        if kept >= FIRST_BYTES:
-            total = 4 + fields.int32(self.data, start)
-            if total > len(self._processor.view):
-                self._allocate(start, total)
-                return
-        self._rest = bytearray(view[start:end])
+        if self.begins_large_frame(start):
+            self._allocate(start, 4 + fields.int32(self.data, start))
+            return
+        self._rest = bytearray(self.view[start : self.end])
         self._from = 0
         self._on_kept()
 
@@ -251,7 +252,7 @@ class FrameReader:
 
     def is_late(self, now_ns: int) -> bool:
         """Whether the incoming frame takes memory, and arrives slower than that of an honest client."""
-        return self._is_counted and now_ns > self._due_ns
+        return self._is_counted and now_ns > self._due_ns and not self.keeps_frame()
 
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Enlarge the kernel's buffer for frames of `size`, in powers of two, so that slowly growing sizes cost no system calls."""
@@ -260,7 +261,8 @@ class FrameReader:
         if self._grown == LARGEST_BYTES:
             self.growing = None
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Return the room of a large frame: it is handled, or is counted where it waits."""
         memory = self._processor.channel.frame_memory
         memory.parts -= self._part
         self._part = 0
@@ -272,6 +274,7 @@ class FrameReader:
 
     def keep_all(self, start: int) -> None:
         """Keep frames that must wait. The caller stops reading. Memory that already belongs to the connection is not copied."""
+        self.is_held_back = True
         if self._lent is None:
             self._rest = bytearray(self.view[start : self.end])
             self._from = 0
@@ -302,6 +305,10 @@ class FrameReader:
         size = self.end - start
         return size >= 4 and 4 + fields.int32(self.data, start) <= size
 
+    def begins_large_frame(self, start: int) -> bool:
+        """Whether memory is due for an incomplete frame that begins at `start` of `view`."""
+        return self.end - start >= FIRST_BYTES and 4 + fields.int32(self.data, start) > len(self._processor.view)
+
     def first_kept_frame(self) -> memoryview:
         """The first kept frame, which must exist."""
         rest = self._rest
@@ -318,4 +325,4 @@ class FrameReader:
         owner, self._owner = self._owner, None
         if owner is not None:
             self._processor.channel.frame_memory.withdraw(owner)
-        self._give_back()
+        self.give_back()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.network.frame_memory import HUGE_BYTES
-from ottla.broker.network.limits import FIRST_BYTES, NS_PER_BYTE, PATIENCE_NS, RECEIVE_BUFFER_BYTES, NetworkLimits
-from ottla.broker.network.request_channel import Pending
-from tests.support.network import Bench, framed
+from ottla.broker.network.limits import FIRST_BYTES, NS_PER_BYTE, PATIENCE_NS, RECEIVE_BUFFER_BYTES, TURN_NS, NetworkLimits
+from ottla.broker.network.request_channel import Answer, Pending
+from tests.support.network import Bench, framed, other, produce
 
 HUGE = framed(bytes(HUGE_BYTES))
 
@@ -233,3 +233,54 @@ def test_one_that_is_larger_than_the_memory_arrives_although_small_ones_always_w
         bench.connect().send(framed(b"small"))
     assert bench.channel.frame_memory.kept == len(b"small")
     assert bench.connect().send(HUGE) == len(HUGE)
+
+
+def test_one_behind_an_append_stays_with_its_client_until_replicas_have_that_and_a_produce_does_not() -> None:
+    appended: list[Pending] = []
+
+    def handler(frame: memoryview, _: object) -> Answer:
+        if bytes(frame[2:]) == b"append":
+            appended.append(Pending(appended=True))
+            return appended[-1]
+        return b"%d" % len(frame)
+
+    bench = Bench(handler)
+    waiting, producer = bench.connect(), bench.connect()
+    for client, request in ((waiting, other), (producer, produce)):
+        requests = framed(produce(b"append"), produce(b"append"), request(bytes(LARGE_BYTES)))
+        sent = client.send(requests[:RECEIVE_BUFFER_BYTES])
+        sent += client.send(requests[sent:])
+        assert (sent == len(requests)) == (client is producer)
+        assert bench.channel.frame_memory.parts == 0
+    appended[0].complete(b"done")
+    bench.turns.run()
+    assert not waiting.transport.reading
+    appended[1].complete(b"done")
+    waiting.send_all(framed(other(bytes(LARGE_BYTES)))[RECEIVE_BUFFER_BYTES - len(framed(produce(b"append"), produce(b"append"))) :])
+    assert waiting.answers == [b"done", b"done", b"%d" % (LARGE_BYTES + 2)]
+    for pending in appended:
+        pending.complete(b"done")
+    bench.turns.run()
+    assert producer.answers == waiting.answers
+    assert bench.channel.frame_memory.parts == 0
+
+
+def test_one_that_is_complete_counts_until_its_turn_and_is_not_late() -> None:
+    bench = Bench(lambda frame, _: b"%d" % len(frame))
+    client = bench.connect()
+    bench.now_ns = 1
+    client.send(LARGE[:-1])
+    bench.connect().send(framed(b"1"))
+    bench.now_ns += TURN_NS + 1
+    client.send(LARGE[-1:])
+    memory = bench.channel.frame_memory
+    assert memory.parts == len(LARGE) - 1
+    assert client.answers == []
+    waiting = bench.connect()
+    memory.take(waiting.connection, 2**40)
+    bench.now_ns += 2 * PATIENCE_NS
+    bench.processor.end_late()
+    assert not client.transport.closing
+    bench.turns.run()
+    assert client.answers == [b"%d" % LARGE_BYTES]
+    assert memory.parts == 0
