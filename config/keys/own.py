@@ -222,7 +222,7 @@ OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
 OTTLA_ALL_GROUPS_MAX_METADATA_BYTES = key(
     "ottla.all.groups.max.metadata.bytes",
     Long(1),
-    default=512 * MiB,
+    default=256 * MiB,
     importance=LOW,
     effective=True,
     internal=True,
