@@ -108,11 +108,11 @@ from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.features import finalize_in_new_cluster, supported_features
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.admin.partition_growth import PartitionGrowth
-from ottla.controller.admin.stored_topics import stored_partitions, stored_topic_id
+from ottla.controller.admin.stored_topics import stored_partitions
 from ottla.controller.admin.topic_admin import TopicAdmin
 from ottla.controller.controller import Controller
 from ottla.controller.errors import ControllerError, StoreError
-from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version, stored_cluster_id
+from ottla.controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from ottla.controller.znodes.layout import BrokerRegistration, Endpoint
 from ottla.controller.znodes.topic_ids import frees_names
 from ottla.controller.znodes.znode_json import MalformedZNode
@@ -576,8 +576,7 @@ class Broker:
         self._held.push_async_callback(self.services.cluster.producer_ids.stop)
 
     def _begin_remote(self, storage: RemoteStorage, reads: RemoteReads) -> RemoteServices:
-        from ottla.broker.remote.leftovers import Leftovers
-        from ottla.broker.remote.tasks import begin_tasks
+        from ottla.broker.remote.tasks import begin_tasks, leftovers
 
         services = self.services
         metadata = self._cluster.remote_metadata(self._environment.file_system)
@@ -585,18 +584,12 @@ class Broker:
         self._held.push_async_callback(metadata.close)
         tasks = begin_tasks(services, storage, metadata, self._background, self._random)
         self._held.push_async_callback(tasks.stop)
-        leftovers = Leftovers(
-            storage.store,
-            tasks,
-            self._cluster_id,
-            partial(stored_topic_id, self.store),
-            partial(stored_cluster_id, self.store),
-            lambda: {each.topic_id for each in self.log_manager.current_logs()},
-            lambda: self.controller.is_active,
-        )
         if interval_ms := self.config[OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS]:
-            leftovers.start(interval_ms / 1000)
-        self._held.push_async_callback(leftovers.close)
+            search = leftovers(services, storage, tasks, self._environment.file_system, interval_ms)
+            search.start()
+            self._held.push_async_callback(search.close)
+        storage.watch.start()
+        self._held.push_async_callback(storage.watch.close)
         return RemoteServices(storage=storage, reads=reads, metadata=metadata, tasks=tasks)
 
     async def _join_cluster(self) -> None:

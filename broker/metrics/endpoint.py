@@ -1,5 +1,5 @@
 """Serves the metrics endpoint of a broker: /metrics for Prometheus, /health/live and /health/ready for process
-managers.
+managers, /health for people.
 
 If `ottla.metrics.listener` is set, `ottla.broker.server` makes an endpoint before anything else, and calls
 
@@ -10,7 +10,8 @@ If `ottla.metrics.listener` is set, `ottla.broker.server` makes an endpoint befo
   close()          last of all
 
 /health/live answers as long as the event loop runs, because the loop accepts the connection. /health/ready answers 200
-between `on_ready` and `on_stopping`, otherwise 503.
+between `on_ready` and `on_stopping`, otherwise 503. /health answers with the same status. It says "degraded" and the reason where a part
+of the broker does not work, so that clients need not be sent away.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class MetricsEndpoint:
         self._store_latency = Histogram()
         self._verifications = Histogram()
         self._new_view: Callable[[], View] | None = None
+        self._trouble: Callable[[], str] = str
         self._scraping = threading.Lock()
         self._server: HttpServer | None = None
         self._registry = CollectorRegistry()
@@ -134,6 +136,7 @@ class MetricsEndpoint:
         if events is not None:
             events.stopwatch = time.monotonic
             events.on_answered = lambda seconds: self._store_latency.add(int(seconds * 1e6))
+        self._trouble = lambda: "" if services.remote is None else services.remote.storage.watch.trouble
         self._new_view = lambda: View(
             services,
             socket_server,
@@ -190,12 +193,14 @@ class MetricsEndpoint:
                     body = _gzipped(body)
         elif path == "/health/live":
             status, body = "200 OK", [b"live\n"]
-        elif path == "/health/ready":
+        elif path in ("/health", "/health/ready"):
             is_ready = self.state is BrokerState.RUNNING
             status = "200 OK" if is_ready else "503 Service Unavailable"
-            body = [f"{self.state.name.lower().replace('_', ' ')}\n".encode()]
+            state = self.state.name.lower().replace("_", " ")
+            trouble = self._trouble() if is_ready and path == "/health" else ""
+            body = [(f"degraded\nthe remote store does not answer: {trouble}\n" if trouble else f"{state}\n").encode()]
         else:
-            status, body = "404 Not Found", [b"/metrics, /health/live, /health/ready\n"]
+            status, body = "404 Not Found", [b"/metrics, /health, /health/live, /health/ready\n"]
         headers.append(("Content-Length", str(sum(map(len, body)))))
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body

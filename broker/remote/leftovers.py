@@ -1,8 +1,8 @@
 """Removes what topics that do not exist any more have left in the remote store.
 
 The leader of a partition removes its copies when the topic is deleted. If it is offline at that moment, they stay. So the broker of the
-active controller lists the store from time to time. Copies of topics that the metadata store does not have go after the second listing. The
-first one has a line in the log, so that there is time to stop the broker if the metadata store is wrong.
+active controller lists the store from time to time. Copies of topics that the metadata store does not have go at a listing that is an
+interval later than the first one. That one has a line in the log, so that there is time to stop the broker if the metadata store is wrong.
 
 Copies of a partition stay if `__remote_log_metadata` has no entry of it. Another cluster may have written them, with a `key.prefix` that
 begins alike, or before the store had an owner. Or they are those of a cluster that was lost, and wait for `ottla remote restore`. Copies of
@@ -15,13 +15,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from ottla.broker.remote.gone_topics import Gone, GoneTopics
 from ottla.broker.remote.stored_names import StoredName, stored_name
 from ottla.controller.errors import StoreError
 from ottla.pauses import pause
 from ottla.protocol.uuid import from_text, to_text
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.storage.disk.clock import Clock
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
 
@@ -31,6 +33,8 @@ FIRST_SECONDS: Final = 3600.0
 """Time from the start to the first listing at most."""
 MOST_COPIES: Final = 100_000
 """Copies that are removed after one listing."""
+_LEAST: Final = 0.9
+"""Part of the interval between the first listing and the removal at least. The next listing may begin a moment early by the wall clock."""
 _NAMED: Final = 20
 """Topics in a line of the log."""
 
@@ -54,6 +58,10 @@ class Leftovers:
         cluster_id_of: ClusterIdOf,
         local_topic_ids: Callable[[], Collection[bytes]],
         is_controller: Callable[[], bool],
+        memory: GoneTopics,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+        clock: Clock,
+        interval_seconds: float,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -62,13 +70,17 @@ class Leftovers:
         self._cluster_id_of = cluster_id_of
         self._local_topic_ids = local_topic_ids
         self._is_controller = is_controller
-        self._seen: set[tuple[str, str]] = set()
-        """Name and id of the topics that the listing before has shown to be gone."""
+        self._memory = memory
+        self._in_thread = in_thread
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._seen: Gone | None = None
+        """The topics that the listing before has shown to be gone. None before the first one."""
         self._looking: asyncio.Task[None] | None = None
 
-    def start(self, interval_seconds: float) -> None:
+    def start(self) -> None:
         """Looks once in an interval from now on."""
-        self._looking = asyncio.get_running_loop().create_task(self._repeat(interval_seconds), name="leftovers in the remote store")
+        self._looking = asyncio.get_running_loop().create_task(self._repeat(), name="leftovers in the remote store")
 
     async def close(self) -> None:
         """Looks no more."""
@@ -76,13 +88,12 @@ class Leftovers:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
-    async def _repeat(self, interval_seconds: float) -> None:
-        wait = min(FIRST_SECONDS, interval_seconds)
+    async def _repeat(self) -> None:
+        wait = min(FIRST_SECONDS, self._interval_seconds)
         while True:
             await asyncio.sleep(wait)
-            wait = interval_seconds
+            wait = self._interval_seconds
             if not self._is_controller():
-                self._seen.clear()
                 continue
             try:
                 await self.look()
@@ -101,6 +112,8 @@ class Leftovers:
             logger.error("the remote store belongs to the cluster %s, and not to %s: nothing is removed there", owner, self._cluster_id)
             return
         local = self._local_topic_ids()
+        seen: Gone = await self._in_thread(self._memory.load) if self._seen is None else self._seen
+        now_ms = self._clock.now_ms()
         is_gone: dict[tuple[str, str], bool] = {}
         kept: set[tuple[str, str]] = set()
         found: set[StoredName] = set()
@@ -115,13 +128,16 @@ class Leftovers:
                 if is_gone[topic] and from_text(name.topic_id) in local:
                     is_gone[topic] = False
                     kept.add(topic)
-            is_due = is_gone[topic] and topic in self._seen and len(found) < MOST_COPIES
+            is_old = topic in seen and now_ms - seen[topic] >= _LEAST * self._interval_seconds * 1000
+            is_due = is_gone[topic] and is_old and len(found) < MOST_COPIES
             if is_due and name.topic_id_partition not in self._tasks.strange:
                 found.add(name.copy)
         gone = {topic for topic, answer in is_gone.items() if answer}
         _report(kept, "The metadata store does not have topics of which this broker has logs; their copies in the remote store stay: %s")
-        _report(gone - self._seen, "Copies of topics that do not exist are in the remote store, and go after the next listing: %s")
-        self._seen = gone
+        _report(gone - seen.keys(), "Copies of topics that do not exist are in the remote store, and go after the next listing: %s")
+        self._seen = {topic: seen.get(topic, now_ms) for topic in gone}
+        if self._seen != seen:
+            await self._in_thread(partial(self._memory.save, self._seen))
         await self._remove(found)
 
     async def _remove(self, found: set[StoredName]) -> None:

@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.remote.store_threads import StoreThreads
+from ottla.broker.remote.store_watch import StoreWatch
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.own import OTTLA_REMOTE_CHUNK_CACHE_BYTES, OTTLA_REMOTE_MEMORY_BYTES
@@ -80,6 +81,7 @@ class RemoteStorage:
         self.stats: dict[str, RemoteFetchStats] = {}
         self._store_threads = StoreThreads()
         self.store = access(self._open_store(self.settings))
+        self.watch = StoreWatch(self.store)
         self.indexes: IndexCache | None = None
         self.chunks: ChunkCache | None = None
         self.loads: ChunkLoads | None = None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
+from ottla.broker.remote.gone_topics import GoneTopics
+from ottla.broker.remote.leftovers import Leftovers
 from ottla.broker.remote.remote_storage import RemoteStorage
 from ottla.broker.request.services import Services
+from ottla.controller.admin.stored_topics import stored_topic_id
+from ottla.controller.registration import stored_cluster_id
 from ottla.replication.remote.aux_state import AuxStates
 from ottla.replication.remote.byte_quota import COPY, ByteQuota
 from ottla.replication.remote.copies import CopyServices
@@ -13,6 +18,7 @@ from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.settings import RemoteSettings
 from ottla.storage.disk.background import Background
+from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.remote.ports import RemoteLogMetadata
 
 
@@ -39,3 +45,21 @@ def begin_tasks(
     if services.cluster.fetcher_pool is not None:
         services.cluster.fetcher_pool.use_remote_storage(AuxStates(storage.store, metadata, background, counters, manager.on_config_change))
     return manager
+
+
+def leftovers(services: Services, storage: RemoteStorage, manager: RemoteLogManager, filesystem: FileSystem, interval_ms: int) -> Leftovers:
+    """Returns the search for what deleted topics have left in the store. The first log directory keeps what it has found."""
+    store, logs = services.administration.store, services.data.log_manager
+    return Leftovers(
+        storage.store,
+        manager,
+        services.cluster_id,
+        partial(stored_topic_id, store),
+        partial(stored_cluster_id, store),
+        lambda: {each.topic_id for each in logs.current_logs()},
+        lambda: services.cluster.controller.is_active,
+        GoneTopics(filesystem, next(iter(logs.directories.all)), services.cluster_id),
+        storage.in_thread,
+        services.clock,
+        interval_ms / 1000,
+    )

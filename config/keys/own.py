@@ -40,7 +40,7 @@ OTTLA_METRICS_LISTENER = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="The HTTP address of the metrics for Prometheus (/metrics) and of the health checks (/health/live, /health/ready), "
+    doc="The HTTP address of the metrics for Prometheus (/metrics) and of the health checks (/health, /health/live, /health/ready), "
     "without authentication. Without it no metrics are served. Port 0 takes a free one, which is logged.",
 )
 OTTLA_METADATA_FILE = key(

@@ -226,6 +226,7 @@ DASHBOARDS: Final = (
             _panel("Reads that wait", "{{instance}}", "short", f"{_POOL}_remotelogreadertaskqueuesize"),
             _panel("Records in the cache", "{{instance}}", "bytes", "ottla_remote_chunk_cache_bytes"),
             _panel("Memory of transfers", "{{instance}}", "bytes", "ottla_remote_memory_bytes"),
+            _panel("Stores that do not answer", "{{instance}}", "short", "ottla_remote_store_degraded"),
             _panel("Segments that cannot be read", "{{instance}}", "short", "ottla_remote_unreadable_segments"),
             _panel("Segments of lost logs", "{{instance}}", "short", "ottla_remote_lost_log_segments"),
             _panel("Offsets that are nowhere", "{{instance}}", "short", "ottla_remote_missing_offsets"),
@@ -395,6 +396,14 @@ ALERTS: Final = (
         "warning",
         "{{ $value }} segments of {{ $labels.instance }} wait for their copies",
         "Disks fill. See docs/operations.md: When the remote store fails.",
+    ),
+    Alert(
+        "OttlaRemoteStoreDegraded",
+        "ottla_remote_store_degraded > 0",
+        "5m",
+        "warning",
+        "The remote store does not answer {{ $labels.instance }}",
+        "Old records cannot be read, and disks fill. See docs/operations.md: When the remote store fails.",
     ),
     Alert(
         "OttlaRemoteReadsFail",

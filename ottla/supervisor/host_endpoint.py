@@ -79,7 +79,7 @@ class HostEndpoint:
         elif path in ("/health", "/health/ready"):
             facts = self._now()
             status = HTTPStatus.OK if facts and all(each.is_ready for each in facts) else HTTPStatus.SERVICE_UNAVAILABLE
-            body = "".join(f"broker {each.broker_id}: {each.state}\n" for each in facts)
+            body = "".join(health_lines(facts, health if path == "/health" else _nothing))
         elif path == "/health/live":
             self._now()
             status, body = HTTPStatus.OK, "live\n"
@@ -98,9 +98,22 @@ class HostEndpoint:
 
 def scrape(where: str) -> str | None:
     """The metrics of the broker with this endpoint; None if it gives none within SCRAPE_SECONDS."""
+    return _get(where, "/metrics")
+
+
+def health(where: str) -> str | None:
+    """What the broker with this endpoint says of its health; None as for `scrape`."""
+    return _get(where, "/health")
+
+
+def _nothing(where: str) -> None:
+    return None
+
+
+def _get(where: str, path: str) -> str | None:
     connection = http.client.HTTPConnection(where, timeout=SCRAPE_SECONDS)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", path)
         answer = connection.getresponse()
         text = answer.read().decode()
     except (OSError, http.client.HTTPException, ValueError):
@@ -110,14 +123,27 @@ def scrape(where: str) -> str | None:
     return text if answer.status == HTTPStatus.OK else None
 
 
+def _answers(facts: list[BrokerFacts], ask: Callable[[str], str | None]) -> dict[int, str]:
+    """The answers of the brokers that serve and give one, by broker."""
+    serving = [each for each in facts if each.is_ready and each.metrics]
+    if not serving:
+        return {}
+    with ThreadPoolExecutor(min(len(serving), _MOST_THREADS)) as threads:
+        answers = threads.map(ask, [each.metrics for each in serving])
+        return {each.broker_id: text for each, text in zip(serving, answers, strict=True) if text is not None}
+
+
+def health_lines(facts: list[BrokerFacts], ask: Callable[[str], str | None]) -> Iterator[str]:
+    """A line for each broker: its state, and what is degraded of one that serves."""
+    texts = _answers(facts, ask)
+    for each in facts:
+        state, _, reason = texts.get(each.broker_id, "").strip().partition("\n")
+        yield f"broker {each.broker_id}: {each.state}{f', {state}: {reason}' if reason else ''}\n"
+
+
 def host_metrics(facts: list[BrokerFacts], ask: Callable[[str], str | None]) -> Iterator[str]:
     """The lines of the metrics of all brokers, and the two families of their supervisor. Asks all brokers at the same time."""
-    serving = [each for each in facts if each.is_ready and each.metrics]
-    texts: dict[int, str] = {}
-    if serving:
-        with ThreadPoolExecutor(min(len(serving), _MOST_THREADS)) as threads:
-            answers = threads.map(ask, [each.metrics for each in serving])
-            texts = {each.broker_id: text for each, text in zip(serving, answers, strict=True) if text is not None}
+    texts = _answers(facts, ask)
     yield "# HELP ottla_cluster_broker_up 1 if the broker runs and has answered this scrape, otherwise 0.\n"
     yield "# TYPE ottla_cluster_broker_up gauge\n"
     for each in facts:

@@ -282,6 +282,7 @@ def test_flushes_are_measured(broker: InProcessBroker) -> None:
 def test_health_is_told_and_other_paths_are_not_there(broker: InProcessBroker) -> None:
     assert get(url(broker, "/health/live")) == (200, "live\n")
     assert get(url(broker, "/health/ready")) == (200, "running\n")
+    assert get(url(broker, "/health")) == (200, "running\n")
     assert get(url(broker, "/"))[0] == 404
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(url(broker, "/metrics"), data=b"x", timeout=SECONDS)

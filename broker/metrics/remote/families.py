@@ -146,6 +146,12 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         lambda storage: 0 if storage.loads is None else storage.loads.throttled_seconds,
         Kind.COUNTER,
     ),
+    _storage(
+        "ottla_remote_store_degraded",
+        "",
+        "1 while the remote store does not answer this broker, or refuses it; otherwise 0. It is asked every 30 seconds.",
+        lambda storage: 1 if storage.watch.trouble else 0,
+    ),
     _storage("ottla_remote_memory_bytes", "", "Memory of transfers to and from the remote store.", lambda storage: storage.budget.used),
     _storage(
         "ottla_remote_chunk_cache_bytes",

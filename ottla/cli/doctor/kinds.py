@@ -94,6 +94,7 @@ _PROBLEMS: Final = {
     "directory-offline": "its partitions are not served by this broker",
     "internal-topic-policy": "only compaction keeps the last state of each group and transaction; deletion loses them",
     "remote-store-unusable": "the broker does not start; while it runs, disks fill and old records cannot be read",
+    "remote-store-degraded": "consumers of old records wait, and disks fill, since nothing is copied",
     "remote-copies-behind": "local segments stay until they are copied, so the disks fill; the records are lost with their replicas",
     "remote-records-missing": "consumers stop at these offsets; the records are lost, unless the store still has their objects",
     "remote-storage-lost": "nothing is copied, nothing expires in the store, and local segments that it does not have stay forever",

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.doctor.kinds import Finding, call, found, some
-from ottla.client.offsets import EARLIEST, list_offsets
+from ottla.client.errors import Refused
+from ottla.client.offsets import EARLIEST, list_offsets, reachable_offsets
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.tiered import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ PATIENCE_MS: Final = 3_600_000
 Configs = Mapping[str, Mapping[str, str]]
 """Topic -> the examined keys and their values."""
 _LATEST_TIERED: Final = -5
+_OF_STORE: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE)
+"""The answers to a search by time whose records cannot be read in the store."""
 _DEFAULT_SEGMENT_MS: Final = 604_800_000
 
 
@@ -36,6 +40,8 @@ class RemoteFacts:
     """Partitions with records that should be in the store, and the first offset of those."""
     gaps: dict[str, str] = field(default_factory=dict)
     """Partitions with offsets that neither the store nor their leader has, and these offsets."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Partitions whose leaders cannot read them in the store now, and the error."""
 
 
 def ask_remote(
@@ -62,12 +68,15 @@ def ask_remote(
     facts.gaps = {f"{each.topic}-{each.partition}": some_ranges(ranges) for each, ranges in gaps.items()}
     tiered = list_offsets(cluster, dict.fromkeys(wanted, _LATEST_TIERED))
     starts = list_offsets(cluster, dict.fromkeys(wanted, EARLIEST))
-    recent = list_offsets(cluster, dict.fromkeys(wanted, now_ms - PATIENCE_MS))
-    due = list_offsets(cluster, {each: now_ms - PATIENCE_MS - _segment_ms(configs[each.topic]) for each in wanted})
-    for partition in wanted:
+    recent, unread = reachable_offsets(cluster, dict.fromkeys(wanted, now_ms - PATIENCE_MS))
+    times = {each: now_ms - PATIENCE_MS - _segment_ms(configs[each.topic]) for each in wanted if each in recent}
+    due, errors = reachable_offsets(cluster, times)
+    refused = {each: error for each, error in (unread | errors).items() if isinstance(error, Refused)}
+    facts.unread = {str(each): str(error) for each, error in refused.items() if error.code in _OF_STORE}
+    for partition in due:
         first = max(tiered[partition].offset + 1, starts[partition].offset)
         # A record of the last hour has closed every segment that began more than segment.ms before that.
-        if recent[partition].offset >= 0 and first < due[partition].offset:
+        if recent[partition] >= 0 and first < due[partition]:
             facts.behind[str(partition)] = first
     return facts
 
@@ -87,6 +96,12 @@ def check_remote(facts: RemoteFacts, configs: Configs, topics: Mapping[str, Sequ
                 f"{topic} has {count} copies in the remote store, and {ENABLE} is not true",
                 call("ottla configs alter topic", topic, f"--set {ENABLE}=true"),
             )
+    if facts.unread:
+        yield found(
+            "remote-store-degraded",
+            f"leaders cannot read old records in the remote store: {some([*facts.unread])}",
+            "ottla doctor server.properties on their hosts asks the store; /health at their metrics listeners has the reason",
+        )
     if facts.gaps:
         yield found(
             "remote-records-missing",

@@ -116,6 +116,7 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
     "remote-copies-unowned": lambda facts: facts.remote.copied_topics.update({"gone": 3}),
     "remote-storage-lost": lambda facts: facts.remote.copied_topics.update({"t": 3}),
     "remote-records-missing": lambda facts: facts.remote.gaps.update({"t-0": "5 to 7"}),
+    "remote-store-degraded": lambda facts: facts.remote.unread.update({"t-0": "KAFKA_STORAGE_ERROR"}),
     "remote-copies-behind": lambda facts: facts.remote.behind.update({"t-0": 500}),
 }
 """By finding the change of a healthy cluster that provokes it."""

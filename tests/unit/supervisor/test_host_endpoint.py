@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.supervisor.host_endpoint import BrokerFacts, HostEndpoint, host_metrics, merged, scrape
+from ottla.supervisor.host_endpoint import BrokerFacts, HostEndpoint, health_lines, host_metrics, merged, scrape
 
 FIRST = """# HELP requests_total Requests.
 # TYPE requests_total counter
@@ -74,6 +74,16 @@ def test_a_broker_that_is_dead_or_does_not_answer_is_down_and_only_brokers_that_
     assert up == {"0": 1.0, "1": 0.0, "2": 0.0}
     restarts = {labels[0][1]: value for name, labels, value in found if name == "ottla_cluster_broker_restarts_total"}
     assert restarts == {"0": 0.0, "1": 0.0, "2": 4.0}
+
+
+def test_the_health_of_a_host_names_what_is_degraded() -> None:
+    facts = [BrokerFacts(0, "ready", True, 0, "zero"), BrokerFacts(1, "ready", True, 0, "one"), BrokerFacts(2, "paused", False, 0, "two")]
+    texts = {"zero": "running\n", "one": "degraded\nthe remote store does not answer: 503\n"}
+    assert list(health_lines(facts, texts.get)) == [
+        "broker 0: ready\n",
+        "broker 1: ready, degraded: the remote store does not answer: 503\n",
+        "broker 2: paused\n",
+    ]
 
 
 def answers(endpoint_facts: Callable[[], list[BrokerFacts]], *paths: str) -> list[tuple[int, str]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ottla.broker.remote import leftovers
+from ottla.broker.remote.gone_topics import GoneTopics
 from ottla.broker.remote.leftovers import Leftovers
 from ottla.broker.remote.stored_names import stored_name
 from ottla.controller.errors import StoreUnavailable
 from ottla.protocol.uuid import ZERO_UUID, from_text, to_text
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
+from ottla.storage.disk.checkpoint import replace_file
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.metadata.packed_entries import HEAD
 from ottla.storage.remote.metadata.segment_cache import SegmentCache
@@ -20,7 +23,7 @@ from ottla.storage.remote.ports import RemoteStoreError
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.remote_fakes import MemoryStore
 from tests.support.tiered_replicas import TieredReplica
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import VirtualLoop, in_virtual_time
 
 INTERVAL = 10.0
 OLD, NEW = bytes([1] * 16), bytes([2] * 16)
@@ -62,9 +65,31 @@ class Stage:
         self.fails = 0
         self.is_controller = True
         self.manager = RemoteLogManager(replica.services)
-        self.leftovers = Leftovers(
-            self.store, self.manager, "one", self._topic_id_of, self._cluster_id_of, lambda: self.local, lambda: self.is_controller
+        self.filesystem = MemoryFileSystem()
+        self.filesystem.make_directory("/logs")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self._clock = loop
+        self.leftovers = self.searcher()
+
+    def searcher(self) -> Leftovers:
+        """The search of a broker that was just started."""
+        return Leftovers(
+            self.store,
+            self.manager,
+            "one",
+            self._topic_id_of,
+            self._cluster_id_of,
+            lambda: self.local,
+            lambda: self.is_controller,
+            GoneTopics(self.filesystem, "/logs", "one"),
+            self._in_thread,
+            self._clock,
+            INTERVAL,
         )
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return work()
 
     async def _topic_id_of(self, topic: str) -> bytes | None:
         if self.fails:
@@ -76,7 +101,8 @@ class Stage:
         return self.stored_cluster_id
 
     async def look(self) -> list[int]:
-        """The start offsets of the copies that a listing removes."""
+        """The start offsets of the copies that a listing removes, an interval later than the last one."""
+        await asyncio.sleep(INTERVAL)
         await self.leftovers.look()
         return await self.removed()
 
@@ -101,6 +127,37 @@ def test_copies_of_a_deleted_topic_go_after_the_second_listing(caplog: pytest.Lo
 
     scenario()
     assert "are removed, where the metadata know their partitions: gone" in caplog.text
+
+
+@in_virtual_time
+async def test_a_broker_that_is_restarted_before_each_second_listing_removes_copies_all_the_same() -> None:
+    stage = Stage(name_of("gone", OLD, 1))
+    assert await stage.look() == []
+    stage.leftovers = stage.searcher()
+    assert await stage.look() == [0]
+
+
+@in_virtual_time
+async def test_restarts_do_not_shorten_the_time_until_copies_are_removed() -> None:
+    stage = Stage(name_of("gone", OLD, 1))
+    for _ in range(5):
+        stage.leftovers = stage.searcher()
+        await stage.leftovers.look()
+        assert await stage.removed() == []
+        await asyncio.sleep(INTERVAL / 10)
+    assert await stage.look() == [0]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"version": 1}', b'{"version": 1, "cluster_id": "another", "topics": []}', b"\xff"])
+def test_a_file_of_another_cluster_or_form_delays_removals_and_no_more(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("gone", OLD, 1))
+        replace_file(stage.filesystem, "/logs/remote-leftovers.json", content)
+        assert [await stage.look() for _ in range(2)] == [[], [0]]
+
+    scenario()
+    assert "remote-leftovers.json is not used" in caplog.text
 
 
 @in_virtual_time
@@ -253,7 +310,7 @@ def test_the_controllers_broker_lists_once_in_an_interval_whatever_fails(trouble
     async def scenario() -> None:
         stage = Stage(name_of("gone", OLD, 1))
         trouble(stage)
-        stage.leftovers.start(INTERVAL)
+        stage.leftovers.start()
         try:
             for seconds, expected in ((INTERVAL + 1, []), (INTERVAL, []), (INTERVAL, [0])):
                 await asyncio.sleep(seconds)
