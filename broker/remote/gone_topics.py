@@ -1,4 +1,4 @@
-"""Keeps which topics of the remote store were found not to exist, and since when, in the file `remote-leftovers.json` of a log directory.
+"""Keeps which topics of the remote store were found not to exist, and since when, in the file `remote-leftovers` of a log directory.
 
 A broker that is restarted every day would otherwise see each of them for the first time every day, and never remove their copies.
 """
@@ -25,7 +25,7 @@ class GoneTopics:
 
     def __init__(self, filesystem: FileSystem, log_dir: str, cluster_id: str) -> None:
         self._filesystem = filesystem
-        self._path = f"{log_dir}/remote-leftovers.json"
+        self._path = f"{log_dir}/remote-leftovers"
         self._cluster_id = cluster_id
 
     def load(self) -> Gone:

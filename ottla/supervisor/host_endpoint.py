@@ -102,7 +102,7 @@ def scrape(where: str) -> str | None:
 
 
 def health(where: str) -> str | None:
-    """What the broker with this endpoint says of its health; None as for `scrape`."""
+    """The health that the broker with this endpoint tells; None as for `scrape`."""
     return _get(where, "/health")
 
 

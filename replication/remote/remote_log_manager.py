@@ -18,6 +18,7 @@ from ottla.pauses import pause
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.leader.partition import Partition
+from ottla.replication.remote.byte_quota import ByteQuota
 from ottla.replication.remote.copies import Copier, CopyServices, CustomMetadataTooLarge
 from ottla.replication.remote.counters import RemoteCounters, RemotePartitionState
 from ottla.replication.remote.expiry import Expiry
@@ -81,6 +82,8 @@ class RemoteLogManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet_until: dict[str, float] = {}
         self._is_stopped = False
+        self._copying = 0
+        """Partitions whose copies are in progress."""
         self.strange: set[TopicIdPartition] = set()
         """Partitions of leftovers that stay, because the metadata have no entry of them."""
 
@@ -88,6 +91,16 @@ class RemoteLogManager:
     def counters(self) -> RemoteCounters:
         """Returns the counters of this broker."""
         return self._services.counters
+
+    @property
+    def copy_quota(self) -> ByteQuota:
+        """Returns the quota of the copies."""
+        return self._services.quota
+
+    @property
+    def idle_share(self) -> float:
+        """Returns the part of the copies that could run and do not: 1 if none does."""
+        return 1 - self._copying / self._services.settings.copiers
 
     # -- roles -------------------------------------------------------------------------------------------------------------
 
@@ -213,7 +226,11 @@ class RemoteLogManager:
         if not replica.found_start:
             find_log_start(log, copies)
             replica.found_start = True
-        return await copier.copy_next()
+        self._copying += 1
+        try:
+            return await copier.copy_next()
+        finally:
+            self._copying -= 1
 
     async def _expire(self, leadership: Leadership, expiry: Expiry) -> bool:
         leadership.check()

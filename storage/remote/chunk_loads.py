@@ -99,7 +99,9 @@ class ChunkLoads:
         self._retry: asyncio.TimerHandle | None = None
         self.waiting = 0
         """Reads on demand that have not begun: RemoteLogReaderTaskQueueSize."""
-        self.throttled_seconds = 0.0
+        self.throttles = 0
+        """How often a read had to wait for the quota."""
+        self.throttled_seconds = self.longest_throttle_seconds = 0.0
         budget.call_on_room(self._begin_some)
 
     @property
@@ -189,7 +191,9 @@ class ChunkLoads:
 
     def _wait_for_quota(self, delay: float) -> None:
         if self._retry is None:
+            self.throttles += 1
             self.throttled_seconds += delay
+            self.longest_throttle_seconds = max(self.longest_throttle_seconds, delay)
             self._retry = asyncio.get_running_loop().call_later(delay, self._on_quota)
 
     def _on_quota(self) -> None:

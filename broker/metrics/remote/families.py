@@ -13,6 +13,7 @@ from ottla.broker.metrics.families import Family, Kind, Reading, labels_text
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
     from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.replication.remote.remote_log_manager import RemoteLogManager
 
 
 def _of_topics(mbean: str, doc: str, totals: Callable[[View], Iterable[tuple[str, float]]], kind: Kind = Kind.COUNTER) -> Family:
@@ -75,6 +76,20 @@ def _of_partitions(name: str, attribute: str, doc: str) -> Family:
     return Family(f"ottla_remote_{name}", Kind.GAUGE, (), "", f"{doc}, of the partitions that this broker leads.", read)
 
 
+def _tasks(name: str, mbean: str, doc: str, value: Callable[[RemoteLogManager], float]) -> Family:
+    def read(view: View) -> Reading:
+        remote = view.services.remote
+        if remote is not None:
+            yield "", value(remote.tasks)
+
+    return Family(f"kafka_{name}", Kind.GAUGE, (), mbean, doc, read)
+
+
+def _mean_fetch_throttle_ms(storage: RemoteStorage) -> float:
+    loads = storage.loads
+    return loads.throttled_seconds * 1000 / loads.throttles if loads is not None and loads.throttles else 0.0
+
+
 def _expirations(view: View) -> Reading:
     remote = view.services.remote
     if remote is not None:
@@ -130,6 +145,48 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         f"{_POOL}:name=RemoteLogReaderAvgIdlePercent,type=RemoteStorageThreadPool",
         "The part of `remote.log.reader.threads` that reads nothing now.",
         lambda storage: 0 if storage.loads is None else storage.loads.idle_share,
+    ),
+    _tasks(
+        "log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent",
+        "kafka.log.remote:name=RemoteLogManagerTasksAvgIdlePercent,type=RemoteLogManager",
+        "The part of `remote.log.manager.copier.thread.pool.size` that copies nothing now.",
+        lambda tasks: tasks.idle_share,
+    ),
+    _tasks(
+        "server_rlmcopy_byte_rate",
+        "kafka.server:type=RLMCopy",
+        "Bytes that are copied in a second, in the windows of `remote.log.manager.copy.quota.window.num`.",
+        lambda tasks: tasks.copy_quota.bytes_per_second(),
+    ),
+    _tasks(
+        "server_remotelogmanager_remote_copy_throttle_time_avg",
+        "kafka.server:type=RemoteLogManager",
+        "Milliseconds for which a copy waited for `remote.log.manager.copy.max.bytes.per.second`, on average since the start.",
+        lambda tasks: tasks.copy_quota.throttle_ms_total / max(tasks.copy_quota.throttled, 1),
+    ),
+    _tasks(
+        "server_remotelogmanager_remote_copy_throttle_time_max",
+        "kafka.server:type=RemoteLogManager",
+        "The longest such time.",
+        lambda tasks: tasks.copy_quota.throttle_ms_max,
+    ),
+    _storage(
+        "kafka_server_rlmfetch_byte_rate",
+        "kafka.server:type=RLMFetch",
+        "Bytes that are read in a second, in the windows of `remote.log.manager.fetch.quota.window.num`.",
+        lambda storage: storage.quota.bytes_per_second(),
+    ),
+    _storage(
+        "kafka_server_remotelogmanager_remote_fetch_throttle_time_avg",
+        "kafka.server:type=RemoteLogManager",
+        "Milliseconds for which a read waited for `remote.log.manager.fetch.max.bytes.per.second`, on average since the start.",
+        _mean_fetch_throttle_ms,
+    ),
+    _storage(
+        "kafka_server_remotelogmanager_remote_fetch_throttle_time_max",
+        "kafka.server:type=RemoteLogManager",
+        "The longest such time.",
+        lambda storage: 0 if storage.loads is None else storage.loads.longest_throttle_seconds * 1000,
     ),
     Family(
         "kafka_server_delayedremotefetchmetrics_expires_total",

@@ -153,11 +153,11 @@ def test_a_file_of_another_cluster_or_form_delays_removals_and_no_more(content: 
     @in_virtual_time
     async def scenario() -> None:
         stage = Stage(name_of("gone", OLD, 1))
-        replace_file(stage.filesystem, "/logs/remote-leftovers.json", content)
+        replace_file(stage.filesystem, "/logs/remote-leftovers", content)
         assert [await stage.look() for _ in range(2)] == [[], [0]]
 
     scenario()
-    assert "remote-leftovers.json is not used" in caplog.text
+    assert "remote-leftovers is not used" in caplog.text
 
 
 @in_virtual_time
