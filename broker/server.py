@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.cluster.auto_topics import AutoTopics
 from ottla.broker.cluster.cluster_wiring import ClusterWiring
 from ottla.broker.cluster.control_requests import ControlRequests
-from ottla.broker.cluster.features import FinalizedFeatures, UnsupportedFeatures, raisable
+from ottla.broker.cluster.features import FinalizedFeatures, UnsupportedFeatures
 from ottla.broker.cluster.log_dir_failures import LogDirFailures
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configuration.certificate_renewal import CertificateRenewal
@@ -595,7 +595,8 @@ class Broker:
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
         cluster = self.services.cluster
-        self._report_raisable_features()
+        if self.config.standalone:  # on ZooKeeper a raise is a decision against Apache Kafka 3.9, which needs no reminder
+            self._features.report_raisable()
         cluster.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
         await self._features.reload()  # the first controller of a cluster has created the node
@@ -606,13 +607,6 @@ class Broker:
         )
         check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
         self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
-
-    def _report_raisable_features(self) -> None:
-        """Log which features an operator could raise. On ZooKeeper that is a decision against Apache Kafka 3.9, which needs no reminder."""
-        behind = raisable(self._features.levels)
-        if self.config.standalone and behind:
-            levels = ", ".join(f"{name}={level}" for name, level in sorted(behind.items()))
-            logger.info("this release supports %s, which the cluster has not finalized: run `ottla features upgrade`", levels)
 
     def _send_clients_away(self) -> None:
         """Close all connections, so that clients look for the current leaders before they come back."""

@@ -62,6 +62,12 @@ class FinalizedFeatures:
         """Read the levels again now: after a new session, or to see an own write. A failure is repeated later."""
         await self._rereading.begin()
 
+    def report_raisable(self) -> None:
+        """Log the features whose finalized level is below the highest that this release supports."""
+        behind = {name: highest for name, highest in features.IMPLEMENTED.items() if self.level(name) < highest}
+        if behind:
+            logger.info("this release supports %s, which the cluster has not finalized: run `ottla features upgrade`", _listed(behind))
+
     async def seen(self, epoch: int, timeout_ms: int) -> bool:
         """Wait until the levels with this epoch, or later ones, were read. False if the time is over first."""
         with suppress(TimeoutError):
@@ -109,11 +115,6 @@ class FinalizedFeatures:
             logger.info("finalized features: %s (epoch %d)", _listed(levels) or "none", epoch)
             for callback in self._callbacks:
                 callback()
-
-
-def raisable(levels: Mapping[str, int]) -> dict[str, int]:
-    """The features whose finalized level is below the highest that this release supports, with that level."""
-    return {name: highest for name, highest in features.IMPLEMENTED.items() if levels.get(name, 0) < highest}
 
 
 def _listed(levels: Mapping[str, int]) -> str:

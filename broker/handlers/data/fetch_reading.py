@@ -88,50 +88,12 @@ class Fetch:
     """One Fetch. `stage` is its progress; `parts` is its answer once it is ANSWERED."""
 
     __slots__ = (
-        "_access",
-        "_answers_anyway",
-        "_at",
-        "_converted",
-        "_correlation_id",
-        "_creates_session",
-        "_current",
-        "_entries",
-        "_error_code",
-        "_failed",
-        "_finds_later",
-        "_grown",
-        "_has_unread",
-        "_is_diverted",
-        "_is_follower",
-        "_is_given_up",
-        "_is_judged",
-        "_is_limited",
-        "_max_bytes",
-        "_min_bytes",
-        "_named",
-        "_of_topic",
-        "_reader",
-        "_reads_old_segment",
-        "_refusal",
-        "_remote",
-        "_replicas",
-        "_topic",
-        "_unknown",
-        "_waited_for",
-        "_writer",
-        "connection",
-        "delayed",
-        "has_moved",
-        "is_incremental",
-        "max_wait_ms",
-        "params",
-        "parts",
-        "services",
-        "session",
-        "stage",
-        "unconverted",
-        "version",
-    )
+        "_access", "_answers_anyway", "_at", "_converted", "_correlation_id", "_creates_session", "_current", "_entries", "_error_code",
+        "_failed", "_finds_later", "_grown", "_has_unread", "_is_diverted", "_is_follower", "_is_given_up", "_is_judged", "_is_limited",
+        "_max_bytes", "_min_bytes", "_named", "_of_topic", "_reader", "_reads_old_segment", "_refusal", "_remote", "_replicas",
+        "_topic", "_unknown", "_waited_for", "_writer", "connection", "delayed", "has_moved", "is_incremental", "max_wait_ms", "params",
+        "parts", "services", "session", "stage", "unconverted", "version",
+    )  # fmt: skip
 
     def __init__(self, reader: FetchReader, correlation_id: int, connection: Connection, services: Services) -> None:
         self._reader = reader
@@ -726,13 +688,9 @@ class Fetch:
         assert writer is not None  # at least the beginning was written
         self.parts = writer.finish(self._named)
         if self._is_limited and not writer.throttle_time_ms:
-            self._count_overhead()
+            size = 0
+            for part in self.parts:
+                size += len(part)
+            self.connection.count_more(FETCH, size - self.params.size)  # the bytes beside the records
         self.stage = ANSWERED
         self.abandon()
-
-    def _count_overhead(self) -> None:
-        """Count the bytes of the answer beside the records."""
-        size = 0
-        for part in self.parts:
-            size += len(part)
-        self.connection.count_more(FETCH, size - self.params.size)
