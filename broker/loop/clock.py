@@ -12,6 +12,5 @@ class SystemClock:
         """Milliseconds since the epoch."""
         return int(time.time() * 1000)  # called for every Produce; nanoseconds are too large for fast division
 
-    def monotonic(self) -> float:
-        """Seconds since an arbitrary point."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)  # without a call of Python: each heartbeat reads it
+    """Seconds since an arbitrary point."""

@@ -22,10 +22,10 @@ from ottla.coordination.groups.consumer.classic_members import (
 from ottla.coordination.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
 from ottla.coordination.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
 from ottla.coordination.groups.consumer.group import AssignedGroup, ConsumerGroup
-from ottla.coordination.groups.consumer.heartbeats import Refused, check, has_no_news, on_heartbeat
+from ottla.coordination.groups.consumer.heartbeats import Refused, check, has_no_news, interval_ms, on_heartbeat
 from ottla.coordination.groups.consumer.machine import ConsumerMachine, Event
 from ottla.coordination.groups.consumer.members import JOINING
-from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context, interval_ms
+from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context
 from ottla.coordination.groups.consumer.subscriptions import preferred
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.coordinated import CoordinatedGroups

@@ -51,7 +51,6 @@ class AssignedGroup:
     """See the module. Implements `group.Group`; the methods are those of a consumer group, and share groups have some of their own."""
 
     __slots__ = (
-        "_is_dead",
         "_state",
         "_subscribed",
         "assignors",
@@ -61,6 +60,7 @@ class AssignedGroup:
         "epoch",
         "group_id",
         "has_topics_of_old_release",
+        "is_dead",
         "is_resolving",
         "known_topics",
         "members",
@@ -118,7 +118,8 @@ class AssignedGroup:
         """The records of what this group has of the group that it replaces; they are written with the first others."""
         self.offsets = GroupOffsets()
         self.timers: dict[Hashable, TimerTask] = {}
-        self._is_dead = False
+        self.is_dead = False
+        """Whether the group was deleted, converted, or moved to another coordinator."""
         self._state: GroupState | None = GroupState.EMPTY
         self._subscribed: frozenset[str] | None = frozenset()
 
@@ -227,7 +228,7 @@ class AssignedGroup:
         return self._state
 
     def _current_state(self) -> GroupState:
-        if self._is_dead:
+        if self.is_dead:
             return GroupState.DEAD
         if not self.members:
             return GroupState.EMPTY
@@ -252,14 +253,9 @@ class AssignedGroup:
         """The type of the group, as ListGroups shows it."""
         return CONSUMER
 
-    @property
-    def is_dead(self) -> bool:
-        """Whether the group is dead: it was deleted, converted, or moved to another coordinator."""
-        return self._is_dead
-
     def end(self, now_ms: int) -> None:
         """The group is dead from now on."""
-        self._is_dead = True
+        self.is_dead = True
         self._state = None
 
     @property
@@ -304,7 +300,7 @@ class AssignedGroup:
     def on_commit(self, committer: Committer) -> tuple[ErrorCode, list[Arm]]:
         """Whether the sender may commit offsets: a member in its epoch, or any sender while the group has no members. A member may use an
         earlier epoch in which it had all of the partitions already."""
-        if self._is_dead:
+        if self.is_dead:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         member_id, instance_id, epoch, is_transactional = committer[:4]
         if epoch < 0 and not self.members:

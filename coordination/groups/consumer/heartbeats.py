@@ -16,7 +16,7 @@ from ottla.coordination.groups.consumer.members import JOINING, LEAVING, LEAVING
 from ottla.coordination.groups.consumer.reconciliation import Goal, UnknownMemberState, reconcile
 from ottla.coordination.groups.consumer.records import CurrentAssignment, MemberMetadata, Record, TargetMember
 from ottla.coordination.groups.consumer.removal import remove
-from ottla.coordination.groups.consumer.settings import WAITING_INTERVAL_MS, ConsumerSettings, Context
+from ottla.coordination.groups.consumer.settings import WAITING_INTERVAL_MS, ConsumerSettings, Context, GroupTimes
 from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription, check_regex, is_refused, resolution
 from ottla.coordination.groups.consumer.targets import next_goal
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
@@ -98,6 +98,16 @@ def has_no_news(
         and not group.regex_users
         and member.classic is None
     )
+
+
+def interval_ms(times: GroupTimes, settings: ConsumerSettings, members: int) -> int:
+    """The time between the heartbeats of a member, while all groups have so many members together.
+
+    A member hears of a rebalance by its next heartbeat. With few members, more frequent heartbeats cost little.
+    """
+    if not times.is_interval_default or not settings.heartbeats_per_second:
+        return times.heartbeat_interval_ms
+    return min(times.heartbeat_interval_ms, max(WAITING_INTERVAL_MS, members * 1_000 // settings.heartbeats_per_second))
 
 
 def on_heartbeat(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:

@@ -19,11 +19,12 @@ from ottla.coordination.groups.classic_group import ClassicGroup
 from ottla.coordination.groups.consumer.conversion import downgraded, on_reverted
 from ottla.coordination.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Convert, Decision, ResolveRegexes, Write
 from ottla.coordination.groups.consumer.group import AssignedGroup, ConsumerGroup
+from ottla.coordination.groups.consumer.heartbeats import interval_ms
 from ottla.coordination.groups.consumer.members import MemberState
 from ottla.coordination.groups.consumer.records import GroupEpoch, Pair
 from ottla.coordination.groups.consumer.regexes import matches_of, reason_against
 from ottla.coordination.groups.consumer.removal import on_timer
-from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context, interval_ms
+from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context
 from ottla.coordination.groups.consumer.subscriptions import on_resolved
 from ottla.coordination.groups.consumer.targets import compute
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind

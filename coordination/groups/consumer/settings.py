@@ -48,16 +48,6 @@ WAITING_INTERVAL_MS: Final = 500
 its regular expression. An interval that is shortened is not shorter."""
 
 
-def interval_ms(times: GroupTimes, settings: ConsumerSettings, members: int) -> int:
-    """The time between the heartbeats of a member, while all groups have so many members together.
-
-    A member hears of a rebalance by its next heartbeat. With few members, more frequent heartbeats cost little.
-    """
-    if not times.is_interval_default or not settings.heartbeats_per_second:
-        return times.heartbeat_interval_ms
-    return min(times.heartbeat_interval_ms, max(WAITING_INTERVAL_MS, members * 1_000 // settings.heartbeats_per_second))
-
-
 class Context(NamedTuple):
     """The facts that a decision depends on, besides the group and the event."""
 

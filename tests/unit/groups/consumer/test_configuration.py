@@ -6,7 +6,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.resources import no_group_config
 from ottla.coordination.groups.consumer.configuration import consumer_settings
-from ottla.coordination.groups.consumer.settings import GroupTimes, interval_ms
+from ottla.coordination.groups.consumer.heartbeats import interval_ms
+from ottla.coordination.groups.consumer.settings import GroupTimes
 
 
 def test_the_defaults_are_those_of_apache_kafka() -> None:
