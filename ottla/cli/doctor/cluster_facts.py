@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla.cli.doctor.certificates import end_of
+from ottla.cli.doctor.health import degraded
 from ottla.cli.doctor.kinds import reasons, some
 from ottla.cli.doctor.remote_checks import ENABLE, SEGMENT_MS, RemoteFacts, ask_remote
 from ottla.cli.doctor.zookeeper import ServerFacts, ask_servers, not_reached
@@ -23,6 +24,8 @@ from ottla.client.reachable import Part, at_once
 from ottla.client.reassignments import FOLLOWER_RATE, LEADER_RATE, moves
 from ottla.client.transaction_admin import reachable_producers
 from ottla.client.versions import ApiTable
+from ottla.config.keys.own import OTTLA_METRICS_LISTENER
+from ottla.config.keys.tiered import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -188,7 +191,19 @@ def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
 
 
 def _ask_remote(facts: ClusterFacts, cluster: Cluster) -> None:
-    facts.remote = ask_remote(cluster, facts.configs, facts.partitions_of(), int(facts.examined_at * 1000))
+    facts.remote.degraded = degraded(_tiered_listeners(facts, cluster))
+    ask_remote(facts.remote, cluster, facts.configs, facts.partitions_of(), int(facts.examined_at * 1000))
+
+
+def _tiered_listeners(facts: ClusterFacts, cluster: Cluster) -> dict[int, tuple[str, str]]:
+    """The metrics listener and the advertised host of each broker with tiered storage."""
+    keys = (REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name, OTTLA_METRICS_LISTENER.name)
+    values = ask_each(facts, cluster, "health", lambda own, broker_id: _own_values(own, broker_id, keys))
+    return {
+        broker_id: (found[keys[1]], facts.brokers[broker_id].address.rpartition(":")[0])
+        for broker_id, found in values.items()
+        if found.get(keys[0]) == "true" and keys[1] in found
+    }
 
 
 def _ask_partition_counts(facts: ClusterFacts, cluster: Cluster) -> None:

@@ -42,15 +42,16 @@ class RemoteFacts:
     """Partitions with offsets that neither the store nor their leader has, and these offsets."""
     unread: dict[str, str] = field(default_factory=dict)
     """Partitions whose leaders cannot read them in the store now, and the error."""
+    degraded: dict[int, str] = field(default_factory=dict)
+    """Brokers that say that their store does not answer, and what they say."""
 
 
 def ask_remote(
-    cluster: "Cluster", configs: Mapping[str, Mapping[str, str]], topics: Mapping[str, Sequence[int]], now_ms: int
-) -> RemoteFacts:
+    facts: RemoteFacts, cluster: "Cluster", configs: Mapping[str, Mapping[str, str]], topics: Mapping[str, Sequence[int]], now_ms: int
+) -> None:
     """Asks for the copies of a cluster with tiered storage. `topics` has the partitions of each. Raises ClientError."""
-    facts = RemoteFacts()
     if METADATA_TOPIC not in topics:
-        return facts
+        return
     from ottla.cli.remote.gaps import missing_ranges, partitions_of
     from ottla.cli.remote.stored_copies import known_copies
     from ottla.storage.remote.lineage import some_ranges
@@ -63,7 +64,7 @@ def ask_remote(
     names = [topic for topic in topics if configs.get(topic, {}).get(ENABLE) == "true"]
     wanted = [TopicPartition(topic, index) for topic in names for index in topics[topic]]
     if not wanted:
-        return facts
+        return
     gaps = missing_ranges(cluster, partitions_of(cluster, names), [entry for entry, _ in known])
     facts.gaps = {f"{each.topic}-{each.partition}": some_ranges(ranges) for each, ranges in gaps.items()}
     tiered = list_offsets(cluster, dict.fromkeys(wanted, _LATEST_TIERED))
@@ -78,7 +79,6 @@ def ask_remote(
         # A record of the last hour has closed every segment that began more than segment.ms before that.
         if recent[partition] >= 0 and first < due[partition]:
             facts.behind[str(partition)] = first
-    return facts
 
 
 def check_remote(facts: RemoteFacts, configs: Configs, topics: Mapping[str, Sequence[int]]) -> Iterator[Finding]:
@@ -96,7 +96,13 @@ def check_remote(facts: RemoteFacts, configs: Configs, topics: Mapping[str, Sequ
                 f"{topic} has {count} copies in the remote store, and {ENABLE} is not true",
                 call("ottla configs alter topic", topic, f"--set {ENABLE}=true"),
             )
-    if facts.unread:
+    if facts.degraded:
+        yield found(
+            "remote-store-degraded",
+            some([f"broker {broker_id}: {reason}" for broker_id, reason in facts.degraded.items()]),
+            "ottla doctor server.properties on their hosts asks the store; see docs/operations.md: When the remote store fails",
+        )
+    elif facts.unread:
         yield found(
             "remote-store-degraded",
             f"leaders cannot read old records in the remote store: {some([*facts.unread])}",

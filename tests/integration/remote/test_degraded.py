@@ -4,14 +4,17 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from ottla.broker.remote import store_watch
 from ottla.cli.doctor.remote_checks import check_remote_store
+from ottla.cli.main import main
 from ottla.config.broker import BrokerConfig
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
 from ottla.storage.remote.local_layout import ROOT
 from tests.integration.remote.test_copied_and_read import CHUNKS, SETTINGS, scrape
+from tests.support.apache_kafka.ports import free_ports
 from tests.support.fault_proxy import Fault, a_fault_proxy, always
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.moto_server import s3_keys
@@ -37,6 +40,11 @@ def health(broker: InProcessBroker, path: str = "/health") -> str:
         return text
 
 
+def doctor(broker: InProcessBroker) -> str:
+    """The findings about the cluster, which the console shows, too."""
+    return CliRunner().invoke(main, ["doctor", "-b", broker.bootstrap]).stdout
+
+
 def is_writable(broker: InProcessBroker) -> bool:
     """Whether a producer gets an answer."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -47,7 +55,11 @@ def is_writable(broker: InProcessBroker) -> bool:
 def test_a_directory_that_goes_is_told_until_it_comes_back(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
+    keys = SETTINGS | {
+        "remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE,
+        "rsm.config.dir": str(shared),
+        "ottla.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}",
+    }
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
         assert health(broker) == "running\n"
         (shared / ROOT).rename(shared / "away")
@@ -56,6 +68,8 @@ def test_a_directory_that_goes_is_told_until_it_comes_back(tmp_path: Path) -> No
         assert (state, str(shared) in reason) == ("degraded", True)
         assert health(broker, "/health/ready") == "running\n"
         assert [each.kind.id for each in check_remote_store(BrokerConfig(keys))] == ["remote-store-unusable"]
+        (line,) = [line for line in doctor(broker).splitlines() if "remote-store-degraded" in line]
+        assert str(shared) in line
         assert is_writable(broker)
         (shared / "away").rename(shared / ROOT)
         until(lambda: health(broker) == "running\n")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.doctor.remote_checks import ENABLE, METADATA_TOPIC, ask_remote
+from ottla.cli.doctor.remote_checks import ENABLE, METADATA_TOPIC, RemoteFacts, ask_remote
 from ottla.cli.main import main
 from ottla.client.cluster import Cluster
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
@@ -124,7 +124,8 @@ def test_a_gap_whose_segments_are_gone_is_told_and_can_be_passed(stage: Stage) -
     assert status == 1
     assert f"t-0: no copy and no leader has the offsets {lost.start_offset} to {lost.end_offset}" in text
     with Cluster(stage.broker.bootstrap) as cluster:
-        facts = ask_remote(cluster, {"t": {ENABLE: "true"}}, {"t": [0], METADATA_TOPIC: [0, 1]}, int(time.time() * 1000))
+        facts = RemoteFacts()
+        ask_remote(facts, cluster, {"t": {ENABLE: "true"}}, {"t": [0], METADATA_TOPIC: [0, 1]}, int(time.time() * 1000))
     assert facts.gaps == {"t-0": f"{lost.start_offset} to {lost.end_offset}"}
 
     consumer = Consumer({"bootstrap.servers": stage.broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})

@@ -260,14 +260,18 @@ def test_the_doctor_finds_copies_that_are_missing_and_topics_without_their_remot
     with Cluster(scrubbed.bootstrap) as cluster:
 
         def ask(config: dict[str, str], now_ms: int = last_ms + PATIENCE_MS) -> RemoteFacts:
-            return ask_remote(cluster, {"t": config}, topics, now_ms)
+            facts = RemoteFacts()
+            ask_remote(facts, cluster, {"t": config}, topics, now_ms)
+            return facts
 
         count = len(scrubbed.parts(".log"))
         assert ask({}) == RemoteFacts({"t": count}, {})
         assert ask({ENABLE: "true", SEGMENT_MS: "1"}).behind == {"t-0": base}
         assert ask({ENABLE: "true", SEGMENT_MS: "1000"}).behind == {}, "the active segment is not due"
         assert ask({ENABLE: "true", SEGMENT_MS: "1"}, last_ms + PATIENCE_MS + 1).behind == {}, "nothing closes it"
-        assert ask_remote(cluster, {}, {"t": [0]}, last_ms) == RemoteFacts()
+        facts = RemoteFacts()
+        ask_remote(facts, cluster, {}, {"t": [0]}, last_ms)
+        assert facts == RemoteFacts()
 
 
 def test_the_doctor_asks_the_store_of_a_broker(tmp_path: Path) -> None:
