@@ -19,7 +19,7 @@ from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpda
 from tests.integration.remote.test_copied_and_read import CHUNKS, SETTINGS, TOPIC, local_starts, scrape
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.moto_server import s3_keys
-from tests.support.s3_servers import an_s3_server
+from tests.support.s3_servers import KINDS, an_s3_server
 from tests.support.several_brokers import until
 
 RECORDS = 200
@@ -80,7 +80,7 @@ class Stage:
         return self.command("check", "--config", str(self._properties))
 
 
-@pytest.fixture(params=["directory", "moto"])
+@pytest.fixture(params=["directory", *KINDS])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     properties = tmp_path / "server.properties"
 
