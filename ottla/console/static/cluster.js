@@ -31,7 +31,7 @@ export function Directories({ brokers }) {
     id("broker", (one) => one.broker, (one) => link(one.broker, "brokers", one.broker)), wide("directory", (one) => one.path),
     number("replicas", (one) => one.replicas, (one) => grouped(one.replicas)), number("bytes", (one) => one.replica_bytes, (one) => size(one.replica_bytes)),
     number("disk free", (one) => one.usable_bytes, (one) => size(one.usable_bytes)), number("disk", (one) => one.total_bytes, (one) => size(one.total_bytes)),
-    { ...text("full", used, (one) => (one.usable_bytes === null || used(one) === null ? null : html`<meter min="0" max="1" low="0.7" high="0.85" optimum="0" value=${used(one)} aria-label="used part of the disk">${Math.round(100 * used(one))} %</meter>`)), characters: 8 },
+    { ...text("full", used, (one) => (one.usable_bytes === null || used(one) === null ? null : html`<meter min="0" max="1" low="0.85" high="0.95" optimum="0" value=${used(one)} aria-label="used part of the disk">${Math.round(100 * used(one))} %</meter>`)), characters: 8 },
     text("state", (one) => one.error ?? "online", (one) => badge(one.error ?? "online", one.error ? "bad" : "good")),
   ];
   return disks.length ? html`<${Table} label="Log directories" columns=${columns} rows=${disks} />` : empty("No broker reports its log directories.", "The right Describe on the cluster is necessary.");

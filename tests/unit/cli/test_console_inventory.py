@@ -11,10 +11,12 @@ from typing import Any, Final, cast
 
 import pytest
 
+from ottla.cli.doctor.host_checks import FULL, NEARLY_FULL
 from ottla.client.cluster import NO_LEADER, Cluster
 from ottla.client.connection import Address, Connection
 from ottla.client.errors import ClientError, ConnectionLost, Unreachable, UnsupportedByBroker
 from ottla.client.versions import ApiTable
+from ottla.console.application import STATIC
 from ottla.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, Kept, take_inventory
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
@@ -301,3 +303,8 @@ def test_the_sizes_of_100_000_partitions_cost_little(monkeypatch: pytest.MonkeyP
     found = take_inventory(cluster)
     assert time.process_time() - began < 3.0
     assert set(sizes_of(found).values()) == {(70, 210)}
+
+
+def test_the_bar_of_a_disk_changes_its_colour_where_the_doctor_has_a_finding() -> None:
+    page = (STATIC / "cluster.js").read_text(encoding="utf-8")
+    assert f'low="{1 - NEARLY_FULL:g}" high="{1 - FULL:g}" optimum="0"' in page
