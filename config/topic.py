@@ -5,6 +5,7 @@ snapshot. Its holder builds a new one when the overrides change, or when `Broker
 in `BROKER_KEY_OF`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -20,7 +21,6 @@ from ottla.config.keys import tiered as broker_tiered
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.config.schema.key import CLUSTER, DAY, LONG_MAX, LOW, MEDIUM, Importance, Key, key
 from ottla.config.schema.metadata_version import is_at_least
-from ottla.config.schema.topic_checks import check_throttled_replicas
 from ottla.config.schema.types import Bool, ConfigKind, List, Long, ValueType
 
 T = TypeVar("T")
@@ -80,7 +80,21 @@ SEGMENT_JITTER_MS = of_broker(broker_log.LOG_ROLL_JITTER_MS, type=Long(0), defau
 SEGMENT_MS = of_broker(broker_log.LOG_ROLL_MS, type=Long(1), default=7 * DAY)
 UNCLEAN_LEADER_ELECTION_ENABLE = of_broker(broker_replication.UNCLEAN_LEADER_ELECTION_ENABLE)
 
-_THROTTLED_REPLICAS = List(check=check_throttled_replicas, described_as="[partitionId]:[brokerId],[partitionId]:[brokerId],...")
+_REPLICA = re.compile(r"([0-9]{1,10}:[0-9]{1,10})?")  # Python reads no number of thousands of digits
+
+
+def _check_throttled_replicas(name: str, replicas: tuple[str, ...]) -> None:
+    """Raises ConfigValueError unless `replicas` is `*` or partition:broker pairs."""
+    if "".join(replicas).strip() == "*" or all(_REPLICA.fullmatch(replica.strip()) for replica in replicas):
+        return
+    wanted = (
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+    raise ConfigValueError(name, f"[{', '.join(replicas)}]", wanted)
+
+
+_THROTTLED_REPLICAS = List(check=_check_throttled_replicas, described_as="[partitionId]:[brokerId],[partitionId]:[brokerId],...")
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
     "follower.replication.throttled.replicas",
     _THROTTLED_REPLICAS,

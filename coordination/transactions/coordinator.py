@@ -186,12 +186,12 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Answer requests, and periodically check for timeouts and unused ids."""
         self.transactions.is_active = True
-        self.expiration.start()
+        self.expiration.checks.start()
 
     async def stop(self) -> None:
         """Answer waiting requests, and accept no more."""
         self.transactions.is_active = False
-        await self.expiration.stop()
+        await self.expiration.checks.stop()
         await self._elections.stop()
         self._elections.unload_all()
         self._runner.finish()

@@ -60,17 +60,9 @@ class TransactionExpiration:
         self._expiration_ms = expiration_ms
         self.timeouts = 0
         """Aborts that began because a transaction was open for longer than its producer allowed."""
-        self._checks = PeriodicChecks(
+        self.checks = PeriodicChecks(
             "transaction-expiration", timing_wheel, (self.abort_timed_out, abort_interval_ms), (self.remove_expired, remove_interval_ms)
         )
-
-    def start(self) -> None:
-        """Start the periodic checks."""
-        self._checks.start()
-
-    async def stop(self) -> None:
-        """Stop the checks."""
-        await self._checks.stop()
 
     # -- timeouts ----------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from ottla.coordination.partitions.load_times import LoadTimes
 from ottla.coordination.partitions.owned import OwnedPartition, OwnedStates
 from ottla.coordination.partitions.topic_log import NOT_APPENDED, STORE_ERRORS, TopicLog, encode_pairs
 from ottla.coordination.shares.record_states import StateBatch
-from ottla.coordination.shares.state.kind import ShareStateKind
+from ottla.coordination.shares.state.loading import ShareStateLoader
 from ottla.coordination.shares.state.stored_state import (
     NO_COUNT,
     NO_OFFSET,
@@ -42,6 +42,7 @@ from ottla.coordination.shares.state.stored_state import (
     update_key,
 )
 from ottla.coordination.shares.state.upkeep import ShareStateUpkeep
+from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
 from ottla.replication.control.replica_manager import ReplicaManager
@@ -83,7 +84,7 @@ class StateWrite(NamedTuple):
 
 
 class ShareCoordinator:
-    """See the module."""
+    """See the module. Implements `StateKind` of `coordination.elections`."""
 
     __slots__ = (
         "_clock",
@@ -97,6 +98,11 @@ class ShareCoordinator:
         "states",
         "writes",
     )
+
+    noun = "share partitions"
+
+    waits_for_replicas = True
+    """A leader acts on what it reads: records that were acknowledged are not delivered again."""
 
     def __init__(
         self,
@@ -126,7 +132,7 @@ class ShareCoordinator:
             codec=config[SHARE_COORDINATOR_STATE_TOPIC_COMPRESSION_CODEC],
         )
         self._elections: Elections[StoredState] = Elections(
-            self.states, ShareStateKind(), clock, workers, config[SHARE_COORDINATOR_LOAD_BUFFER_SIZE], while_loading
+            self.states, self, clock, workers, config[SHARE_COORDINATOR_LOAD_BUFFER_SIZE], while_loading
         )
         self._upkeep = ShareStateUpkeep(
             self.states,
@@ -149,14 +155,24 @@ class ShareCoordinator:
     def start(self) -> None:
         """Answer requests, and delete old records from time to time."""
         self.states.is_active = True
-        self._upkeep.start()
+        self._upkeep.checks.start()
 
     async def stop(self) -> None:
         """Accept no more requests."""
         self.states.is_active = False
-        await self._upkeep.stop()
+        await self._upkeep.checks.stop()
         await self._elections.stop()
         self._elections.unload_all()
+
+    def loader(self, name: str) -> ShareStateLoader:
+        """A reader for the log of a partition of this name."""
+        return ShareStateLoader(name)
+
+    def on_loaded(self, state: StoredState) -> None:
+        """Nothing follows: a state has no timers."""
+
+    def on_unloaded(self, states: LargeTable[str, StoredState]) -> None:
+        """Nothing follows: appends in flight fail, and so their requests are answered."""
 
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader, or is no longer hosted here."""

@@ -47,21 +47,13 @@ class ShareStateUpkeep:
         self._write_tombstone = write_tombstone
         self._is_gone = is_gone
         self._cold_interval_ms = cold_interval_ms
-        self._checks = PeriodicChecks(
+        self.checks = PeriodicChecks(
             "share-state-upkeep",
             timing_wheel,
             (self.forget_deleted, prune_interval_ms),
             (self.prune, prune_interval_ms),
             (self.snapshot_cold, cold_interval_ms),
         )
-
-    def start(self) -> None:
-        """Start the periodic checks."""
-        self._checks.start()
-
-    async def stop(self) -> None:
-        """Stop the checks."""
-        await self._checks.stop()
 
     async def prune(self) -> None:
         """Delete what is older than all last snapshots of a partition."""

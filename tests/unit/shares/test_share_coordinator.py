@@ -310,7 +310,7 @@ def test_a_read_does_not_show_what_an_answer_of_a_write_led_to() -> None:
 async def pass_rounds(bench: ShareBench, ms: int = 300_000) -> None:
     """A round of deletions, and one of snapshots, are done after so long."""
     bench.pass_time(ms)
-    await bench.until(lambda: bench.shares._upkeep._checks.are_idle)
+    await bench.until(lambda: bench.shares._upkeep.checks.are_idle)
 
 
 def test_the_states_of_a_deleted_topic_are_deleted() -> None:
