@@ -41,7 +41,7 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.builder import frame_batch
 from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES, CompressionCodec, compress, decompressed
 from ottla.protocol.records.errors import InvalidRecord, MalformedMessage
-from ottla.protocol.records.joined import Joined
+from ottla.protocol.records.joined import Joined, give_back
 
 RECORDS_PER_SLICE: Final = 2000
 """Records that a thread converts before the event loop may run. Compiled, they take 0.2 ms."""
@@ -225,8 +225,11 @@ def down_convert(
     if converter.with_headers:
         raise MalformedMessage(f"{converter.with_headers} records have headers, for which magic {converter.magic} has no place")
     size = converter.size - began
-    if codec and size:
-        converter.replace(began, _wrapped(converter, began, header, level))
+    if codec:
+        give_back(frame)
+        if size:
+            converter.replace(began, _wrapped(converter, began, header, level))
+            give_back(converter.room, converter.size)
     return size
 
 

@@ -4,6 +4,23 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #ifdef __linux__
+    #include <sys/mman.h>
+    /* Of whole blocks of 64 KiB, which are pages of any size. */
+    static void lose_pages(void *start, size_t size) {
+        uintptr_t first = ((uintptr_t)start + 65535) & ~(uintptr_t)65535, last = ((uintptr_t)start + size) & ~(uintptr_t)65535;
+        if (last > first) madvise((void *)first, last - first, MADV_DONTNEED);
+    }
+    #else
+    static void lose_pages(void *start, size_t size) {}
+    #endif
+    """
+    void lose_pages(void *start, size_t size) nogil
+
 # Bytes whose copy takes so long that other threads should run meanwhile.
 cdef enum:
     LONG_BYTES = 65536
@@ -22,6 +39,17 @@ cdef inline Py_ssize_t put_long(bytearray room, Py_ssize_t at, const uint8_t[::1
     elif size:
         memcpy(to, &value[0], size)
     return at + size
+
+cdef inline int give_back(uint8_t[::1] data, Py_ssize_t start) except -1:
+    cdef Py_ssize_t size = data.shape[0] - start
+    cdef void *first
+    if start < 0 or size < 0:
+        raise IndexError("the room is too small")
+    if size > LONG_BYTES:
+        first = &data[start]
+        with nogil:
+            lose_pages(first, size)
+    return 0
 
 cdef inline bytes join(list pieces):
     cdef Py_ssize_t size = 0, at = 0, length

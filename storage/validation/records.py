@@ -28,7 +28,7 @@ from ottla.protocol.records.errors import (
     RecordFormatError,
     UnknownCompressionCodec,
 )
-from ottla.protocol.records.joined import Joined, join
+from ottla.protocol.records.joined import Joined, give_back, join
 from ottla.protocol.records.reader import (
     RecordOutline,
     RecordsSummary,
@@ -124,6 +124,7 @@ def recompress(
         base_sequence=header.base_sequence,
         record_count=header.record_count,
     )
+    give_back(body)
     if len(batch) > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
     return batch

@@ -1,10 +1,12 @@
 """Decompressed pieces are joined in order, whatever was expected, and long ones while other threads run."""
 
+import sys
 import threading
 
 import pytest
 
-from ottla.protocol.records.joined import Joined
+from ottla.protocol.compiled import IS_COMPILED
+from ottla.protocol.records.joined import Joined, give_back
 
 LONG = 1 << 20
 
@@ -53,3 +55,24 @@ def test_pieces_are_added_in_several_threads_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert found == {letter: letter * 20 * LONG for letter in (b"a", b"b", b"c")}
+
+
+@pytest.mark.parametrize("start", [0, 1, 70_000, 1_000_000])
+def test_memory_that_is_given_back_keeps_what_is_before_and_can_be_freed(start: int) -> None:
+    data = bytearray(b"x" * 1_000_000)
+    give_back(data, start)
+    assert data[:start] == b"x" * start
+    del data[start:]
+    assert len(data) == start
+
+
+def test_the_system_has_memory_that_is_given_back() -> None:
+    data = bytearray(b"x" * LONG)
+    give_back(data)
+    assert (data.count(0) > LONG // 2) == (IS_COMPILED and sys.platform == "linux")
+
+
+@pytest.mark.parametrize("start", [-1, 11])
+def test_no_memory_beyond_a_buffer_is_given_back(start: int) -> None:
+    with pytest.raises(IndexError):
+        give_back(memoryview(bytearray(10)), start)
