@@ -34,8 +34,8 @@ def test_without_zookeeper_names_are_free_while_a_broker_is_away_and_no_old_reco
         for topic in ("again", "elsewhere"):
             produce(cluster, topic, b"of the new topic")
         (away.resume if stands_still else away.start)()
-        cluster.wait_until_isr_is("again", 0, away.id, other.id)
         eventually(partial(are_equal, cluster, "again"), what="the replicas are equal")
+        cluster.wait_until_isr_is("again", 0, away.id, other.id)
         other.kill()
         cluster.wait_until_led_by_another("again", 0, other.id)
         assert values_of(cluster, "again") == [b"of the new topic"]
@@ -58,8 +58,8 @@ def values_of(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 
 def are_equal(cluster: Cluster, topic: str) -> bool:
-    one, two = cluster.log_files(topic, 0).values()
-    return one == two and b"of the new topic" in one
+    logs = list(cluster.log_files(topic, 0).values())
+    return len(logs) == 2 and logs[0] == logs[1] and b"of the new topic" in logs[0]
 
 
 def is_set_aside(data: Path, topic: str) -> bool:
