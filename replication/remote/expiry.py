@@ -11,7 +11,7 @@ from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.other_log import is_of_other_log
-from ottla.replication.remote.positions import CopiesOf, bounds_of, lacks_epochs, refresh
+from ottla.replication.remote.positions import CopiesOf, bounds_of, has_log_start, lacks_epochs, pass_removed, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
@@ -56,6 +56,8 @@ class Expiry:
             return
         copies = CopiesOf(services.metadata, self._partition)
         refresh(log, copies)  # otherwise segments that are here and in the store would count twice
+        if not has_log_start(self._leadership, copies):
+            return
         bounds = bounds_of(log)
         if not bounds.epochs:
             return
@@ -136,7 +138,10 @@ class Expiry:
         stats = self._services.counters.of(self._partition.topic)
         state.delete_lag_segments = len(left)
         state.delete_lag_bytes = sum(entry.size for entry in left)
+        copies = CopiesOf(self._services.metadata, self._partition)
         for entry in left:
+            if not pass_removed(self._leadership.check(), copies):
+                return
             stats.delete_requests += 1
             try:
                 await self._removals.remove(entry, self._leadership.check)

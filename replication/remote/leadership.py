@@ -11,13 +11,14 @@ class Deposed(Exception):
 
 
 class Leadership:
-    """One leader epoch of a partition on this broker."""
+    """One leader epoch of a partition on this broker. `has_log_start`: the log starts where the metadata say, see `positions`."""
 
-    __slots__ = ("leader_epoch", "partition")
+    __slots__ = ("has_log_start", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
+        self.has_log_start = False
 
     def check(self) -> PartitionLog:
         """The partition's log. To be called after every wait. Raises Deposed."""

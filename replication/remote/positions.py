@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from ottla.replication.remote.leadership import Leadership
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
+from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
 from ottla.storage.remote.lineage import LogBounds, first_remote_offset, highest_copied, with_records
 from ottla.storage.remote.ports import RemoteLogMetadata
 
@@ -51,14 +52,51 @@ def lacks_epochs(log: PartitionLog) -> bool:
     return start < log.local_log_start_offset and log.leader_epochs.epoch_of(start) is None
 
 
-def find_log_start(log: PartitionLog, copies: CopiesOf) -> None:
+def has_log_start(leadership: Leadership, copies: CopiesOf) -> bool:
+    """Tells if the log of a new leader starts where the copies do, and moves its start if it can. Before that nothing is removed.
+
+    Otherwise a removal that the former leader began would go on while records of that copy are still asked for. Raises as `find_log_start`,
+    and Deposed.
+    """
+    if not leadership.has_log_start:
+        leadership.has_log_start = find_log_start(leadership.check(), copies)
+    return leadership.has_log_start
+
+
+def find_log_start(log: PartitionLog, copies: CopiesOf) -> bool:
     """Moves the log start offset of a new leader to where its remote part begins. Raises MetadataNotReady, LogDirFailure.
 
-    The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible.
+    The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible. Returns False
+    if the high watermark is still below.
     """
     if lacks_epochs(log):
-        return
+        return True
     first = first_remote_offset(bounds_of(log), copies.entries)
     start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
     if start > log.log_start_offset:
         log.increment_log_start_offset(min(start, log.high_watermark), "older records were removed from the remote store")
+    return start <= log.log_start_offset
+
+
+def pass_removed(log: PartitionLog, copies: CopiesOf) -> bool:
+    """Moves the log start behind copies at the start of the log whose removal began. Raises MetadataNotReady, LogDirFailure.
+
+    A former leader moved its log start first, and its record may arrive when this broker leads already. Readers would ask for records of
+    these copies forever. Returns False if the high watermark is still below.
+    """
+    while (start := log.log_start_offset) < log.local_log_start_offset:
+        epoch = log.leader_epochs.epoch_of(start)
+        if epoch is None or copies.find(epoch, start) is not None:
+            break
+        ends = [each.end_offset for each in copies.entries(epoch) if _is_removed(each) and each.start_offset <= start <= each.end_offset]
+        if not ends:
+            break
+        behind = min(max(ends) + 1, log.local_log_start_offset)
+        log.increment_log_start_offset(min(behind, log.high_watermark), "a former leader began to remove the copy of older records")
+        if log.log_start_offset < behind:
+            return False
+    return True
+
+
+def _is_removed(entry: SegmentEntry) -> bool:
+    return entry.state == SegmentState.DELETE_SEGMENT_STARTED

@@ -24,7 +24,7 @@ from ottla.replication.remote.counters import RemoteCounters, RemotePartitionSta
 from ottla.replication.remote.expiry import Expiry
 from ottla.replication.remote.leadership import Deposed, Leadership
 from ottla.replication.remote.other_log import follow_mark, is_of_other_log
-from ottla.replication.remote.positions import CopiesOf, find_log_start, refresh
+from ottla.replication.remote.positions import CopiesOf, has_log_start, refresh
 from ottla.replication.remote.removals import Removals
 from ottla.storage.errors import StorageError
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
@@ -42,13 +42,12 @@ Step = Callable[[], Awaitable[bool | None]]
 class _Replica:
     """A replica with remote storage, and the tasks of its role."""
 
-    __slots__ = ("copier", "found_start", "leadership", "partition", "tasks")
+    __slots__ = ("copier", "leadership", "partition", "tasks")
 
     def __init__(self, partition: TopicIdPartition) -> None:
         self.partition = partition
         self.leadership: Leadership | None = None
         self.copier: Copier | None = None
-        self.found_start = False
         self.tasks: list[asyncio.Task[None]] = []
 
 
@@ -223,9 +222,7 @@ class RemoteLogManager:
         copies = CopiesOf(self._services.metadata, replica.partition)
         log = leadership.check()
         refresh(log, copies)
-        if not replica.found_start:
-            find_log_start(log, copies)
-            replica.found_start = True
+        has_log_start(leadership, copies)
         self._copying += 1
         try:
             return await copier.copy_next()

@@ -13,6 +13,7 @@ from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
 from ottla.replication.remote.positions import CopiesOf, find_log_start
 from ottla.replication.remote.removals import CHECK_MS, MOST_APART_MS
+from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote import choice
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
@@ -80,6 +81,34 @@ def test_a_leader_that_lost_the_epochs_of_its_remote_records_removes_nothing() -
         await replica.expiry.run()
         assert replica.log.log_start_offset == 0
         assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("knows_the_watermark", [True, False])
+def test_a_removal_that_a_former_leader_began_goes_on_behind_the_log_start(knows_the_watermark: bool) -> None:
+    async def scenario() -> None:
+        replica = await copied(local_retention_ms=1)
+        delete_old_segments(replica.log, replica.clock.now_ms())
+        replica.lead(1)
+        await replica.expiry.run()
+        first = next(entry for entry in replica.entries() if entry.start_offset == 0)
+        await replica.metadata.update(SegmentUpdate(first.id, 2, 0, DELETING))  # arrives when this broker leads already
+        starts: list[int] = []
+
+        async def note(call: str, entry: SegmentEntry) -> None:
+            starts.append(replica.log.log_start_offset)
+
+        replica.store.before = note
+        if not knows_the_watermark:
+            replica.log.high_watermark = 0
+        await replica.expiry.run()
+        assert replica.log.log_start_offset == (1 if knows_the_watermark else 0)
+        assert set(starts) == ({1} if knows_the_watermark else set()), "no object goes that readers ask for"
+        replica.log.high_watermark = replica.log.log_end_offset
+        await replica.expiry.run()
+        assert [start for start, _ in replica.ranges()] == [1, 2, 3]
+        assert not replica.ranges(DELETING)
 
     run(scenario())
 
