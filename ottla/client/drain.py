@@ -23,8 +23,10 @@ _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 0.5
 _PLANNED: Final = 1000
 """Partitions of one plan, which costs two answers with the metadata of all partitions."""
-_BEGUN_TOGETHER: Final = 5
-"""Partitions whose move begins in one step. All steps of the controller and the brokers follow from it; a larger one delays producers."""
+_BEGUN_TOGETHER: Final = 10
+"""Partitions whose move begins in one step. The brokers work on a step in one burst, which delays producers."""
+_STEP_SECONDS: Final = 0.8
+"""Time from one step to the next. Each step costs the brokers a tenth of a second of processor time, however few partitions it has."""
 _OWN: Final = 2
 """DYNAMIC_BROKER_CONFIG: the source of a value that was set for one broker at run time."""
 
@@ -136,7 +138,7 @@ def _move_steadily(
             refused = {str(name): error for name, error in outcomes.items() if error is not None}
             moving |= {name for name in some if str(name) not in refused}
         if moving:
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_STEP_SECONDS)
     return moved, refused
 
 

@@ -71,7 +71,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(250)
     monkeypatch.setattr(drain.reassignments, "reassign", made.reassign)
     monkeypatch.setattr(drain.reassignments, "moves", made.moves)
-    for name in ("_POLL_SECONDS", "_SETTLE_SECONDS"):
+    for name in ("_POLL_SECONDS", "_SETTLE_SECONDS", "_STEP_SECONDS"):
         monkeypatch.setattr(drain, name, 0.0)
     return made
 
@@ -79,10 +79,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def test_no_more_partitions_move_together_than_is_wanted(cluster: Cluster) -> None:
     told: list[tuple[int, int]] = []
 
-    assert drain.drain(cluster, {0}, lambda done, total: told.append((done, total)), at_once=12) == 250
+    assert drain.drain(cluster, {0}, lambda done, total: told.append((done, total)), at_once=23) == 250
 
     assert not any(0 in replicas for replicas in cluster.replicas.values())
-    assert cluster.most_moving == 12
+    assert cluster.most_moving == 23
     assert told == sorted(told)
     assert told[-1] == (250, 250)
 
@@ -90,8 +90,8 @@ def test_no_more_partitions_move_together_than_is_wanted(cluster: Cluster) -> No
 def test_few_partitions_begin_together_and_do_not_wait_for_those_before(cluster: Cluster) -> None:
     drain.drain(cluster, {0}, lambda *_: None, at_once=100)
 
-    assert set(cluster.begun_together) == {5}
-    assert cluster.most_moving == 3 * 5
+    assert set(cluster.begun_together) == {10}
+    assert cluster.most_moving == 3 * 10
 
 
 def test_one_plan_serves_many_partitions(cluster: Cluster) -> None:
@@ -106,7 +106,7 @@ def test_a_partition_that_two_plans_cannot_move_ends_a_drain_when_those_beside_i
     with pytest.raises(SomeRefused, match="refused"):
         drain.drain(cluster, {0}, lambda *_: None, at_once=10)
 
-    assert sum(0 not in replicas for replicas in cluster.replicas.values()) == 44 + 4
+    assert sum(0 not in replicas for replicas in cluster.replicas.values()) == 49 + 9
 
 
 def test_a_topic_that_is_deleted_after_the_plan_was_made_ends_no_drain_and_leaves_no_throttle(
