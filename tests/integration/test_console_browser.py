@@ -114,6 +114,7 @@ def test_a_topic_is_created_filled_read_and_deleted(console: Console, page: Page
     for number in range(3):
         CommandLine(broker.bootstrap)("produce", "-p", "1", "made", input=f"live {number}\n")
     page.wait_for_text("3 records so far")
+    assert "the last" not in page.run("document.querySelector('.state .note').textContent")  # all are shown
     drawn = "[...document.querySelectorAll('.record .preview')].map((one) => one.textContent)"
     assert page.run(drawn) == ["live 2", "live 1", "live 0"]
     page.click("button", "Cancel")

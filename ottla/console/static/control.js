@@ -73,7 +73,7 @@ function Plan({ page, found }) {
     { name: "additional", label: "Even while others are in progress", kind: "checkbox" },
   ], async (fields) => { await change("POST", "reassignments", { plan: found.plan, ...fields }); page.reload("The reassignment has begun."); }, { button: "Start" });
   return html`<${Table} label="Plan" columns=${columns} rows=${found.partitions} />
-    <details><summary>The plan as JSON, for kafka-reassign-partitions.sh</summary><pre tabindex="0">${JSON.stringify(found.plan)}</pre></details>
+    <details><summary>The plan as JSON</summary><pre tabindex="0">${JSON.stringify(found.plan)}</pre></details>
     ${actions(action("Start this reassignment", start))}`;
 }
 

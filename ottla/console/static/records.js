@@ -79,7 +79,7 @@ class Reader {
       records: ({ records: found }) => {
         count += found.length;
         const kept = [...found.toReversed(), ...this.set({}).records].slice(0, MOST_SHOWN);
-        this.set({ records: kept, said: `${counted(count, "record")} so far; the last ${Math.min(count, MOST_SHOWN)} are shown` });
+        this.set({ records: kept, said: `${counted(count, "record")} so far${count > kept.length ? `; the last ${kept.length} are shown` : ""}` });
       },
       missing: ({ missing: more }) => { missing.push(...more); this.set({ missing: [...missing] }); },
       failed: ({ error }) => { throw new Error(error); },
@@ -165,7 +165,7 @@ function Turns({ reader, state }) {
 
 function Search({ form, reader, partition, isRunning }) {
   const field = (id, label, attributes) => html`<label>${label}<input id=${id} name=${id} spellcheck=${false} autocomplete="off" ...${attributes} /></label>`;
-  const choice = (id, label, options) => html`<label>${label}<select id=${id} name=${id}>${options.map((option) => html`<option value=${option}>${option}</option>`)}</select></label>`;
+  const choice = (id, label, options) => html`<label>${label}<select id=${id} name=${id}>${options.map((option) => html`<option value=${option}>${option.replace("read_", "")}</option>`)}</select></label>`;
   const submit = (event) => { event.preventDefault(); reader.current.search(); };
   return html`<form ref=${form} class="search" onsubmit=${submit}>
     <div class="fields">
