@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -90,6 +91,12 @@ def test_every_record_becomes_the_same_message(magic: int, codec: int, data: st.
     found = read(as_messages(bytes(batch), magic, first_offset))
     wanted = sent if codec else [old for old in sent if old.offset >= first_offset]
     assert found == [old if magic else old._replace(timestamp=-1) for old in wanted]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_large_records_become_messages_although_their_memory_is_given_back(codec: int) -> None:
+    sent = [Old(offset, offset, b"key", Random(offset).randbytes(400_000)) for offset in range(3)]
+    assert read(as_messages(bytes(build_batch([Record(*old, ()) for old in sent], codec)), 1)) == sent
 
 
 @settings(max_examples=25, deadline=None)

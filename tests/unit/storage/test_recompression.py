@@ -2,6 +2,7 @@
 
 import tracemalloc
 from contextlib import nullcontext
+from random import Random
 
 import pytest
 
@@ -49,6 +50,14 @@ def test_a_batch_gets_the_codec_of_its_topic_and_keeps_everything_else(source: s
     assert header.is_transactional
     assert crc_is_valid(done.batch())
     assert [record[1:] for record in iter_records(done.batch())] == [record[1:] for record in iter_records(batch)]
+
+
+@pytest.mark.parametrize("target", CODECS)
+def test_a_large_record_keeps_its_bytes_although_its_memory_is_given_back(target: str) -> None:
+    value = Random(7).randbytes(900_000)
+    batch = a_batch([a_record(0, value=value)], "snappy" if target == "gzip" else "gzip")
+    done = recompressed(batch, ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME[target]))
+    assert [record.value for record in iter_records(done.batch())] == [value]
 
 
 def test_a_recompressed_batch_has_the_bytes_that_apache_kafka_wrote() -> None:
