@@ -82,7 +82,8 @@ def test_requests_and_files_of_all_sizes_are_answered_in_order(
         await server.start([ENDPOINT], FunctionHandler(handler), tls_of=lambda endpoint: listener_tls)
         port = server.bound["S"].port
         peer = Peer(*await asyncio.open_connection("127.0.0.1", port, ssl=client_context()))
-        requests = [*[other(bytes(i * 77_777)) for i in range(10)], b"\x00\x01", b"\x00\x01", other(b"end")]
+        large = random.Random(2).randbytes(5_000_000)
+        requests = [*[other(bytes(i * 77_777)) for i in range(10)], other(large), b"\x00\x01", b"\x00\x01", other(b"end")]
         about_a_record = [other(bytes(RECORD_BYTES - len(framed(other())) + more)) for more in (-1, 0, 1) * 3]
         peer.send(*requests)
         for request in about_a_record:
