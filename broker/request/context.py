@@ -200,7 +200,7 @@ class DelayedAnswer:
         return self._pending
 
 
-def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Completion]:
+def encoder(response_class: type[Message], version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Completion]:
     """A function of correlation id and response that returns header and body for the network.
 
     A response that cannot be written is a fault of its handler. It closes the connection, and disturbs no other request, such as the one
@@ -208,10 +208,11 @@ def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message
     """
     header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
     no_tagged_fields = (0,) if header_is_flexible else ()
+    body = response_class.encoder(version)
 
     def encode(correlation_id: int, response: Message) -> Completion:
         try:
-            return header(correlation_id, *no_tagged_fields) + response.encode(version)
+            return header(correlation_id, *no_tagged_fields) + body(response)
         except Exception:
             logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
             return CLOSE

@@ -122,7 +122,7 @@ class Dispatcher(RequestHandler):
         if len(frame) >= self.large_bytes:
             return self._wait(frame, offset, correlation_id, route, connection)
         try:
-            request, _ = route.request_class.decode(frame, route.version, offset)
+            request, _ = route.decode(frame, offset)
         except MALFORMED as malformed:
             return refuse(name_of(frame), connection, malformed)
         context = self._context(route, correlation_id, connection.client.client_id, connection)

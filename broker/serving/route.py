@@ -82,6 +82,7 @@ class Route:
 
     __slots__ = (
         "api_key",
+        "decode",
         "encode",
         "encode_in_slices",
         "flexible_request_header",
@@ -118,7 +119,8 @@ class Route:
         self.has_error_code: bool = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
         self.flexible_request_header = types.request_header_version(version) >= 2
         header_is_flexible = types.response_header_version(version) >= 1
-        self.encode = encoder(version, header_is_flexible=header_is_flexible)
+        self.decode = types.request.decoder(version)
+        self.encode = encoder(types.response, version, header_is_flexible=header_is_flexible)
         self.encode_in_slices = slice_encoder(version, header_is_flexible=header_is_flexible)
         self.is_between_brokers = types.key in BETWEEN_BROKERS
         """Whether the request of a broker never waits behind others; a large one takes turns with others all the same."""
