@@ -71,6 +71,8 @@ OF_TIERED_STORAGE = {
         f"org.apache.kafka.storage.internals.log:name={name},type=RemoteStorageThreadPool"
         for name in ("RemoteLogReaderTaskQueueSize", "RemoteLogReaderAvgIdlePercent")
     ),
+    "kafka.log.remote:name=RemoteLogManagerTasksAvgIdlePercent,type=RemoteLogManager",
+    *(f"kafka.server:type={kind}" for kind in ("RLMCopy", "RLMFetch", "RemoteLogManager")),
 }
 """The broker that was recorded had no tiered storage."""
 
@@ -116,7 +118,7 @@ def test_a_metric_has_the_name_that_the_jmx_exporter_gives_its_mbean(family: Fam
         # The exporter has rules for MBeans with a user or a client id. Those of all clients have no name there.
         assert "user=" in family.mbean or "client-id=" in family.mbean or family.mbean in OF_ALL_CLIENTS
     else:
-        kind = family.mbean.rpartition("type=")[2].replace("-", "_")
+        kind = family.mbean.rpartition("type=")[2].replace("-", "_").lower()
         assert family.name.startswith(f"kafka_server_{kind}_")
 
 
