@@ -1,7 +1,8 @@
 """Reads single nodes of trees of syntax."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from declarations.modules import Assigned, Module
 
@@ -78,3 +79,39 @@ def may_be_c(node: ast.FunctionDef) -> bool:
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "super":
             return False
     return True
+
+
+Place: TypeAlias = tuple[int, int]
+"""A line, from 1 on, and a byte of it."""
+
+
+def annotations_in(text: str, tree: ast.Module) -> Iterator[tuple[Place, Place]]:
+    """The annotations of functions, but those in brackets, and the imports for annotations alone. Each from its beginning to its end."""
+    lines = text.encode().splitlines()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = node.args
+            for each in (*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg):
+                if each is not None and each.annotation is not None:
+                    yield (each.lineno, each.col_offset + len(each.arg.encode())), _end(each)
+            if node.returns is not None and (at := lines[node.returns.lineno - 1].rfind(b"->", 0, node.returns.col_offset)) >= 0:
+                yield (node.returns.lineno, at), _end(node.returns)
+    for statement in tree.body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+            yield (statement.lineno, 0), _end(statement)
+
+
+def _end(node: ast.expr | ast.stmt | ast.arg) -> Place:
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return node.end_lineno, node.end_col_offset
+
+
+def without(text: str, spans: Iterable[tuple[Place, Place]]) -> str:
+    """The text without these parts. Each line keeps its number."""
+    lines = text.encode().splitlines()
+    for (line, begin), (last, end) in sorted(spans, reverse=True):
+        rest = lines[last - 1][end:]
+        lines[line - 1 : last] = [lines[line - 1][:begin], *(b"" for _ in range(line, last))]
+        lines[last - 1] += rest
+    return b"".join(line + b"\n" for line in lines).decode()

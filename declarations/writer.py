@@ -6,6 +6,7 @@ from pathlib import Path
 
 from declarations.members import Member, Members
 from declarations.modules import Assigned, Imported, Module, Modules
+from declarations.syntax import annotations_in, without
 from declarations.types import EXACT, INT, CompiledClass, Types, returned_by
 
 DECORATORS = {"final": "@cython.final\n", "short_lived": "@cython.final\n@cython.no_gc\n@cython.freelist(16)\n"}
@@ -74,9 +75,12 @@ class Writer:
         return {name: kind for name, kind in kinds.items() if kind in (INT, "double", "bytes") or (kind in EXACT and name.startswith("_"))}
 
     def source(self, name: str) -> str:
-        """The text of a module for Cython: without decorators that its declarations have, and with constants that Python may import."""
+        """The text of a module for Cython: without annotations and decorators, which its declarations have, and with constants that Python
+        may import. Each line keeps its number.
+        """
         module = self.modules.hot_module(name)
-        lines = self.modules.path_of(name).read_text(encoding="utf-8").splitlines(keepends=True)
+        text = self.modules.path_of(name).read_text(encoding="utf-8")
+        lines = without(text, annotations_in(text, module.tree)).splitlines(keepends=True)
         for owner in self._owners(module):
             for each in owner.node.decorator_list:
                 lines[each.lineno - 1] = "\n"
@@ -93,17 +97,19 @@ class Writer:
         return kind
 
     def _class(self, owner: CompiledClass) -> str:
+        """The declaration of a class. In a final one, what begins with an underscore is for C alone: Python's access to it is code, too."""
         base = f"({self._use(owner.base.name)})" if owner.base else ""
         decorators = [DECORATORS[name] for each in owner.node.decorator_list if (name := ast.unparse(each)) in DECORATORS]
-        lines = [f"{''.join(decorators)}cdef class {owner.name}{base}:\n"]
+        # Cython's final classes cannot override methods.
+        lines = ["" if base else "".join(decorators), f"cdef class {owner.name}{base}:\n"]
         for name in owner.slots:
             found = self.types.attribute(owner.name, name)
             assert found is not None
             kind = self._use(found[1])
-            is_memory = self.modules.source_of_type(kind)  # Python cannot have it
-            lines.append(f"    cdef {'' if is_memory else 'public '}{kind} {name}\n")
+            is_hidden = self.modules.source_of_type(kind) or (decorators and name.startswith("_"))
+            lines.append(f"    cdef {'' if is_hidden else 'public '}{kind} {name}\n")
         lines += [self._function(each) for each in self._members.methods(owner)]
-        return "".join(lines) if len(lines) > 1 else f"{lines[0]}    pass\n"
+        return "".join(lines) if len(lines) > 2 else f"{''.join(lines)}    pass\n"
 
     def _function(self, member: Member) -> str:
         node, owner, model = member.node, member.owner, member

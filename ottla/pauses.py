@@ -22,7 +22,7 @@ from heapq import merge
 from itertools import islice
 from threading import get_ident
 from types import CoroutineType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, final
 
 _T = TypeVar("_T")
 _Made = TypeVar("_Made")
@@ -39,6 +39,7 @@ class Paused(Future[None]):
     """The future that a paused coroutine awaits."""
 
 
+@final
 class _Ready:
     """An awaitable that never waits."""
 
@@ -52,6 +53,7 @@ _NOTHING: Final = cast("Generator[Any, Any, None]", iter(()))
 _READY: Final = _Ready()
 
 
+@final
 class Slices:
     """The paused work of one event loop, and the slice of its current turn."""
 

@@ -16,7 +16,7 @@ Invariant: `changed` contains each partition that is not idle exactly once. Betw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from ottla.pauses import begin, pause
 from ottla.protocol.uuid import ZERO_UUID
@@ -50,6 +50,7 @@ class UnansweredFetch(Protocol):
         """Answer now, without partitions that are not written yet: the session has ended, or another fetch continues it."""
 
 
+@final
 class SessionPartition(AskedPartition):
     """One partition of a session, and the offsets last sent to its client. Learns of changes as a Waiter and through IdleFetches."""
 
@@ -242,6 +243,7 @@ class SessionPartition(AskedPartition):
         return news
 
 
+@final
 class FetchSession:
     """The partitions of one full request, and of the incremental requests that follow while the session is kept."""
 

@@ -18,7 +18,7 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final, cast, final
 
 from ottla.broker.network import gather
 from ottla.broker.network.request_channel import Parts
@@ -32,6 +32,7 @@ _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  #
 _NO_TRANSPORT: Final = asyncio.Transport()
 
 
+@final
 class AnswerWriter:
     """The writer of one connection. `timings` belong to measured requests whose answers are in the next write, or are being sent."""
 

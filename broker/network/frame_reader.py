@@ -13,7 +13,7 @@ grow as well, so that such frames arrive in few reads.
 from __future__ import annotations
 
 import socket
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 from ottla.broker.network.buffer_supplier import LARGEST_KEPT
 from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, PATIENCE_NS
@@ -40,6 +40,7 @@ class Owner(Protocol):
         """Called when bytes are kept, and when the memory for them grows."""
 
 
+@final
 class FrameReader:
     """The reader of one connection. From `receive` or `take_kept` until `on_handled` the frames to handle are in `view[start:end]`.
 

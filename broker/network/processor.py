@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.broker.network.buffer_supplier import BufferSupplier
 from ottla.broker.network.handler import RequestHandler
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@final
 class Processor:
     """One processor. The hot path reads the plain attributes."""
 

@@ -25,7 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, final
 
 from ottla.broker.network.frame_memory import HUGE_BYTES, FrameMemory
 from ottla.broker.network.limits import LARGE_READS, TURN_NS
@@ -48,6 +48,7 @@ NO_RESPONSE: Final = Control.NO_RESPONSE
 CLOSE: Final = Control.CLOSE
 
 
+@final
 class LastAnswer:
     """A response after which the connection is closed."""
 
@@ -81,6 +82,7 @@ class Waiter(Protocol):
         """Called after the handler waited for the metadata store or a thread."""
 
 
+@final
 class Pending:
     """An answer that a later event completes, exactly once.
 
@@ -166,6 +168,7 @@ class Pending:
 Answer: TypeAlias = Completion | Pending
 
 
+@final
 class Request:
     """A request that waits for a handler slot. `frame` is a copy that the connection keeps."""
 
@@ -177,6 +180,7 @@ class Request:
         self.size = len(frame)
 
 
+@final
 class RequestChannel:
     """The handler slots and the requests that wait for one.
 

@@ -22,7 +22,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, final
 
 from ottla.broker.network import gather
 from ottla.broker.network.gather import PACKET_BYTES, PAGE_BYTES
@@ -109,10 +109,11 @@ class Owner(Protocol):
         """Close the connection, because sending failed."""
 
 
+@final
 class FileSender:
     """Sends a connection's answers from a file region on. Made for the first one, and reused."""
 
-    __slots__ = ("_closed", "_connection", "_loop", "_parts", "_piece", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer")
+    __slots__ = ("_closed", "_connection", "_loop", "_parts", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer", "piece")
 
     def __init__(
         self, connection: Owner, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
@@ -121,7 +122,7 @@ class FileSender:
         self._loop = loop
         self._transport = transport
         self._sock = sock
-        self._piece = piece_of(sock)
+        self.piece = piece_of(sock)
         self._parts: deque[Part] = deque()
         self._position = 0  # bytes of the first part that were sent
         self._warm = 0  # bytes of the first part that are in the page cache for certain
@@ -220,7 +221,7 @@ class FileSender:
 
     def _send_region(self, sock: socket.socket, region: FileRegion, length: int) -> int:
         position = region.position + self._position
-        sent = _send_pieces(sock.fileno(), region.file.fileno(), position, length, self._piece, PACKET_BYTES)
+        sent = _send_pieces(sock.fileno(), region.file.fileno(), position, length, self.piece, PACKET_BYTES)
         if sent == 0:
             raise OSError(errno.EIO, SHORT_FILE)
         return sent

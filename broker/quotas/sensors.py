@@ -6,7 +6,7 @@ monotonic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.broker.quotas.java_numbers import java_int, java_round
 from ottla.replication.ports.windowed_sum import WindowedSum
@@ -44,6 +44,7 @@ class Rate:
         return max(elapsed_ms, 1)
 
 
+@final
 class Sensor(Rate):
     """The rate of clients that share a quota. `bound` is the quota per second; `throttle_time` averages the times that clients had to
     wait."""
@@ -80,6 +81,7 @@ class Sensor(Rate):
         return self.bound * self._full_windows_ms / 1000
 
 
+@final
 class Average:
     """The average of recent values: Kafka's Avg."""
 

@@ -10,7 +10,7 @@ request of the connection.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.broker.quotas.quota_type import CONTROLLER_MUTATION, FETCH, NS_PER_MS, PERCENT_OF_SECOND, PRODUCE, REQUEST
 from ottla.broker.quotas.sensors import Sensor
@@ -43,6 +43,7 @@ class Quotas:
         """Count the time of a request that has no quota."""
 
 
+@final
 class Throttle:
     """See the module. Times are monotonic."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.quotas.quota_type import REQUEST
@@ -60,6 +60,7 @@ class Asker(Protocol):
         """Logs, at a limited rate, the reason why a handler closes the connection with CLOSE."""
 
 
+@final
 class RequestContext:
     """The context of one request; every handler gets one."""
 
@@ -156,6 +157,7 @@ class RequestContext:
         return is_allowed
 
 
+@final
 class DelayedAnswer:
     """Turns the callback of a coordinator into the answer of a handler.
 

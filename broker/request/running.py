@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.request.large_requests import LargeRequests
@@ -32,6 +32,7 @@ Work: TypeAlias = Coroutine[Any, Any, Answer]
 """Returns the answer to its request, or a Pending for it."""
 
 
+@final
 class RunningRequests:
     """See the module. The event loop owns this state; nothing here is thread safe."""
 
@@ -126,6 +127,7 @@ async def _answer(running: _Running) -> Answer:
     return await running  # type: ignore[no-any-return]  # what the coroutine returned
 
 
+@final
 class _Running(Rest):
     """A request whose work is in progress. Its connection counts the first slice; later ones are added."""
 
@@ -194,6 +196,7 @@ def settle(pending: Pending, answer: Answer) -> None:
         follow(answer, pending)
 
 
+@final
 class _Relay:
     """Passes the answer of an inner Pending on to the outer one."""
 

@@ -8,7 +8,7 @@ decision of a handler, cached or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from ottla.broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer
 from ottla.broker.security.client import Client
@@ -27,16 +27,17 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 
 
+@final
 class Access:
     """See the module."""
 
-    __slots__ = ("_audit", "_authorizer", "_client", "_count", "_decisions", "_generation", "_logs_allowed")
+    __slots__ = ("_audit", "_authorizer", "_client", "_count", "_generation", "_logs_allowed", "decisions")
 
     def __init__(self, authorizer: Authorizer, client: Client) -> None:
         self._authorizer = authorizer
         self._client = client
         self._audit: AuditLog | None = authorizer.audit_log
-        self._decisions: dict[int, dict[str, bool]] = {}
+        self.decisions: dict[int, dict[str, bool]] = {}
         """By operation and resource type, then by name."""
         self.forget()
 
@@ -85,7 +86,7 @@ class Access:
         """Drops all decisions: the authorizer's rules, the level of the audit log, or the client's principal have changed."""
         self._generation: int = self._authorizer.generation
         self._logs_allowed: bool = self._audit is not None and self._audit.logs_allowed
-        self._decisions.clear()
+        self.decisions.clear()
         self._count = 0
 
     def _decision(self, operation: int, resource_type: int, name: str) -> bool:
@@ -93,7 +94,7 @@ class Access:
             self.forget()
         if operation > LAST_REMEMBERED:
             return self._ask(operation, resource_type, name)
-        decisions = self._decisions.get(resource_type << 8 | operation)
+        decisions = self.decisions.get(resource_type << 8 | operation)
         if decisions is not None:
             allowed = decisions.get(name)
             if allowed is not None:
@@ -107,7 +108,7 @@ class Access:
             self.forget()
         self._count += 1
         allowed = self._ask(operation, resource_type, name)
-        self._decisions.setdefault(resource_type << 8 | operation, {})[name] = allowed
+        self.decisions.setdefault(resource_type << 8 | operation, {})[name] = allowed
         return allowed
 
     def _ask(self, operation: int, resource_type: int, name: str) -> bool:

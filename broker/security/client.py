@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.broker.security.acl_hosts import java_host
 from ottla.broker.security.principals import ANONYMOUS, Principal
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.sasl.session import SaslSession
 
 
+@final
 class Client:
     """See the module."""
 

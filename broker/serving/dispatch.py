@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.table import handlers_of
@@ -54,17 +54,18 @@ logger = logging.getLogger(__name__)
 PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
+@final
 class Dispatcher(RequestHandler):
     """The handler of connections whose clients are authenticated."""
 
-    __slots__ = ("_metrics", "_oversized", "_refused_protocols", "_routes", "_running", "_services", "large_bytes", "max_elements")
+    __slots__ = ("_metrics", "_oversized", "_refused_protocols", "_running", "_services", "large_bytes", "max_elements", "routes")
 
     def __init__(self, services: Services, metrics: RequestMetrics | None = None) -> None:
         self._refused_protocols = RefusedProtocols(services.clock.monotonic)
         self._services = services
         self._metrics = metrics
         # (api key << 16 | version) -> Route, made for the first such request: start-up imports and compiles nothing unused.
-        self._routes: dict[int, Route] = {}
+        self.routes: dict[int, Route] = {}
         self._oversized = OversizedRequests(services)
         self._running: RunningRequests = services.running
         self.large_bytes = LARGE_BYTES
@@ -78,7 +79,7 @@ class Dispatcher(RequestHandler):
         data: fields.View = frame
         try:
             kind, correlation_id, client_id_length = fields.read_request_header(data, 0)
-            route = self._routes.get(kind)
+            route = self.routes.get(kind)
             if route is None:
                 route = self.route_of(kind >> 16, kind & 0xFFFF)  # a negative version becomes a high one; neither exists
                 if route is None:
@@ -242,15 +243,15 @@ class Dispatcher(RequestHandler):
             return None
         types = api(ApiKey(api_key))
         route = Route(types, version, *handlers_of(types.key))
-        self._routes[api_key << 16 | version] = route
+        self.routes[api_key << 16 | version] = route
         if self._metrics is not None:
             self._metrics.watch(route)
         return route
 
     def _on_listed_change(self) -> None:
         """Drops the routes of versions that are not accepted any more."""
-        for kind in [kind for kind in self._routes if not self._services.listed.accepts(kind >> 16, kind & 0xFFFF)]:
-            del self._routes[kind]
+        for kind in [kind for kind in self.routes if not self._services.listed.accepts(kind >> 16, kind & 0xFFFF)]:
+            del self.routes[kind]
 
     def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:
         if api_key == ApiKey.API_VERSIONS:
@@ -271,7 +272,7 @@ class Dispatcher(RequestHandler):
             kind, correlation_id, _ = fields.read_request_header(frame, 0)
         except MALFORMED:
             return CLOSE
-        route = self._routes.get(kind) or self.route_of(kind >> 16, kind & 0xFFFF)
+        route = self.routes.get(kind) or self.route_of(kind >> 16, kind & 0xFFFF)
         if route is None or not route.has_error_code:
             return CLOSE
         return route.encode(correlation_id, route.response_class(error_code=code))

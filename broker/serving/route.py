@@ -6,7 +6,7 @@ The dispatcher creates a `Route` for the first such request. The metrics count i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ottla.broker.request.context import encoder, slice_encoder
 from ottla.protocol.api_keys import ApiKey
@@ -77,6 +77,7 @@ EXEMPT: Final = frozenset(
 """APIs that are never throttled. Those of clients without the right to use them are."""
 
 
+@final
 class Route:
     """Handler and codec of one API version."""
 

@@ -9,7 +9,7 @@ same way. DeleteRecords counts its partitions like that, too (`DelayedPartitions
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, final
 
 from ottla.coordination.error_map import error_code
 from ottla.protocol.errors import ErrorCode
@@ -78,6 +78,7 @@ class DelayedPartitions(DelayedOperation):
         return self.completed
 
 
+@final
 class AppendedPartition:
     """One partition of a Produce whose records are in its log, below `end_offset`. A waiter of the partition."""
 
@@ -111,6 +112,7 @@ class AppendedPartition:
 OnDecided: TypeAlias = Callable[[Sequence[AppendedPartition]], None]
 
 
+@final
 class DelayedProduce(DelayedPartitions):
     """A Produce that waits for some of its partitions."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from ottla.controller.znodes.java_order import java_hash
 from ottla.large_table import LargeTable
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 State = TypeVar("State")
 
 
+@final
 class OwnedPartition:
     """A partition that this broker leads, and its states by key. The states are served when the partition is loaded."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, final
 
 from ottla.coordination.appends.delayed_produce import ACKS_ALL, AppendedPartition, DelayedProduce
 from ottla.coordination.error_map import error_code
@@ -108,6 +108,7 @@ GROUP_STORE_ERRORS = {
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
 
+@final
 class TopicLog:
     """See the module."""
 

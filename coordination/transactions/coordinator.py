@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
@@ -83,6 +83,7 @@ STORE_RETRY_MS: Final = 100
 """Pause before the end of a transaction is appended again, ms."""
 
 
+@final
 class TransactionStats:
     """Counts the transactions that end on this coordinator.
 
@@ -110,6 +111,7 @@ class TransactionStats:
             self.on_left(former, max(0, now_ms - since_ms))
 
 
+@final
 class TransactionCoordinator:
     """See the module. Implements `StateKind` of `coordination.elections` and `Machines` of `coordination.runner`."""
 

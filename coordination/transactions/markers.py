@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ottla.controller.errors import StoreError
 from ottla.controller.znodes.znode_json import MalformedZNode
@@ -112,6 +112,7 @@ PartitionsOf: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
 """Asks the metadata store for the partitions of a topic. Raises StoreError, MalformedZNode."""
 
 
+@final
 class Marked:
     """A transaction whose markers are being written. `completion` is stored after the last one."""
 
@@ -139,6 +140,7 @@ class DueMarkers(NamedTuple):
 FLUSH: Final = DueMarkers()
 
 
+@final
 class TransactionMarkers:
     """See the module. Owned by the coordinator.
 
@@ -508,6 +510,7 @@ class TransactionMarkers:
             self._on_written(marked.txn, marked.completion)
 
 
+@final
 class _Channel:
     """The channel to one broker. Implements `ottla.replication.ports.senders.Channel`."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ottla.coordination.transactions.partitions import NO_PARTITIONS, Partitions, difference, includes, union
 from ottla.protocol.errors import ErrorCode
@@ -111,6 +111,7 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= MAX_EPOCH - 1
 
 
+@final
 class TransactionMetadata:
     """See the module. Times are Unix time, ms; `start_ms` is -1 before the first transaction."""
 

@@ -6,7 +6,7 @@ both read the same, and write the same bytes.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fields import FieldError
@@ -18,6 +18,7 @@ _FIXED_BYTES: Final = 27
 """Most bytes of an answer without the member id."""
 
 
+@final
 class PlainHeartbeat:
     """A ConsumerGroupHeartbeat; `is_plain` says whether it names nothing else. The other attributes have no meaning if it does."""
 

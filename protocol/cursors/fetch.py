@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, final
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.request_reader import END, FORGOTTEN, PARTITION, RequestReader
@@ -35,6 +35,7 @@ _diverging_epoch = Struct(">iqx").pack
 _current_leader = Struct(">iix").pack
 
 
+@final
 class FetchReader(RequestReader):
     """A Fetch request. `topic` is a name in UTF-8, from version 13 on an id.
 
@@ -184,6 +185,7 @@ class FetchReader(RequestReader):
         self.at = at
 
 
+@final
 class FetchAnswer(ResponseWriter):
     """The response header and the response to a Fetch, in parts. Records are separate parts."""
 

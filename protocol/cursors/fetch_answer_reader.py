@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import final
+
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.fetch import (
     FIRST_FLEXIBLE,
@@ -19,6 +21,7 @@ from ottla.protocol.cursors.request_reader import PARTITION, RequestReader
 from ottla.protocol.schema.wire import InvalidLength, InvalidTaggedField
 
 
+@final
 class FetchAnswerReader(RequestReader):
     """The answer to a Fetch. `topic` is a name in UTF-8, from version 13 on an id. The records lie between `start` and `end`.
 

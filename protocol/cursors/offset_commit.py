@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import final
+
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.request_reader import PARTITION, RequestReader
 from ottla.protocol.cursors.response_writer import ResponseWriter
@@ -95,6 +97,7 @@ class OffsetCommitReader(RequestReader):
         return PARTITION
 
 
+@final
 class TxnOffsetCommitReader(OffsetCommitReader):
     """A TxnOffsetCommit request."""
 
@@ -113,6 +116,7 @@ class TxnOffsetCommitReader(OffsetCommitReader):
             self.group_instance_id = self._nullable_string()
 
 
+@final
 class OffsetCommitAnswer(ResponseWriter):
     """The response header and the response to an OffsetCommit of this version, or to a TxnOffsetCommit of this layout."""
 

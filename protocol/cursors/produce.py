@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import final
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.cursors.request_reader import NO_RECORDS, NOTHING, PARTITION, RequestReader
@@ -18,6 +19,7 @@ FIRST_WITH_TOPIC_IDS = 13
 _leader = Struct(">iix").pack
 
 
+@final
 class ProduceReader(RequestReader):
     """A Produce request. `topic` is a name in UTF-8, from version 13 on an id.
 
@@ -80,6 +82,7 @@ class ProduceReader(RequestReader):
         RequestReader.begin_again(self)
 
 
+@final
 class ProduceAnswer(ResponseWriter):
     """The response header and the response to a Produce. Results can be corrected until it is finished."""
 

@@ -5,6 +5,7 @@ wait for the interpreter.
 """
 
 from collections.abc import Sequence
+from typing import final
 
 from ottla.protocol.records import room as rooms
 from ottla.protocol.records.room import Data
@@ -20,6 +21,7 @@ def give_back(data: bytearray | memoryview, start: int = 0) -> None:
     rooms.give_back(data, start)
 
 
+@final
 class Joined:
     """The pieces so far are `room[:size]`. The buffer grows when they need more than was expected.
 

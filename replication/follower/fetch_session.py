@@ -10,7 +10,7 @@ wanted is forgotten in the next request. After any failure the next request is a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -28,6 +28,7 @@ NO_EPOCH = -1
 UNKNOWN_LAG = -1
 
 
+@final
 class FollowedPartition:
     """One partition in one leader epoch, as its fetcher sees it. Another epoch gets another object, so an old answer has no effect."""
 
@@ -81,6 +82,7 @@ class FollowedPartition:
         return 0 >= self.lag != UNKNOWN_LAG
 
 
+@final
 class Found:
     """The leader's answer for one partition. The records stay in the receive buffer until the next request."""
 
@@ -96,6 +98,7 @@ Key = str | bytes
 """A topic as in the request: by id where ids are used, else by name."""
 
 
+@final
 class FetchSessionHandler:
     """A fetch session with one leader. `prepare` fills `request`, which belongs to the session."""
 

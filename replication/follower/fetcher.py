@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import final
 
 from ottla.protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from ottla.protocol.cursors.request_reader import END, PARTITION
@@ -50,6 +51,7 @@ BRIEF_SECONDS = 2.0
 """Time after new partitions in which no fetch waits longer at the leader, in seconds: more partitions often follow soon."""
 
 
+@final
 class Fetcher:
     """A fetcher for one leader. Counters are plain attributes, for the metrics."""
 

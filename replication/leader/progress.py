@@ -4,7 +4,7 @@ Times are those of `ottla.storage.disk.clock.elapsed_ms`. A wall clock that jump
 dead one in it.
 """
 
-from typing import Protocol
+from typing import Protocol, final
 
 from ottla.storage.disk.clock import NEVER_MS
 
@@ -26,6 +26,7 @@ class IdleFetches(Protocol):
         """End the idleness: the next fetch visits the partition. For a follower, passes the time of the last fetch to its progress."""
 
 
+@final
 class ReplicaProgress:
     """Progress of one follower of a led partition."""
 

@@ -7,6 +7,7 @@ deleted topics stay in the totals, so a total never falls.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import final
 
 COUNTERS = (
     "messages_in",
@@ -30,6 +31,7 @@ COUNTERS = (
 )
 
 
+@final
 class TopicStats:
     """The counters of one topic. A produce or fetch request counts once per partition in it, as in Apache Kafka; a request of a member of a
     share group counts once."""
@@ -57,6 +59,7 @@ class TopicStats:
         self.failed_share_acknowledgement_requests = 0
 
 
+@final
 class BrokerTopicStats:
     """The counters of all topics of a broker, including the sum of deleted topics."""
 

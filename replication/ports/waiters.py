@@ -8,7 +8,7 @@ next notification, so completing it elsewhere (a timeout) costs nothing here.
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class Waiter(Protocol):
         """Complete if that is possible. Returns whether it is complete."""
 
 
+@final
 class Waiters:
     """The operations that wait for one offset of a partition. Usually none, and then `notify` must cost nothing."""
 

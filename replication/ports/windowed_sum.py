@@ -7,8 +7,10 @@ together. One more sample than windows is kept, because one may overlap the star
 from __future__ import annotations
 
 from collections import deque
+from typing import final
 
 
+@final
 class Sample:
     """A completed window with amounts."""
 
@@ -20,6 +22,7 @@ class Sample:
         self.value = value
 
 
+@final
 class WindowedSum:
     """The sum over `samples` windows of `window_ms`. `total` and `oldest_ms` hold for the time of the last call."""
 

@@ -9,6 +9,8 @@ The Fetch handler calls it for consumers and followers alike. They differ in thr
 
 from __future__ import annotations
 
+from typing import final
+
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.errors import InconsistentTopicId
@@ -23,6 +25,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.file_region import FileRegion
 
 
+@final
 class FetchParams:
     """The reader of a fetch, and the common state of one reading of all partitions.
 

@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import ceil
-from typing import Final
+from typing import Final, final
 
 from ottla.replication.ports.waiters import Waiters
 from ottla.replication.waiting.timing_wheel import TimerTask, TimingWheel
@@ -83,6 +83,7 @@ class DelayedOperation:
         return True
 
 
+@final
 class Deadlines:
     """Queues the operations that have the same timeout: first in, first due. One timer of the wheel serves all of them.
 
@@ -146,6 +147,7 @@ class Deadlines:
                 logger.exception("an operation failed when it expired; the others go on")
 
 
+@final
 class Purgatory:
     """The delayed operations of one kind: `delayed` of them wait (NumDelayedOperations), in `watched` lists (PurgatorySize)."""
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
 from math import ceil
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class Cancellable(Protocol):
         """Prevent the call."""
 
 
+@final
 class TimerTask:
     """A callback and its deadline. `cancel` may be called at any time, even after it fired."""
 
@@ -87,6 +88,7 @@ class TimerTask:
             logger.exception("a timer failed; the others go on")
 
 
+@final
 class _Level:
     """One wheel. `due_ms[i]` is the due time of bucket i; -1 while the bucket is not in the heap."""
 
@@ -99,6 +101,7 @@ class _Level:
         self.due_ms = [-1] * size
 
 
+@final
 class TimingWheel:
     """The timers of a broker. `clock` gives monotonic seconds."""
 

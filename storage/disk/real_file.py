@@ -4,7 +4,7 @@ import mmap
 import os
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.protocol.compiled import compiled
 from ottla.storage.disk.deleted_files import close_file
@@ -27,6 +27,7 @@ _native = compiled("ottla.storage.disk.cached_reads")
 _read_cached: Callable[[int, int, int], bytes | None] | None = None if _native is None else _native.read_cached
 
 
+@final
 class RealFile:
     """A `File` on the real disk."""
 

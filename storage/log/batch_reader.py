@@ -6,6 +6,8 @@ which followers have read. Invariant of a hint `offset -> (segment, position)`: 
 `position`, or the segment ends there.
 """
 
+from typing import final
+
 from ottla.protocol.records.batch import HEADER_SIZE
 from ottla.storage.disk.filesystem import File
 from ottla.storage.log.reads import MAX_HINTS, FetchSlice
@@ -16,6 +18,7 @@ from ottla.storage.segment.log_segments import LogSegments
 from ottla.storage.segment.segment import Segment
 
 
+@final
 class BatchReader:
     """Finds batches in the segments of one log, and remembers where reads ended."""
 

@@ -8,6 +8,8 @@ Invariants: the recovery point, the due offset and the recovery points of the pl
 lowers all of them. Only a truncation moves the recovery point back.
 """
 
+from typing import final
+
 from ottla.storage.log.log_files import LogFiles
 from ottla.storage.log.rolls import Rolls
 from ottla.storage.producers.state_manager import ProducerStateManager
@@ -19,6 +21,7 @@ SEGMENTS_AT_ONCE = 20
 """Segments per flush. Each takes the loop some 30 µs, because its index entries are written to the file."""
 
 
+@final
 class FlushPlan:
     """The files of one flush. The log may move its recovery point to `recovery_point` once `run` has returned."""
 
@@ -67,6 +70,7 @@ class FlushPlan:
         self.seconds = self._clock.monotonic() - began
 
 
+@final
 class Flushes:
     """The flushes of one log: what is done, in progress and due. Called on the event loop."""
 

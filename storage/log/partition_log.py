@@ -11,6 +11,7 @@ offset. An OSError becomes a `LogDirFailure`, after which the log directory must
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import final
 
 from ottla.config.topic import TopicConfig
 from ottla.protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
@@ -60,6 +61,7 @@ ShouldDelete = Callable[[Segment, Segment | None], bool]
 NO_LIMIT = 2**31 - 1
 
 
+@final
 class PartitionLog:
     """A partition's log on this broker."""
 

@@ -11,7 +11,7 @@ an open transaction. Batches without a producer id never get here.
 
 import logging
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from ottla.protocol.topic_partition import TopicPartition
@@ -64,6 +64,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
+@final
 class ProducerStateEntry:
     """One producer.
 
@@ -131,6 +132,7 @@ class ProducerStateEntry:
         return f"ProducerStateEntry({fields})"
 
 
+@final
 class ProducerState:
     """All producers of one partition."""
 

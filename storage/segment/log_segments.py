@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import final
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.segment.log_settings import LogSettings
@@ -9,6 +10,7 @@ from ottla.storage.segment.refusing_segments import ClosedSegment, SegmentBeingT
 from ottla.storage.segment.segment import Segment
 
 
+@final
 class LogSegments:
     """The segments of a log. Owned by a `PartitionLog`."""
 

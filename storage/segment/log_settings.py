@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import final
 
 from ottla.config.schema.metadata_version import record_magic
 from ottla.config.topic import (
@@ -42,6 +43,7 @@ _PRODUCER = "producer"
 _UNCOMPRESSED = "uncompressed"
 
 
+@final
 class LogSettings:
     """A snapshot of the topic keys. Immutable."""
 

@@ -5,7 +5,7 @@ per `index.interval.bytes` or batch, whichever is larger.
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from ottla.protocol.cursors import fields
 from ottla.storage.disk.filesystem import FileSystem
@@ -30,6 +30,7 @@ class OffsetPosition(NamedTuple):
     position: int
 
 
+@final
 class OffsetIndex(IndexFile):
     """An offset index. Grows by `append`; offsets increase."""
 

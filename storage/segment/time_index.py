@@ -5,7 +5,7 @@ index. One more is appended when the segment is rolled or closed, so that the la
 """
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import NO_TIMESTAMP
@@ -26,6 +26,7 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
+@final
 class TimeIndex(IndexFile):
     """A time index. Grows by `maybe_append`; timestamps increase, offsets do not decrease."""
 

@@ -3,7 +3,7 @@
 Owned by the log, which makes new rules when its configuration changes.
 """
 
-from typing import Final
+from typing import Final, final
 
 from ottla.protocol.records.batch import CURRENT_MAGIC, TimestampType
 from ottla.protocol.topic_partition import TopicPartition
@@ -11,6 +11,7 @@ from ottla.protocol.topic_partition import TopicPartition
 NO_TIMESTAMP_LIMIT: Final = 2**63 - 1  # the default of message.timestamp.before.max.ms and of message.timestamp.after.max.ms
 
 
+@final
 class ValidationRules:
     """The rules of one log. Immutable."""
 

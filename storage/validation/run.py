@@ -7,6 +7,8 @@ created for a batch.
 Invariants: after `read` the header fields are those of the batch at `at`. A run with `needs_worker` set is not accepted.
 """
 
+from typing import final
+
 from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
@@ -32,6 +34,7 @@ from ottla.protocol.records.walk import RecordCheck
 from ottla.storage.validation.conversion_cost import Conversion
 
 
+@final
 class BatchRun:
     """Consecutive batches. After an append it has their offsets.
 

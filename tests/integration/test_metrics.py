@@ -371,7 +371,7 @@ def test_without_the_key_nothing_is_measured(tmp_path: Path) -> None:
     with a_broker_in_process(tmp_path) as running:
         assert running.broker.metrics is None
         produce_one(running)
-        assert {route.sample_at for route in running.broker.dispatcher._routes.values()} == {0}
+        assert {route.sample_at for route in running.broker.dispatcher.routes.values()} == {0}
 
 
 def produce_one(broker: InProcessBroker) -> None:

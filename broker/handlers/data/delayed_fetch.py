@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import final
 
 from ottla.broker.handlers.data.cold_reads import until_cached
 from ottla.broker.handlers.data.fetch_conversion import convert_first_batches
@@ -42,6 +43,7 @@ def let_wait(fetch: Fetch, cold: ColdRead | None) -> Pending:
     return pending
 
 
+@final
 class DelayedFetch(DelayedOperation):
     """See the module. Runs on the event loop, and does nothing after the client has disconnected."""
 

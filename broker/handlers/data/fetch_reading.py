@@ -10,7 +10,7 @@ are read only when the answer is sent, at the end of the turn of the event loop,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from ottla.broker.fetching.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, SessionPartition
 from ottla.broker.fetching.fetch_sessions import (
@@ -84,6 +84,7 @@ SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
 }
 
 
+@final
 class Fetch:
     """One Fetch. `stage` is its progress; `parts` is its answer once it is ANSWERED."""
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from ottla.broker.fetching.fetch_session import FetchSession, SessionPartition
 from ottla.broker.handlers.data.fetch_stages import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.storage.segment.converted_region import ConvertedRegion
 
 
+@final
 class FetchWriter:
     """Writes the answer to one Fetch. `error_code` is the error of the whole request."""
 

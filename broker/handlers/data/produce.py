@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
 from ottla.broker.handlers.data.partition_errors import partition_error
@@ -110,6 +110,7 @@ def handle_produce_frame(
     return produce.finish()
 
 
+@final
 class LeftBatch:
     """The copied batch of one partition that waits for a turn, for a worker or for a transaction coordinator before it can be appended."""
 
@@ -124,6 +125,7 @@ class LeftBatch:
         self.place = place
 
 
+@final
 class Refusal:
     """The result for a partition whose batch was refused."""
 
@@ -137,6 +139,7 @@ class Refusal:
         self.leader_id = self.leader_epoch = -1
 
 
+@final
 class Produce:
     """One Produce request. Call `run` until it is done; then `finish` answers."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from ottla.broker.handlers.groups.group_topics import partitions_of
 from ottla.broker.handlers.groups.offsets_in_store import commit_to_store
@@ -106,6 +106,7 @@ async def _commit(
     return pending
 
 
+@final
 class OffsetCommit:
     """One OffsetCommit or TxnOffsetCommit in progress: `read` it, then `answer`."""
 

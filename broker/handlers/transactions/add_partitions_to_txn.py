@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import final
 
 from ottla.broker.handlers.transactions.end_txn import known_error
 from ottla.broker.network.request_channel import Answer
@@ -58,6 +59,7 @@ async def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, conte
     return results.answer()
 
 
+@final
 class _Results:
     """The results of the transactions of one request; the last one completes the answer."""
 

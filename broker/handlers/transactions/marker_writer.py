@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import final
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.services import Services
@@ -30,6 +31,7 @@ from ottla.storage.validation.run import BatchRun
 logger = logging.getLogger(__name__)
 
 
+@final
 class MarkerWriter:
     """See the module. The leader is this broker; `Services` has its replicas and its group coordinator."""
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, final
 
 from ottla.coordination.groups.classic_group import ClassicGroup
 from ottla.coordination.groups.consumer.classic_members import (
@@ -49,6 +49,7 @@ FIRST_LEVEL: Final = 1
 """The level of the feature from which on there are these groups."""
 
 
+@final
 class ConsumerGroups:
     """See the module."""
 

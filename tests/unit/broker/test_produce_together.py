@@ -85,7 +85,7 @@ async def test_requests_that_come_together_are_appended_and_answered_in_order() 
     partition = wire.handlers.replicas.partition
     assert partition.log.log_end_offset == partition.log.high_watermark == 11
     assert (partition.stats.produce_requests, partition.stats.messages_in) == (6, 11)
-    assert wire.handlers.dispatcher._routes[VERSION].requests == 6
+    assert wire.handlers.dispatcher.routes[VERSION].requests == 6
 
 
 @on_a_loop

@@ -63,7 +63,7 @@ def test_a_request_for_it_closes_the_connection_without_counting_as_bad_input(
         bench.features.levels = {}
         bench.services.listed.update()
         assert bench.ask(EndTxnRequest(), ApiKey.END_TXN, 5).control is CLOSE
-        assert bench.dispatcher._routes.keys() == {ApiKey.END_TXN << 16 | 4}
+        assert bench.dispatcher.routes.keys() == {ApiKey.END_TXN << 16 | 4}
 
     scenario()
     assert [record.getMessage() for record in caplog.records if "END_TXN v5" in record.getMessage()] != []

@@ -372,7 +372,7 @@ def test_in_pieces_the_same_leaves(
     side: Side, file: WarmFile, length: int, send_pieces: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sendfile_module, "_send_pieces", send_pieces)
-    side.sender._piece = PACED_BYTES
+    side.sender.piece = PACED_BYTES
     one, first = an_answer(file, 77, length)
     other, second = an_answer(file, 4096, length)
     side.sender.send(one)
@@ -389,7 +389,7 @@ def test_a_region_that_fits_a_packet_is_not_cut(side: Side, file: WarmFile, monk
 
     monkeypatch.setattr(os, "sendfile", sendfile)
     monkeypatch.setattr(sendfile_module, "_send_pieces", sendfile_module.send_pieces)
-    side.sender._piece = PACED_BYTES
+    side.sender.piece = PACED_BYTES
     for length in (PACKET_BYTES, 2 * PACED_BYTES + PACKET_BYTES):
         assert side.sender.send(an_answer(file, 0, length)[0])
     assert counts == [PACKET_BYTES, PACED_BYTES, PACED_BYTES, PACKET_BYTES]

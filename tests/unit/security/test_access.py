@@ -99,7 +99,7 @@ def test_a_client_that_names_a_million_topics_costs_no_more_memory_than_one_that
     its_access = ClientConnection(authorizer).access
     for number in range(3 * access.MAX_DECISIONS):
         its_access.may(READ, TOPIC, f"t-{number}")
-        assert sum(len(names) for names in its_access._decisions.values()) <= access.MAX_DECISIONS
+        assert sum(len(names) for names in its_access.decisions.values()) <= access.MAX_DECISIONS
     assert len(authorizer.asked) == 3 * access.MAX_DECISIONS
 
 
