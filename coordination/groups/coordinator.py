@@ -247,7 +247,7 @@ class GroupCoordinator:
     # -- life --------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Answer requests, and look for expired offsets from time to time."""
+        """Answer requests, and look from time to time for expired offsets, and for groups whose protocol the cluster no longer has."""
         self.groups.is_active = True
         self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
 
@@ -267,7 +267,7 @@ class GroupCoordinator:
 
     def on_levels_changed(self) -> None:
         """The finalized levels of features have changed."""
-        begin(self.consumer.on_level_changed())
+        begin(self.consumer.leave_protocol())
 
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader, or is no longer hosted here."""
@@ -290,8 +290,12 @@ class GroupCoordinator:
 
     def _expire(self) -> None:
         if self._expiring is None or self._expiring.done():
-            self._expiring = asyncio.get_running_loop().create_task(self.offsets.expire(), name="expire-offsets")
+            self._expiring = asyncio.get_running_loop().create_task(self._check(), name="check-groups")
         self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
+
+    async def _check(self) -> None:
+        await self.offsets.expire()
+        await self.consumer.leave_protocol()
 
     def expire_member(self, group_id: str, member_id: str) -> bool:
         """End a member's session now, as its timeout would. Returns whether this broker coordinates a group with the member."""

@@ -194,14 +194,14 @@ class OffsetCommits:
         def stored(error: ErrorCode, base_offset: int) -> None:
             nonlocal is_stored
             is_stored = True
-            if error:
-                if is_prepared:
-                    group.offsets.on_append_failed(commit)
-            elif not group.is_dead:
-                if is_prepared:
-                    group.offsets.on_appended(commit, base_offset)
-                else:
+            # The group may have changed its protocol meanwhile, and keeps its offsets. Those of a deleted group are not pending any more.
+            if not is_prepared:
+                if not error:
                     group.offsets.on_appended_at_once(commit, base_offset)
+            elif error:
+                group.offsets.on_append_failed(commit)
+            else:
+                group.offsets.on_appended(commit, base_offset)
             reply(COMMIT_ERRORS.get(error, error), ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
         self._log.append(self._groups.partition_for(group.group_id), records, count, stored, base_sequence=0)

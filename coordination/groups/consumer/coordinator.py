@@ -192,16 +192,19 @@ class ConsumerGroups:
         self._groups.replace(group, classic)
         return classic
 
-    async def on_level_changed(self) -> None:
-        """The level of the feature has changed. Without it, groups that have no members become classic ones, and others follow later."""
+    async def leave_protocol(self) -> None:
+        """Without the feature, groups that have no members become classic ones. Others follow later.
+
+        Called when the level has changed, and periodically for groups that are loaded later.
+        """
         for group in self._groups:
-            if isinstance(group, ConsumerGroup) and self.machine.is_idle(group) and not group.is_dead:
+            if isinstance(group, ConsumerGroup) and not self.machine.is_deciding(group):
                 self._leave_protocol(group)
             await pause()
 
     def _leave_protocol(self, group: ConsumerGroup) -> None:
         """Make a classic group of a group without members if the cluster no longer has these groups."""
-        if self.is_served or group.members:
+        if self.is_served or group.members or group.is_dead or self._groups.served(group.group_id) is not group:
             return
         classic = self.become_classic(group)
         if classic is not None and not classic.offsets and self._groups.forget(group.group_id, classic):

@@ -117,6 +117,10 @@ class ConsumerMachine:
         """Whether no event of the group is in progress, and no answer waits for the log."""
         return group not in self._queues and group not in self._waiting
 
+    def is_deciding(self, group: AssignedGroup) -> bool:
+        """Whether an event of the group is in progress; `when_idle` is called after the last one."""
+        return group in self._queues
+
     def _go_on(self, group: AssignedGroup, queue: deque[Event]) -> None:
         """Decide about the events that wait, up to one that needs a thread. After a slice the others wait for the next turn of the loop."""
         is_first = True
