@@ -6,7 +6,8 @@ interval later than the first one. That one has a line in the log, so that there
 
 Copies of a partition stay if `__remote_log_metadata` has no entry of it. Another cluster may have written them, with a `key.prefix` that
 begins alike, or before the store had an owner. Or they are those of a cluster that was lost, and wait for `ottla remote restore`. Copies of
-a topic also stay if this broker has a log of it: the metadata store may be an old copy, which does not know the topic.
+a topic also stay if this broker has a log of it, also one that was set aside (`cluster.stray_replicas`): the metadata store may be an old
+copy, which does not know the topic.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Leftovers:
         cluster_id: str,
         topic_id_of: TopicIdOf,
         cluster_id_of: ClusterIdOf,
-        local_topic_ids: Callable[[], Collection[bytes]],
+        local_topic_ids: Callable[[], Awaitable[Collection[bytes]]],
         is_controller: Callable[[], bool],
         memory: GoneTopics,
         in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
@@ -111,7 +112,7 @@ class Leftovers:
         if owner != self._cluster_id:
             logger.error("the remote store belongs to the cluster %s, and not to %s: nothing is removed there", owner, self._cluster_id)
             return
-        local = self._local_topic_ids()
+        local = await self._local_topic_ids()
         seen: Gone = await self._in_thread(self._memory.load) if self._seen is None else self._seen
         now_ms = self._clock.now_ms()
         is_gone: dict[tuple[str, str], bool] = {}

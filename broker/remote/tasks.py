@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
 
@@ -19,6 +20,8 @@ from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.settings import RemoteSettings
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.partition_metadata import stray_topic_ids
+from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.remote.ports import RemoteLogMetadata
 
 
@@ -56,10 +59,18 @@ def leftovers(services: Services, storage: RemoteStorage, manager: RemoteLogMana
         services.cluster_id,
         partial(stored_topic_id, store),
         partial(stored_cluster_id, store),
-        lambda: {each.topic_id for each in logs.current_logs()},
+        partial(local_topic_ids, logs, filesystem, storage.in_thread),
         lambda: services.cluster.controller.is_active,
         GoneTopics(filesystem, next(iter(logs.directories.all)), services.cluster_id),
         storage.in_thread,
         services.clock,
         interval_ms / 1000,
     )
+
+
+async def local_topic_ids(
+    logs: LogManager, filesystem: FileSystem, in_thread: Callable[[Callable[[], set[bytes]]], Awaitable[set[bytes]]]
+) -> set[bytes]:
+    """Returns the topics of which the log directories have records, also of replicas that were set aside. Raises OSError."""
+    served = {each.topic_id for each in logs.current_logs()}
+    return served | await in_thread(partial(stray_topic_ids, filesystem, [each.path for each in logs.directories.live]))

@@ -9,8 +9,10 @@ import base64
 import binascii
 import logging
 import re
+from collections.abc import Iterable
 
 from ottla.storage.disk.checkpoint import replace_file
+from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptCheckpoint
 
@@ -46,6 +48,24 @@ def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
     if len(topic_id) != 16 or topic_id == ZERO_UUID:
         raise CorruptCheckpoint(path, f"`{found[1]}` is not a topic id")
     return topic_id
+
+
+def stray_topic_ids(filesystem: FileSystem, log_dirs: Iterable[str]) -> set[bytes]:
+    """The topic ids of the replicas that were set aside in these log directories. Blocks; raises OSError."""
+    found: set[bytes] = set()
+    for log_dir in log_dirs:
+        for name in filesystem.list_directory(log_dir):
+            parsed = parse_directory_name(name)
+            if parsed is None or parsed[1] is not DirectoryKind.STRAY:
+                continue
+            try:
+                topic_id = read_topic_id(filesystem, f"{log_dir}/{name}")
+            except CorruptCheckpoint as error:
+                log.warning("%s", error)
+                continue
+            if topic_id is not None:
+                found.add(topic_id)
+    return found
 
 
 def write_topic_id(filesystem: FileSystem, directory: str, topic_id: bytes, *, sync: bool = True) -> None:

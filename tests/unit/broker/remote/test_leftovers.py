@@ -12,15 +12,19 @@ from ottla.broker.remote import leftovers
 from ottla.broker.remote.gone_topics import GoneTopics
 from ottla.broker.remote.leftovers import Leftovers
 from ottla.broker.remote.stored_names import stored_name
+from ottla.broker.remote.tasks import local_topic_ids
 from ottla.controller.errors import StoreUnavailable
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID, from_text, to_text
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.storage.disk.checkpoint import replace_file
+from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.metadata.packed_entries import HEAD
 from ottla.storage.remote.metadata.segment_cache import SegmentCache
 from ottla.storage.remote.ports import RemoteStoreError
 from tests.support.filesystems import MemoryFileSystem
+from tests.support.log_manager import Disks
 from tests.support.remote_fakes import MemoryStore
 from tests.support.tiered_replicas import TieredReplica
 from tests.support.virtual_time import VirtualLoop, in_virtual_time
@@ -60,6 +64,8 @@ class Stage:
             cache = self.metadata.caches.setdefault(partition, SegmentCache(partition))
             cache.add(int.from_bytes(from_text(name.uuid), "big"), HEAD.pack(start, start, -1, -1, -1, 0, name.entry().state, 0))
         self.local: set[bytes] = set()
+        self.logs: LogManager | None = None
+        """The logs that this broker has, in place of `local`."""
         self.stored_cluster_id: str | None = "one"
         self.topics = topics
         self.fails = 0
@@ -80,13 +86,16 @@ class Stage:
             "one",
             self._topic_id_of,
             self._cluster_id_of,
-            lambda: self.local,
+            self._local_topic_ids,
             lambda: self.is_controller,
             GoneTopics(self.filesystem, "/logs", "one"),
             self._in_thread,
             self._clock,
             INTERVAL,
         )
+
+    async def _local_topic_ids(self) -> set[bytes]:
+        return self.local if self.logs is None else await local_topic_ids(self.logs, self.logs.context.filesystem, self._in_thread)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return work()
@@ -206,6 +215,26 @@ def test_copies_of_which_the_metadata_know_nothing_stay(caplog: pytest.LogCaptur
 
     scenario()
     assert "gone-0: copies in the remote store stay, because the metadata have no entry of this partition" in caplog.text
+
+
+def test_copies_of_a_topic_whose_replica_here_was_set_aside_stay_while_its_directory_does() -> None:
+    """A metadata store from an old copy does not know the topic, so without ZooKeeper the replica is set aside soon after the start."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        stage = Stage(name_of("unknown", NEW, 1), name_of("gone", OLD, 2, start_offset=9))
+        disks = Disks()
+        stage.logs = disks.start()
+        unknown = TopicPartition("unknown", 0)
+        stage.logs.get_or_create(unknown, NEW, is_new=True)
+        stage.logs.delete(unknown, is_stray=True)
+        disks.settle()
+        assert [await stage.look() for _ in range(3)] == [[], [9], []]
+        (stray,) = [name for name in disks.filesystem.list_directory("/data") if name.endswith("-stray")]
+        disks.filesystem.rename(f"/data/{stray}", "/elsewhere")
+        assert [await stage.look() for _ in range(2)] == [[], [0]]
+
+    scenario()
 
 
 def test_copies_of_a_topic_of_which_the_broker_has_logs_stay(caplog: pytest.LogCaptureFixture) -> None:
