@@ -29,17 +29,21 @@ logger = logging.getLogger(__name__)
 async def make_way(manager: ReplicaManager, states: Iterable[NamedState], answer: LeaderAndIsrAnswer) -> None:
     """Set aside the replicas of former topics of these names. Returns when their directories are renamed.
 
-    An earlier LeaderAndIsr that is still being applied does not host them again.
+    An earlier LeaderAndIsr that is still being applied does not host them again, and does not set aside those of the new topics.
     """
+    earlier = manager.answers[: manager.answers.index(answer)]
     renamed_in: set[str] = set()
     for named in states:
         topic_partition = TopicPartition(named.topic, named.state.partition_index)
         log = manager.log_manager.get(topic_partition)
-        if log is None or manager.broker_id not in named.state.replicas or is_same_topic(log.topic_id, named.topic_id):
+        if manager.broker_id not in named.state.replicas or answer.is_over(named):
             continue
-        for other in manager.answers:
-            if other is not answer:
-                other.deleted.add(topic_partition)
+        if log is not None and is_same_topic(log.topic_id, named.topic_id):
+            continue
+        for other in earlier:
+            other.deleted.add(topic_partition)
+        if log is None:
+            continue
         renamed_in.update(set_aside(manager, topic_partition))
         await pause()
     if renamed_in:

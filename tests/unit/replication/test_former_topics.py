@@ -7,7 +7,8 @@ from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.control.controller_requests import LeaderAndIsrAnswer
+from ottla.replication.control.controller_requests import LeaderAndIsrAnswer, NamedState
+from ottla.replication.control.former_topics import make_way
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.partition import Partition
 from tests.support.pauses import at_once
@@ -73,6 +74,32 @@ def test_an_earlier_request_that_is_still_applied_does_not_host_the_former_topic
     stage.replicas.manager.answers.append(earlier)
     assert stage.say(state()) == ErrorCode.NONE
     assert earlier.deleted == {T0}
+
+
+def test_an_earlier_request_does_not_set_the_new_topic_aside_that_a_later_one_hosts() -> None:
+    replicas = Replicas()
+    replicas.manager.frees_names = True
+    earlier, later = LeaderAndIsrAnswer(), LeaderAndIsrAnswer()
+    replicas.manager.answers.append(earlier)  # it has not reached the partition, of which this broker has no log
+    with replicas.disks.background.hurried():
+        assert replicas.code_of(state(), topic_id=OTHER_ID) == ErrorCode.NONE
+        replicas.manager.answers.append(later)
+        at_once(make_way(replicas.manager, [NamedState(TOPIC, TOPIC_ID, state())], earlier))
+    replicas.disks.settle()
+    assert replicas.partition.topic_id == OTHER_ID
+    assert replicas.logs.get(T0) is replicas.partition.log
+    assert replicas.disks.filesystem.is_directory("/data/orders-0")
+    assert earlier.deleted == {T0}
+    assert not later.deleted
+
+
+def test_a_request_does_not_end_what_a_later_one_does() -> None:
+    stage = Stage(is_same_process=True)
+    answer, later = LeaderAndIsrAnswer(), LeaderAndIsrAnswer()
+    stage.replicas.manager.answers += [answer, later]
+    with stage.replicas.disks.background.hurried():
+        at_once(make_way(stage.replicas.manager, [NamedState(TOPIC, OTHER_ID, state())], answer))
+    assert not later.deleted
 
 
 def test_a_former_log_that_cannot_be_renamed_does_not_get_records_of_the_new_topic() -> None:
