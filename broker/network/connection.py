@@ -221,9 +221,9 @@ class Connection:
         reader.keep_all(position)
         self._pause()
         if self._state & QUEUED and self._request is None:
-            reader.give_back()
             self._request = Request(self, reader.first_kept_frame())
             self._processor.channel.submit(self._request)
+            reader.give_back()  # after it counts there, so that no other takes the room
 
     def _is_large_behind_appends(self, position: int) -> bool:
         """Whether a large frame begins that has to wait for appended requests. Complete, it would take memory until replicas have those,
@@ -307,7 +307,10 @@ class Connection:
         """Handle the queued request, which has a slot now."""
         self._request = None
         self._state &= ~QUEUED
-        self._resume(True)
+        if self._state > APPENDED:
+            self._reader.count_kept()
+        else:
+            self._resume(True)
 
     def run(self) -> None:
         """Send completed answers, and handle the frames that waited for them. Called by the channel after `wake`."""
@@ -566,8 +569,11 @@ class Connection:
         return self._reader.is_filling() and not self._state & CLOSED
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether a large request takes too long to arrive, and keeps memory from others."""
-        return not self._state & (STARVED | MUTED) and self._reader.is_late(now_ns)
+        """Whether a large request takes too long to arrive, or its client to read the answers before it, and keeps memory from others."""
+        state = self._state
+        if state & (STARVED | MUTED | CLOSED) or not self._reader.is_late(now_ns):
+            return False
+        return bool(state & (PAUSED | SENDING)) or not self._reader.keeps_frame()
 
     @property
     def busy(self) -> bool:

@@ -84,7 +84,7 @@ class FrameReader:
         self._is_counted = False  # whether the incoming frame takes part in the frame memory
         self._taken = 0  # bytes of the frame memory that are reserved for it
         self._part = 0  # bytes of it that arrived without
-        self._due_ns = 0  # time by which more of it has to arrive, if others wait
+        self._due_ns = 0  # time by which more of it has to arrive, or answers have to be read, if others wait
         self._grown = 0  # size of the kernel's buffer after it grew
 
     def buffer(self) -> memoryview:
@@ -252,8 +252,8 @@ class FrameReader:
         self._due_ns = now_ns + PATIENCE_NS
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether the incoming frame takes memory, and arrives slower than that of an honest client."""
-        return self._is_counted and now_ns > self._due_ns and not self.keeps_frame()
+        """Whether a frame takes memory, and what its client has to do next is due."""
+        return self._is_counted and now_ns > self._due_ns
 
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Enlarge the kernel's buffer for frames of `size`, in powers of two, so that slowly growing sizes cost no system calls."""
@@ -288,6 +288,15 @@ class FrameReader:
     def kept_bytes(self) -> int:
         """Bytes of memory that hold received bytes of this connection."""
         return 0 if self._rest is None else len(self._rest)
+
+    def count_kept(self) -> None:
+        """Count a large frame that is kept, and counts nowhere else any more. Smaller ones never count here."""
+        kept = self.kept_bytes
+        if kept > len(self._processor.view):
+            self._is_counted = True
+            self._part = kept
+            self._processor.channel.frame_memory.parts += kept
+            self.expect()
 
     def is_filling(self) -> bool:
         """Whether a large frame is being received."""

@@ -349,13 +349,11 @@ class RequestChannel:
     def _keep(self, size: int) -> None:
         """Count the bytes of a request that has arrived and waits."""
         self.queued_bytes += size
-        if self.max_request_bytes <= 0:
-            self.frame_memory.keep(size)
+        self.frame_memory.keep(size)
 
     def _end_keeping(self, size: int) -> None:
         self.queued_bytes -= size
-        if self.max_request_bytes <= 0:
-            self.frame_memory.end_keeping(size)
+        self.frame_memory.end_keeping(size)
 
     def submit(self, request: Request) -> None:
         """Queue a request. The connection stops reading until the request ran, so at most one per connection is queued."""

@@ -276,8 +276,8 @@ def test_one_that_is_complete_counts_until_its_turn_and_is_not_late() -> None:
     memory = bench.channel.frame_memory
     assert memory.parts == len(LARGE) - 1
     assert client.answers == []
-    waiting = bench.connect()
-    memory.take(waiting.connection, 2**40)
+    assert memory.take(bench.connect().connection, 2**40)
+    assert not memory.take(bench.connect().connection, 1)
     bench.now_ns += 2 * PATIENCE_NS
     bench.processor.end_late()
     assert not client.transport.closing
