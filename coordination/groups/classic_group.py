@@ -5,9 +5,9 @@ change a group. A group knows no clock, no timer and no connection: a member tha
 gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `metadata` has the bytes of the protocols and assignments of all members; `join_waiters` and `newcomers` name members only; a member
-id is a member or pending, never both; a group without members has no leader. A change of one member costs the same in a large group as in a
-small one; only a rebalance visits all members.
+order; `metadata` has the bytes of the protocols of all members, and `assigned_bytes`; `join_waiters` and `newcomers` name members only; a
+member id is a member or pending, never both; a group without members has no leader. A change of one member costs the same in a large group
+as in a small one; only a rebalance visits all members.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Member:
         "client_host",
         "client_id",
         "group_instance_id",
+        "has_all_protocols",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -107,6 +108,8 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
+        self.has_all_protocols = True
+        """False for a member from the log, which has one of its protocols, until it joins again."""
         self.assignment = assignment
         self.sync_waiter: object | None = None
         self.record_part: tuple[str | None, bytes, bytes] | None = None
@@ -131,6 +134,7 @@ class ClassicGroup:
     """See the module. Implements `group.Group`."""
 
     __slots__ = (
+        "assigned_bytes",
         "assigned_generation_id",
         "generation_id",
         "group_id",
@@ -182,6 +186,8 @@ class ClassicGroup:
         self.subscriptions: frozenset[bytes] | None = None
         """The distinct metadata of the members in the chosen protocol at the beginning of the generation; None before the first."""
         self.metadata = MetadataBytes()
+        self.assigned_bytes = 0
+        """The size of the assignments that were stored last. It counts until the next ones are stored, so that those have room."""
         self.new_member_added = False
         self.initial_delay_ms: int | None = None
         """The current delay while the first rebalance of an empty group waits for more members."""
@@ -242,7 +248,7 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._vote(member.protocols, 1)
-        self.metadata.change(len(member.assignment))
+        self.count_assignments(self.assigned_bytes + len(member.assignment))
         if waiter is not None:
             self.join_waiters[member.member_id] = waiter
         self.pending_members.discard(member.member_id)
@@ -252,7 +258,6 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._vote(member.protocols, -1)
-            self.metadata.change(-len(member.assignment))
             self.join_waiters.pop(member_id, None)
             self.newcomers.pop(member_id, None)
             if member.group_instance_id is not None:
@@ -287,6 +292,7 @@ class ClassicGroup:
         self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, waiter: object | None
     ) -> None:
         """Update the data of a member that joins again. The waiter of its earlier JoinGroup must have been answered before."""
+        member.has_all_protocols = True
         if protocols != member.protocols:
             self._vote(member.protocols, -1)
             member.protocols = protocols
@@ -301,10 +307,10 @@ class ClassicGroup:
         else:
             self.join_waiters[member.member_id] = waiter
 
-    def assign(self, member: Member, assignment: bytes) -> None:
-        """Keep the assignment of a member."""
-        self.metadata.change(len(assignment) - len(member.assignment))
-        member.assignment = assignment
+    def count_assignments(self, size: int) -> None:
+        """The assignments of all members have this size."""
+        self.metadata.change(size - self.assigned_bytes)
+        self.assigned_bytes = size
 
     def take_join_waiter(self, member: Member) -> object | None:
         """Remove and return the waiter for the member's JoinGroup, if there is one."""
@@ -354,6 +360,7 @@ class ClassicGroup:
             self.transition_to(GroupState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
+            self.count_assignments(0)
             self.transition_to(GroupState.EMPTY, now_ms)
         self.remember_subscriptions()
         self.offsets.by_consumers = self.offsets.by_transactions = False

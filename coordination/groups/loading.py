@@ -348,6 +348,7 @@ def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) ->
             protocols,
             each.assignment,
         )
+        member.has_all_protocols = False
         group.add(member, stored.protocol_type, None)
     if group.members and group.leader_id not in group.members:
         group.leader_id = next(iter(group.members))

@@ -64,8 +64,9 @@ class MetadataBytes:
         if budget is not None:
             budget.change(-self.taken)
 
-    def refuse(self, more: int, group_id: str, client: str) -> bool:
-        """Whether there is no room for `more` bytes of a member, which is logged once. There always is for one that takes no more."""
+    def refuse(self, more: int, group_id: str, client: str, *, returns: bool = False) -> bool:
+        """Whether there is no room for `more` bytes of a member, which is logged once. There always is for one that takes no more. For one
+        that `returns` only the limit of the group counts."""
         budget = self._budget
         if more <= 0 or budget is None:
             return False
@@ -79,7 +80,7 @@ class MetadataBytes:
                     group_id, client, over, budget.max_bytes_of_group,
                 )  # fmt: skip
             return True
-        over = budget.taken + more - budget.max_bytes
+        over = 0 if returns else budget.taken + more - budget.max_bytes
         if over > 0 and not budget.has_told:
             budget.has_told = True
             logger.warning(

@@ -120,11 +120,15 @@ def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _has_room_for_metadata(group: ClassicGroup, join: Join) -> bool:
-    """Whether the metadata of all members stay within the limits. A member whose metadata do not grow may always join again."""
+    """Whether the metadata of all members stay within the limits. A member whose metadata do not grow may always join again.
+
+    The log has one protocol of each member. So a loaded member may join with the others again, within the limit of its group.
+    """
     member_id = join.member_id or group.static_members.get(join.group_instance_id or "", NO_MEMBER_ID)
     member = group.members.get(member_id)
     more = size_of(join.protocols) - (0 if member is None else size_of(member.protocols))
-    return not group.metadata.refuse(more, group.group_id, f"{join.client_id} ({join.client_host})")
+    returns = member is not None and not member.has_all_protocols
+    return not group.metadata.refuse(more, group.group_id, f"{join.client_id} ({join.client_host})", returns=returns)
 
 
 def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
@@ -379,7 +383,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 def fail_syncs(group: ClassicGroup, error: ErrorCode, out: list[Effect]) -> None:
     """This generation gets no assignment."""
     for member in group.members.values():
-        group.assign(member, b"")
+        member.assignment = b""
         if reply_to_sync(member, SyncResult(error), out):
             arm_session(member, out)
 

@@ -57,7 +57,8 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
         out.append(Reply(sync.waiter, SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)))
         arm_session(member, out)
         return out
-    if group.leader_id == sync.member_id and _is_refused(group, member, sync.assignments):
+    assigns = group.leader_id == sync.member_id and group.assigned_generation_id != group.generation_id
+    if assigns and _is_refused(group, member, sync.assignments):
         out.append(Reply(sync.waiter, SyncResult(ErrorCode.UNKNOWN_SERVER_ERROR)))  # as for assignments too large for a record
         return out
     # As with JoinGroup, a second request of the same member must not leave the first waiting.
@@ -66,7 +67,7 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
     on_member_synced(group, member, out)
     # A second request of the leader, while the first assignment is being stored, may have another assignment. The next coordinator would
     # find the second one, while members have the first.
-    if group.leader_id == sync.member_id and group.assigned_generation_id != group.generation_id:
+    if assigns:
         group.assigned_generation_id = group.generation_id
         assignment = sync.assignments
         missing = group.members.keys() - assignment.keys()
@@ -78,8 +79,8 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
 
 
 def _is_refused(group: ClassicGroup, leader: Member, assignments: Mapping[str, bytes]) -> bool:
-    """Whether there is no room for the assignments of the members."""
-    more = sum(map(len, assignments.values())) - sum([len(member.assignment) for member in group.members.values()])
+    """Whether there is no room for the assignments of the members. There always is if they take no more than the last ones."""
+    more = sum(map(len, assignments.values())) - group.assigned_bytes
     return group.metadata.refuse(more, group.group_id, f"{leader.client_id} ({leader.client_host})")
 
 
@@ -124,13 +125,15 @@ def _on_assignment_stored(group: ClassicGroup, then: AfterSync, error: ErrorCode
         return
     protocol_type, protocol_name = group.protocol_type, group.protocol_name
     waiting = []
+    size = 0
     for member_id, member in group.members.items():
-        assignment = then.assignment[member_id]
-        group.assign(member, assignment)
+        assignment = member.assignment = then.assignment[member_id]
+        size += len(assignment)
         waiter = member.sync_waiter
         if waiter is not None:
             member.sync_waiter = None
             waiting.append((waiter, assignment, member_id, member.session_timeout_ms))
+    group.count_assignments(size)
     group.transition_to(GroupState.STABLE, now_ms)
 
     def effects() -> Iterator[Reply | Arm]:

@@ -84,12 +84,12 @@ def test_the_rebalance_does_not_wait_for_a_pending_member_that_was_refused() -> 
     assert driver.joined[waiter].generation_id == 2
 
 
-def test_what_a_member_took_is_free_when_it_has_left() -> None:
+def test_what_a_member_took_is_free_when_it_has_left_but_its_assignment_when_there_are_others() -> None:
     driver, (leader, follower) = a_stable_group(2, max_metadata_bytes=2 * SIZE + 2 * PART)
     assert driver.joined[driver.join()].error == ErrorCode.GROUP_MAX_SIZE_REACHED
     driver.leave(follower)
     driver.join(leader)
-    assert driver.group.metadata.taken == SIZE + PART
+    assert driver.group.metadata.taken == SIZE + 2 * PART
     assert driver.join() in driver.waiting
 
 
@@ -123,6 +123,47 @@ def test_assignments_without_room_are_not_stored() -> None:
     assert driver.synced[refused].error == ErrorCode.UNKNOWN_SERVER_ERROR
     settle(driver, [waiter])
     assert driver.budget.taken == SIZE + PART
+
+
+def test_a_group_without_members_has_no_assignments() -> None:
+    driver, (leader,) = a_stable_group(1)
+    driver.leave(leader)
+    assert (driver.state, driver.budget.taken) == (GroupState.EMPTY, 0)
+
+
+def test_with_no_room_at_all_assignments_that_do_not_grow_are_stored_whoever_left_or_failed_before() -> None:
+    driver, (leader, follower) = a_stable_group(2)
+    driver.budget.max_bytes = 1
+    driver.leave(follower)
+    for store in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE):
+        driver.join(leader)
+        driver.stores_at_once = False
+        synced = driver.sync(leader, {leader: bytes(2 * PART)})
+        driver.finish_store(store)
+        assert driver.synced[synced].error == store
+    assert driver.budget.taken == SIZE + 2 * PART
+    driver.join(leader)
+    assert driver.synced[driver.sync(leader, {leader: bytes(2 * PART + 1)})].error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_with_no_room_at_all_a_loaded_member_joins_again_with_the_protocols_that_the_log_lacks() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        protocols = (("range", bytes(100)), ("cooperative-sticky", bytes(100)))
+        joined = bench.join(protocols=protocols)
+        bench.pass_time(3_000)
+        member_id = (await bench.answered(joined)).member_id
+        bench.sync(member_id, 1, {member_id: b"all"})
+        await bench.lead(leader=1, epoch=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        bench.groups.groups.metadata.max_bytes = 1
+        again = bench.join(member_id=member_id, protocols=protocols)
+        assert (await bench.answered(again)).error == ErrorCode.NONE
+        larger = bench.join(member_id=member_id, protocols=(*protocols, ("sticky", b"")))
+        assert (await bench.answered(larger)).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+    run(scenario)
 
 
 def test_a_group_that_is_not_found_any_more_has_returned_all_bytes() -> None:
