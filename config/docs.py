@@ -21,7 +21,8 @@ This page is written by `python -m ottla.config.docs` from the declarations in `
 
 The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A broker takes them from a `server.properties` file, from
 environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from
-`--set key=value`; later sources win. With an invalid value the broker prints one line and does not start. An unknown key is a warning.
+`--set key=value`; later sources win. With an invalid value the broker prints one line and does not start. An unknown key is a warning,
+which names the key that may be meant; `ottla cluster up` prints it once for all brokers.
 
 A value may have variables (KIP-421, KIP-887), in all these sources and in dynamic configurations of brokers. `config.providers` has the
 names of the providers, separated by commas. `config.providers.NAME.class` is one of the classes of Apache Kafka below, with the prefix

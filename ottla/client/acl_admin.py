@@ -27,6 +27,10 @@ from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequ
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 EVERY_ACL: Final = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, PermissionType.ANY)
+_NO_AUTHORIZER: Final = (
+    "the brokers have no authorizer; set authorizer.class.name=kafka.security.authorizer.AclAuthorizer and super.users in the properties "
+    "of each, and restart them"
+)
 
 
 def acl_text(acl: AclBinding) -> str:
@@ -52,7 +56,7 @@ def list_acls(cluster: Cluster, selected: AclFilter = EVERY_ACL) -> list[AclBind
 
     def attempt() -> list[AclBinding]:
         answer = cluster.ask_any(request, DescribeAclsResponse)
-        check("the ACLs", answer.error_code, answer.error_message)
+        _check(answer.error_code, answer.error_message)
         return sorted(
             _acl(resource.resource_type, resource.resource_name, resource.pattern_type, acl)
             for resource in answer.resources
@@ -63,7 +67,10 @@ def list_acls(cluster: Cluster, selected: AclFilter = EVERY_ACL) -> list[AclBind
 
 
 def create_acls(cluster: Cluster, acls: Sequence[AclBinding]) -> dict[AclBinding, ClientError | None]:
-    """Create ACLs: for each the reason why it was not created, or None. An ACL that exists stays."""
+    """Create ACLs: for each the reason why it was not created, or None. An ACL that exists stays.
+
+    Raises Refused without an authorizer.
+    """
     request = CreateAclsRequest(
         creations=[
             AclCreation(
@@ -81,6 +88,9 @@ def create_acls(cluster: Cluster, acls: Sequence[AclBinding]) -> dict[AclBinding
 
     def attempt() -> dict[AclBinding, ClientError | None]:
         results = cluster.ask(cluster.any_connection, request, CreateAclsResponse).results
+        for each in results:
+            if each.error_code == ErrorCode.SECURITY_DISABLED:
+                _check(each.error_code, each.error_message)
         return {acl: _outcome(acl, each.error_code, each.error_message) for acl, each in zip(acls, results, strict=True)}
 
     return cluster.until_done(attempt)
@@ -114,7 +124,7 @@ def delete_acls(cluster: Cluster, filters: Iterable[AclFilter]) -> dict[AclBindi
         attempts += 1
         deleted: dict[AclBinding, ClientError | None] = {}
         for result in cluster.ask(cluster.any_connection, request, DeleteAclsResponse).filter_results:
-            check("the ACLs", result.error_code, result.error_message)
+            _check(result.error_code, result.error_message)
             for each in result.matching_acls:
                 acl = _acl(each.resource_type, each.resource_name, each.pattern_type, each)
                 deleted[acl] = _outcome(acl, each.error_code, each.error_message)
@@ -155,6 +165,11 @@ def _acl(resource_type: int, name: str, pattern_type: int, entry: _Entry) -> Acl
         ResourcePattern(ResourceType(resource_type), name, PatternType(pattern_type)),
         AccessControlEntry(entry.principal, entry.host, Operation(entry.operation), PermissionType(entry.permission_type)),
     )
+
+
+def _check(code: int, message: str | None) -> None:
+    """Raises Refused unless the code is NONE. Without an authorizer the error has the remedy."""
+    check("the ACLs", code, _NO_AUTHORIZER if code == ErrorCode.SECURITY_DISABLED else message)
 
 
 def _outcome(acl: AclBinding, code: int, message: str | None) -> ClientError | None:

@@ -17,6 +17,7 @@ from ottla.config.keys.network import LISTENERS
 from ottla.config.keys.own import OTTLA_LOG_FILE, OTTLA_METRICS_LISTENER, address
 from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_CONNECTION_TIMEOUT_MS
 from ottla.config.listeners import EndPoint
+from ottla.config.loader import remarks
 from ottla.config.validation import log_dirs
 from ottla.controller.errors import BrokerIdInUse, StoreError
 from ottla.controller.registration import check_id_is_free
@@ -29,8 +30,11 @@ _CONNECT_MS: Final = 5000
 Configs = Mapping[int, BrokerConfig]
 
 
-def check_layout(layout: Layout) -> None:
-    """Check all brokers of the layout, each alone and then against each other. Raises ConfigError with file, key, value and reason."""
+def check_layout(layout: Layout) -> list[str]:
+    """Check all brokers of the layout, each alone and then against each other. Returns the remarks about their properties, each once.
+
+    Raises ConfigError with file, key, value and reason.
+    """
     if layout.metrics is not None:
         address(METRICS_OPTION, layout.metrics)
     configs = {broker_id: _config(layout, broker_id) for broker_id in layout.broker_ids}
@@ -42,6 +46,7 @@ def check_layout(layout: Layout) -> None:
     _check_files(layout, configs)
     _check_directories(layout, configs)
     _check_ports(layout, configs)
+    return list(dict.fromkeys(remark for config in configs.values() for remark in remarks(config)))
 
 
 async def check_ids(layout: Layout, broker_ids: Iterable[int]) -> None:

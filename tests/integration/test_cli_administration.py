@@ -127,6 +127,25 @@ def test_the_key_is_named_that_may_be_meant_by_a_mistyped_one(ottla: CommandLine
     assert quota in ottla("quotas", "set", "producer_byte_rat=1", "--user", "alice", status=1).err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("list", "--json"),
+        ("add", "User:a", "User:b", "--operation", "read", "--topic", "t"),
+        ("remove", "--all"),
+        ("remove", "--all", "--dry-run"),
+    ],
+)
+def test_acls_of_brokers_without_an_authorizer_are_one_line_with_the_keys_to_set(ottla: CommandLine, arguments: tuple[str, ...]) -> None:
+    refused = ottla("acls", *arguments, status=1)
+    assert (refused.out, refused.err) == (
+        "",
+        "ottla: the ACLs: the brokers have no authorizer; set authorizer.class.name=kafka.security.authorizer.AclAuthorizer and "
+        "super.users in the properties of each, and restart them (SECURITY_DISABLED)\n",
+    )
+
+
 def test_the_deletion_of_a_mistyped_key_that_is_stored_is_not_called_without_effect(ottla: CommandLine) -> None:
     default = ("configs", "alter", "broker", "default")
     ottla(*default, "--set", "log.retention.mss=1")

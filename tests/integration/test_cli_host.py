@@ -97,6 +97,16 @@ def test_a_file_by_which_brokers_could_not_run_is_one_line_and_nothing_is_made(t
     assert not (tmp_path / "cluster").exists()
 
 
+def test_a_mistyped_key_is_told_where_the_command_is_typed_and_the_brokers_start(tmp_path: Path) -> None:
+    command = ("up", "1", "--set", "num.partitons=3", "--base-port", "0", "--detach", "--json")
+    cluster = ClusterCommand(tmp_path)
+    up = cluster(*command)
+    cluster("down")
+    assert len(json.loads(up.stdout)["brokers"]) == 1
+    (told,) = up.stderr.splitlines()
+    assert told.startswith("Unknown configuration num.partitons: no key of a broker has this name (did you mean num.partitions?)")
+
+
 def test_a_cluster_without_a_number_has_the_brokers_that_it_had(tmp_path: Path) -> None:
     with a_detached_cluster(tmp_path, "2", "--first-id", "4") as cluster:
         cluster("down")

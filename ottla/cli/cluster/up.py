@@ -91,11 +91,13 @@ def up(
         template = Template.load(config_file, os.environ)
         ports = choose_ports(range(first, first + count), base_port, written.ports())
         layout = Layout(directory, ports, racks, zookeeper, settings, first, host, command_config, template, metrics)
-        check_layout(layout)
+        found = check_layout(layout)
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
     if racks is not None and layout.sets_racks:
         raise click.UsageError("--racks and --set broker.rack=... both define the racks; omit one of them.")
+    for remark in found:
+        say(remark)
     _make(directory)
     console = console_listen if has_console else None
     if detach:

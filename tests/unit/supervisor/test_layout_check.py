@@ -68,8 +68,14 @@ def test_two_addresses_with_one_port_are_allowed_where_they_differ(tmp_path: Pat
     check_layout(Layout(tmp_path, (9092, 9093), template=Template.load(file, {})))
 
 
+def test_a_mistyped_key_of_all_brokers_is_told_once(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, (9092, 9093, 9094), settings=("num.partitons=3",))
+    (told,) = check_layout(layout)
+    assert told.startswith("Unknown configuration num.partitons: no key of a broker has this name (did you mean num.partitions?)")
+
+
 def test_the_sample_of_the_package_is_one_for_any_number_of_brokers(tmp_path: Path) -> None:
     sample = Path(__file__).parents[3] / "deploy" / "brokers.properties"
     layout = Layout(tmp_path, tuple(range(9092, 9100)), template=Template.load(sample, {}), first_id=8)
-    check_layout(layout)
+    assert check_layout(layout) == []
     assert {layout.rack(broker_id) for broker_id in layout.broker_ids} == {layout.host_name}
