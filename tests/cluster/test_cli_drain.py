@@ -102,6 +102,22 @@ def test_what_cannot_be_is_refused_before_anything_moves(cluster: Cluster, ottla
     ottla("topics", "delete", "wide")
 
 
+def test_a_decommission_that_would_leave_less_than_min_insync_replicas_changes_nothing(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("strict", replicas=[[0, 1, 2, 3]])
+    ottla("configs", "alter", "topic", "strict", "--set", "min.insync.replicas=4")
+    ottla("configs", "alter", "broker", "3", "--set", "log.cleaner.threads=2")
+    before = ottla("topics", "describe", "--json").json
+
+    refused = ottla("brokers", "decommission", "3", "--throttle", "50000000", status=1)
+
+    assert refused.err == "ottla: strict-0 has 4 replicas, and only 3 other brokers are alive\n"
+    assert ottla("topics", "describe", "--json").json == before
+    assert ["log.cleaner.threads", "2"] in [row[:2] for row in ottla("configs", "describe", "broker", "3").rows]
+    ottla("produce", "strict", input="acknowledged by all\n")
+    ottla("topics", "delete", "strict")
+    ottla("configs", "alter", "broker", "3", "--delete", "log.cleaner.threads")
+
+
 def test_a_drain_that_is_killed_is_continued(cluster: Cluster, ottla: CommandLine) -> None:
     cluster.create_topic("many", replicas=[[1, 0]] * 20)
     before = held(ottla, 0)

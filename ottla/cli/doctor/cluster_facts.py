@@ -27,7 +27,12 @@ from ottla.client.versions import ApiTable
 from ottla.config.keys.own import OTTLA_METRICS_LISTENER
 from ottla.config.keys.tiered import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.protocol.topic_partition import TopicPartition
@@ -172,22 +177,40 @@ def _give_up(facts: ClusterFacts, broker_id: int, error: ClientError) -> None:
 
 
 def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
-    """Add the examined keys of all topics. Topics that the cluster does not describe are noted. Raises ClientError."""
-    names = [str(topic.name) for topic in facts.topics]
+    """Add the examined keys of all topics. Topics that the cluster does not describe are noted. Raises ClientError without any broker."""
+    left = [str(topic.name) for topic in facts.topics]
     refused: list[str] = []
+    while left:
+        described, left = _described_by_all(facts, cluster, left)
+        refused += [each.resource_name for each in described if each.error_code]
+        facts.configs |= {
+            each.resource_name: {config.name: config.value or "" for config in each.configs} for each in described if not each.error_code
+        }
+    if refused:
+        facts.not_examined.append(f"configurations of {some(sorted(refused))}: the cluster refuses to describe them")
+
+
+def _described_by_all(facts: ClusterFacts, cluster: Cluster, names: Sequence[str]) -> tuple[list[DescribeConfigsResult], list[str]]:
+    """The answers of all brokers, of which each describes a share of the topics, and the topics in the shares of those that were lost."""
+    answering = _answering(facts)
+    if not answering:
+        raise ClientError("no broker answers")
+    shares = {broker_id: names[number :: len(answering)] for number, broker_id in enumerate(answering)}
+    told = ask_each(facts, cluster, "configurations of topics", lambda own, broker_id: _described(own, broker_id, shares[broker_id]))
+    lost = shares.keys() - _answering(facts)
+    return [each for answers in told.values() for each in answers], [name for broker_id in lost for name in shares[broker_id]]
+
+
+def _described(own: Cluster, broker_id: int, names: Sequence[str]) -> list[DescribeConfigsResult]:
+    """The answers of a broker. Raises ClientError."""
+    found: list[DescribeConfigsResult] = []
     for begin in range(0, len(names), _TOPICS_AT_ONCE):
         resources = [
             DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=list(_EXAMINED))
             for name in names[begin : begin + _TOPICS_AT_ONCE]
         ]
-        request = DescribeConfigsRequest(resources=resources)
-        for result in cluster.ask(cluster.any_connection, request, DescribeConfigsResponse).results:
-            if result.error_code:
-                refused.append(result.resource_name)
-            else:
-                facts.configs[result.resource_name] = {config.name: config.value or "" for config in result.configs}
-    if refused:
-        facts.not_examined.append(f"configurations of {some(refused)}: the cluster refuses to describe them")
+        found += own.ask_broker(broker_id, DescribeConfigsRequest(resources=resources), DescribeConfigsResponse).results
+    return found
 
 
 def _ask_remote(facts: ClusterFacts, cluster: Cluster) -> None:
@@ -277,7 +300,7 @@ def ask_transactions(facts: ClusterFacts, cluster: Cluster, now: float) -> None:
     answering = _answering(facts)
     led = dict.fromkeys(_led_partitions(facts.topics, answering), LATEST)
     ends, errors = reachable_offsets(cluster, led)
-    stable, more = reachable_offsets(cluster, dict.fromkeys(ends, LATEST), isolation=READ_COMMITTED)
+    stable, more = reachable_offsets(cluster, dict.fromkeys(filter(ends.get, ends), LATEST), isolation=READ_COMMITTED)
     held = [partition for partition in stable if stable[partition] < ends[partition]]
     producers, missing = reachable_producers(cluster, held)
     late = late_transactions(producers, max_timeout_ms=int(OPEN_SECONDS * 1000), now_ms=int(now * 1000))

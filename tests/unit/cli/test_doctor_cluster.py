@@ -17,11 +17,16 @@ from ottla.cli.doctor.kinds import KINDS, Severity
 from ottla.cli.doctor.zookeeper import ServerFacts
 from ottla.cli.main import main
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ConnectionLost, Refused
+from ottla.client.errors import ClientError, ConnectionLost, Refused
 from ottla.client.hanging import HangingSearch, OpenTransaction
 from ottla.client.transaction_admin import Producer
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from ottla.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.schema.fields import Versions
 from ottla.protocol.topic_partition import TopicPartition
@@ -156,20 +161,42 @@ def test_the_page_lists_every_kind_with_its_severity_and_reason() -> None:
     assert rows == {kind.id: f"{kind.severity.name.lower()} | {kind.why}" for kind in KINDS.values()}
 
 
-def test_configurations_that_the_cluster_does_not_describe_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(*_: object) -> DescribeConfigsResponse:
-        config = DescribeConfigsResourceResult(name="min.insync.replicas", value="2")
-        described = DescribeConfigsResult(resource_name="t", configs=[config])
-        refused = DescribeConfigsResult(resource_name="__consumer_offsets", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return DescribeConfigsResponse(results=[described, refused])
+def described(_: Cluster, broker_id: int, request: DescribeConfigsRequest, *__: object) -> DescribeConfigsResponse:
+    """Of the internal topic of offsets a refusal, of another topic the broker that was asked as its value."""
+    config = DescribeConfigsResourceResult(name="min.insync.replicas", value=str(broker_id))
+    code = {"__consumer_offsets": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    names = [each.resource_name for each in request.resources]
+    return DescribeConfigsResponse(
+        results=[DescribeConfigsResult(resource_name=name, error_code=code.get(name, ErrorCode.NONE), configs=[config]) for name in names]
+    )
 
-    monkeypatch.setattr(Cluster, "ask", answer)
+
+def test_every_broker_describes_a_share_of_the_topics_and_those_not_described_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cluster, "ask_broker", described)
     facts = healthy()
     facts.configs = {}
     with Cluster("127.0.0.1:1") as cluster:
         ask_configs(facts, cluster)
-    assert facts.configs == {"t": {"min.insync.replicas": "2"}}
+    assert facts.configs == {"t": {"min.insync.replicas": "0"}, "__transaction_state": {"min.insync.replicas": "2"}}
     assert facts.not_examined == ["configurations of __consumer_offsets: the cluster refuses to describe them"]
+
+
+def test_the_topics_of_a_broker_that_is_lost_are_described_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(own: Cluster, broker_id: int, request: DescribeConfigsRequest, *_: object) -> DescribeConfigsResponse:
+        if broker_id in lost:
+            raise ConnectionLost("no answer")
+        return described(own, broker_id, request)
+
+    lost = {0}
+    monkeypatch.setattr(Cluster, "ask_broker", answer)
+    facts = healthy()
+    facts.configs = {}
+    with Cluster("127.0.0.1:1") as cluster:
+        ask_configs(facts, cluster)
+        assert facts.configs == {"t": {"min.insync.replicas": "1"}, "__transaction_state": {"min.insync.replicas": "2"}}
+        lost |= {1, 2}
+        with pytest.raises(ClientError, match="no broker answers"):
+            ask_configs(facts, cluster)
 
 
 def test_a_broker_that_is_lost_or_refuses_keeps_no_other_from_being_examined() -> None:
@@ -198,13 +225,16 @@ def test_a_broker_that_is_lost_or_refuses_keeps_no_other_from_being_examined() -
 def test_the_transactions_of_the_leaders_that_answer_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = healthy()
     facts.topics = facts.topics[:1]
+    facts.topics[0].partitions.append(partition(3, [0, 1]))
     _change_broker(facts, versions={})  # it leads partition 2
+    ends = {0: 2, 3: 0}
     lost = ConnectionLost("broker 1: the broker at 127.0.0.1:9093 did not answer in time")
     asked: list[TopicPartition] = []
 
     def offsets(_: Cluster, wanted: dict[TopicPartition, int], *, isolation: int = 0) -> object:
         asked.extend(wanted)
-        return {name: 1 if isolation else 2 for name in wanted if name.partition == 0}, {name: lost for name in wanted if name.partition}
+        found = {name: ends[name.partition] - isolation for name in wanted if name.partition in ends}
+        return found, {name: lost for name in wanted if name not in found}
 
     producer, other = OPEN.producer, OPEN.producer._replace(producer_id=4001)
     unknown = [OPEN._replace(producer=other)]
@@ -213,7 +243,7 @@ def test_the_transactions_of_the_leaders_that_answer_are_examined(monkeypatch: p
     monkeypatch.setattr(cluster_facts, "search", lambda _, late: HangingSearch(late[:1], unknown, {}, [lost]))
     with Cluster("127.0.0.1:1") as cluster:
         ask_transactions(facts, cluster, producer.last_timestamp / 1000 + 3600)
-    assert [each.partition for each in asked] == [0, 1, 0]
+    assert [each.partition for each in asked] == [0, 1, 3, 0]  # no transaction is open where there are no records
     assert ([each.producer for each in facts.hanging], [each.producer for each in facts.long]) == ([producer], [other])
     assert facts.not_examined == [
         f"transactions: t-1: {lost}",
