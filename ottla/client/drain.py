@@ -98,19 +98,17 @@ def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | No
 def _move_some(
     cluster: Cluster, plan: Plan, left: dict[TopicPartition, list[int]], progress: Progress, before: int, at_once: int, rate: int | None
 ) -> set[TopicPartition]:
-    """Move the first partitions of the plan and return them; with an empty plan, wait for those that move already.
+    """Move the first partitions of the plan, beside those that move already, and return both.
 
-    `left` has the replicas of all partitions that are to move. A refusal ends the plan: topics may be gone, and brokers dead, since it was
-    made. Raises SomeRefused if the first partitions of the plan are refused.
+    `left` has the replicas of all partitions that are to move; those without a plan move already. A refusal ends the plan: topics may be
+    gone, and brokers dead, since it was made. Raises SomeRefused if the first partitions of the plan are refused.
     """
-    if not plan:
-        _wait(cluster, set(left), progress, before, before + len(left))
-        return set(left)
+    moving = left.keys() - plan.keys()
     names = [name for name in plan if name in left][: max(at_once, _PLANNED)]
     if rate is not None:
         reassignments.throttle(cluster, left, {name: plan[name] for name in names}, rate)
-    moved, refused = _move_steadily(cluster, plan, names, lambda done: progress(before + done, before + len(left)), at_once)
-    _until_known(cluster, {name: plan[name] for name in moved})
+    moved, refused = _move_steadily(cluster, plan, names, moving, lambda done: progress(before + done, before + len(left)), at_once)
+    _until_known(cluster, {name: plan[name] for name in moved if name in plan})
     if rate is not None:
         reassignments.clear_throttles(cluster, {name.topic for name in names})
     if any(str(name) in refused for name in names[: min(at_once, _BEGUN_TOGETHER)]):
@@ -119,11 +117,18 @@ def _move_some(
 
 
 def _move_steadily(
-    cluster: Cluster, plan: Plan, names: Sequence[TopicPartition], progress: Callable[[int], object], at_once: int
+    cluster: Cluster,
+    plan: Plan,
+    names: Sequence[TopicPartition],
+    moving: set[TopicPartition],
+    progress: Callable[[int], object],
+    at_once: int,
 ) -> tuple[set[TopicPartition], dict[str, ClientError]]:
-    """Move partitions until all are moved or some are refused, a few in each step. Returns those that moved, and those refused."""
+    """Move partitions until all are moved or some are refused, a few in each step. Those in `moving` move already.
+
+    Returns those that moved, and those refused.
+    """
     waiting = deque(names)
-    moving: set[TopicPartition] = set()
     moved: set[TopicPartition] = set()
     refused: dict[str, ClientError] = {}
     while moving or (waiting and not refused):
@@ -132,7 +137,7 @@ def _move_steadily(
             moved |= moving - left
             moving = left
             progress(len(moved))
-        room = 0 if refused else min(_BEGUN_TOGETHER, at_once - len(moving), len(waiting))
+        room = 0 if refused else max(0, min(_BEGUN_TOGETHER, at_once - len(moving), len(waiting)))
         if some := [waiting.popleft() for _ in range(room)]:
             outcomes = reassignments.reassign(cluster, {name: plan[name] for name in some})
             refused = {str(name): error for name, error in outcomes.items() if error is not None}
@@ -167,10 +172,3 @@ def _until_known(cluster: Cluster, plan: Plan) -> None:
         if all(set(listed.get(name, replicas)) == set(replicas) for name, replicas in plan.items()):
             return
         time.sleep(_POLL_SECONDS)
-
-
-def _wait(cluster: Cluster, partitions: set[TopicPartition], progress: Progress, before: int, total: int) -> None:
-    while left := len(reassignments.moves(cluster, partitions)) if partitions else 0:
-        progress(before + len(partitions) - left, total)
-        time.sleep(_POLL_SECONDS)
-    progress(before + len(partitions), total)
