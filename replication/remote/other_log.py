@@ -4,7 +4,8 @@ A leader wrote all records of its epoch itself. If the store has some behind the
 another log. Later the new log may be longer than the lost one, or in another epoch. So the broker keeps the finding in a file, OTHER_LOG.
 A mark in the metadata of a copy tells the other replicas, of which one may lead later: for local retention the copies do not count.
 
-The mark stays when a backup of the lost log comes back. A leader without the file therefore compares a batch of its log with a marked copy.
+The mark stays when a backup of the lost log comes back, and that of a former leader may arrive late. The file stays when its broker fetches
+such a backup from a leader. So a leader that has only one of the two compares a batch of its log with a copy.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 
 
 async def is_of_other_log(services: CopyServices, leadership: Leadership, partition: TopicIdPartition) -> bool:
-    """Tells a leader if the copies are of another log. It finds out once in each epoch, and tells the others.
+    """Tells a leader if the copies are of another log. It finds out once in each epoch, and at a mark, and tells the others.
 
     Raises Deposed, MetadataNotReady, MetadataWriteFailed, RemoteStoreError, StorageError, OSError.
     """
@@ -36,7 +37,8 @@ async def is_of_other_log(services: CopyServices, leadership: Leadership, partit
     tier, epochs = log.tier, log.leader_epochs.entries
     if tier is None or not epochs:
         return False
-    if tier.checked_epoch != leadership.leader_epoch:
+    is_marked = services.metadata.marked(partition) is not None
+    if tier.checked_epoch != leadership.leader_epoch or (is_marked and not tier.is_of_other_log):
         await _find_out(services, leadership, partition)
     if tier.is_of_other_log and services.metadata.marked(partition) is None:
         await _mark(services, leadership, partition)
@@ -47,21 +49,23 @@ async def _find_out(services: CopyServices, leadership: Leadership, partition: T
     log, epoch = leadership.check(), leadership.leader_epoch
     tier = log.tier
     assert tier is not None
+    is_first = tier.checked_epoch != epoch  # later the store has copies of this broker that `known_end` may not know yet
     highest = services.metadata.highest_offset(partition, epoch)
     path = f"{log.directory}/{OTHER_LOG}"
     is_known: bool = await services.in_thread(partial(log.context.filesystem.exists, path))
     leadership.check()
-    is_other = is_known or (highest is not None and highest >= tier.known_end)
     mark = services.metadata.marked(partition)
-    if mark is not None and not is_other:
+    is_other = (is_known and mark is not None) or (is_first and highest is not None and highest >= tier.known_end)
+    if not is_other and (is_known or mark is not None):
         is_other = not await _has_records_of_a_copy(services, leadership, partition)
-        if not is_other:
+        if not is_other and mark is not None:
             await _publish(services, leadership, mark, is_marked=False)
-    if is_other and not is_known:
+    if is_other != is_known:
         text = f"{epoch} {tier.known_end}\n".encode()
-        await services.in_thread(partial(log.files.small_files.replace, OTHER_LOG, text))
+        small_files = log.files.small_files
+        await services.in_thread(partial(small_files.replace, OTHER_LOG, text) if is_other else partial(small_files.remove, OTHER_LOG))
         leadership.check()
-    if tier.checked_epoch == epoch:
+    if tier.checked_epoch == epoch and (tier.is_of_other_log or not is_other):
         return  # the other task of the partition was faster
     tier.is_of_other_log = is_other
     tier.checked_epoch = epoch
@@ -76,12 +80,15 @@ async def _find_out(services: CopyServices, leadership: Leadership, partition: T
 
 
 async def _has_records_of_a_copy(services: CopyServices, leadership: Leadership, partition: TopicIdPartition) -> bool:
-    """Whether the last copy whose first record is here, too, begins with the same batch."""
+    """Whether the last copy whose first record is here, too, begins with the same batch.
+
+    If no copy has its first record here, local retention has removed segments, which it never does for another log; or this log has none.
+    """
     log = leadership.check()
     entries = (each for each in services.metadata.all_entries(partition) if each.state == _FINISHED)
     here = [each for each in entries if log.local_log_start_offset <= each.start_offset < log.log_end_offset]
     if not here:
-        return False
+        return log.log_start_offset < log.local_log_start_offset
     entry = max(here, key=lambda each: each.start_offset)
     region = log.read(entry.start_offset, _COMPARED_BYTES, log.log_end_offset, True).region
     if region is None:

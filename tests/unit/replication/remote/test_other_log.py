@@ -7,7 +7,8 @@ import pytest
 
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.storage.log.retention import delete_old_segments
-from ottla.storage.remote.entries import SegmentState
+from ottla.storage.remote.entries import SegmentState, SegmentUpdate
+from ottla.storage.remote.object_layout import with_mark
 from ottla.storage.remote.ports import MetadataWriteFailed
 from ottla.storage.remote.tier import OTHER_LOG
 from tests.support.batches import a_batch, a_record
@@ -66,10 +67,10 @@ class Node:
         return self.replica.filesystem.exists(f"{self.replica.log.directory}/{OTHER_LOG}")
 
 
-def play(scenario: Callable[[TieredReplica], Coroutine[object, object, None]]) -> None:
+def play(scenario: Callable[[TieredReplica], Coroutine[object, object, None]], **config: int) -> None:
     async def all_of_it() -> None:
         async with asyncio.timeout(30):
-            lost = TieredReplica()
+            lost = TieredReplica(**config)
             lost.lead()
             lost.produce(COPIED + 1)
             await lost.copy_all()
@@ -139,6 +140,80 @@ def test_the_lost_log_is_accepted_when_a_backup_of_it_comes_back() -> None:
         await until(lambda: len(lost.ranges()) == COPIED + 2)
         assert not backup.has_file()
         await backup.manager.stop()
+
+    play(scenario)
+
+
+def test_a_backup_is_accepted_whose_copied_segments_local_retention_had_removed() -> None:
+    async def scenario(lost: TieredReplica) -> None:
+        delete_old_segments(lost.log, lost.clock.now_ms())
+        assert lost.log.local_log_start_offset == COPIED
+        node = Node(lost)
+        node.lead(0)
+        node.produce(1)
+        await until(lambda: lost.metadata.marked(TIERED) is not None)
+        await node.manager.stop()
+
+        backup = Node(lost, replica=lost)
+        backup.lead(1)
+        await until(lambda: lost.log.tier is not None and lost.log.tier.checked_epoch == 1)
+        assert (backup.is_other, backup.has_file()) == (False, False)
+        await until(lambda: lost.metadata.marked(TIERED) is None)
+        lost.produce(2)
+        await until(lambda: len(lost.ranges()) == COPIED + 2)
+        await backup.manager.stop()
+
+    play(scenario, local_retention_bytes=1)
+
+
+def test_a_log_that_is_longer_than_the_lost_one_and_has_lost_its_begin_by_retention_is_another_log_still() -> None:
+    async def scenario(lost: TieredReplica) -> None:
+        node = Node(lost)
+        node.lead(0)
+        node.produce(1)
+        await until(lambda: lost.metadata.marked(TIERED) is not None)
+        await node.manager.stop()
+
+        again = Node(lost, 3)
+        leads(again.replica.partition, 0)
+        again.produce(COPIED + 3)
+        again.replica.log.delete_old_segments(
+            lambda segment, following: following is not None and following.base_offset <= COPIED + 1, "retention.ms"
+        )
+        assert again.replica.log.log_start_offset == COPIED + 1
+        again.lead(1)
+        await until(again.has_file)
+        assert again.is_other
+        await again.manager.stop()
+
+    play(scenario)
+
+
+def test_a_mark_of_a_former_leader_that_arrives_late_does_not_hold_the_followers_back_for_ever() -> None:
+    async def scenario(lost: TieredReplica) -> None:
+        leader = Node(lost, replica=lost)
+        leader.lead(1)
+        await until(lambda: lost.log.tier is not None and lost.log.tier.checked_epoch == 1)
+        (first, *_) = lost.entries()
+        await lost.metadata.update(SegmentUpdate(first.id, 9, 0, FINISHED, with_mark(first.custom, is_of_other_log=True)))
+        await until(lambda: lost.metadata.marked(TIERED) is None)
+        assert (leader.is_other, leader.has_file()) == (False, False)
+        await leader.manager.stop()
+
+    play(scenario)
+
+
+def test_a_follower_that_has_the_backup_by_now_does_not_call_it_another_log_when_it_leads() -> None:
+    async def scenario(lost: TieredReplica) -> None:
+        former = TieredReplica(broker_id=3, metadata=lost.metadata, store=lost.store, clock=lost.clock)
+        leads(former.partition, 0)
+        former.produce(COPIED + 1)  # the same records, as it has fetched them from the backup
+        former.log.files.small_files.replace(OTHER_LOG, b"0 0\n")
+        node = Node(lost, replica=former)
+        node.lead(2)
+        await until(lambda: former.log.tier is not None and former.log.tier.checked_epoch == 2)
+        assert (node.is_other, node.has_file(), lost.metadata.marked(TIERED)) == (False, False, None)
+        await node.manager.stop()
 
     play(scenario)
 

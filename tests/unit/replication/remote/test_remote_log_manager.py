@@ -76,6 +76,7 @@ def test_a_leader_that_lost_its_log_in_the_same_epoch_touches_neither_records_no
         become_leader(replica, manager)
         replica.produce(4)
         await until(lambda: len(replica.ranges()) == 3)
+        await manager.stop()
         new = TieredReplica(metadata=replica.metadata, store=replica.store)
         new.services.settings.interval_ms = 5
         again = RemoteLogManager(new.services)
