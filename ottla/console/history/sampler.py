@@ -126,9 +126,10 @@ class Sampler:
             return {"groups": [{"group": group, "lag": int(lag)} for group, lag in self._lags.items()]}
 
     def _lags_of_groups(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> tuple[dict[str, float], bool]:
-        """The lag of each group in the partitions whose ends are known, and whether no group was left out for lack of time."""
+        """The lag of each group, and whether none was left out: for lack of time, or since the lag in one of its partitions is unknown."""
         until = self._monotonic() + LAG_SECONDS
         found: dict[str, float] = {}
+        is_whole = True
         groups, _ = reachable_groups(cluster)
         for each in groups[:MAX_GROUPS]:
             if self._monotonic() >= until:
@@ -138,8 +139,12 @@ class Sampler:
             except ClientError:
                 continue  # it was deleted, or may not be described
             behind = [position.behind(ends.get(where)) for where, position in positions.items()]
-            found[each.group] = sum(lag for lag in behind if lag is not None)
-        return found, True
+            known = [lag for lag in behind if lag is not None]
+            if len(known) < len(behind):
+                is_whole = False
+            else:
+                found[each.group] = sum(known)
+        return found, is_whole
 
 
 def rates(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], seconds: float) -> dict[str, float]:

@@ -105,6 +105,19 @@ def test_groups_whose_coordinator_hangs_end_a_sample_without_their_sum(monkeypat
     assert whole._lags_of_groups(_Dead("127.0.0.1:1"), {A: 10}) == ({"g": 7, "h": 7, "i": 7}, True)
 
 
+def test_the_lag_of_a_group_is_unknown_and_not_zero_while_the_end_of_a_partition_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Positions:
+        @staticmethod
+        def read(_: Cluster, group: str, __: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+            return {A: Committed(3, "")} if group == "g" else {A: Committed(10, ""), B: Committed(3, "")}
+
+    groups = [ListedGroup(name, "consumer", "Stable", "Classic", 0) for name in ("h", "g")]
+    monkeypatch.setattr(sampler, "reachable_groups", lambda _: (groups, {}))
+    monkeypatch.setattr(sampler, "requests_of", lambda _: Positions)
+    kept = Sampler(lambda: _Dead("127.0.0.1:1"), lambda: 0.0)
+    assert kept._lags_of_groups(_Dead("127.0.0.1:1"), {A: 10}) == ({"g": 7}, False)
+
+
 def test_the_api_has_the_samples_of_a_cluster_a_topic_or_a_group() -> None:
     console = ConsoleUnderTest()
     assert set(console.get("/api/v1/history", {"host": HOST}).json["series"]) == {"alive", "offline", "under_replicated", "records", "lag"}
