@@ -187,7 +187,7 @@ class ClassicGroup:
         """The distinct metadata of the members in the chosen protocol at the beginning of the generation; None before the first."""
         self.metadata = MetadataBytes()
         self.assigned_bytes = 0
-        """The size of the assignments that were stored last. It counts until the next ones are stored, so that those have room."""
+        """The size of the assignments that were stored last, or are being stored. It counts until the next ones: those have room."""
         self.new_member_added = False
         self.initial_delay_ms: int | None = None
         """The current delay while the first rebalance of an empty group waits for more members."""

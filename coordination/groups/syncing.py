@@ -74,6 +74,7 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
         if missing:
             logger.warning("group %s: the leader assigned nothing to %d members", group.group_id, len(missing))
             assignment = {**assignment, **dict.fromkeys(missing, b"")}
+        group.count_assignments(max(group.assigned_bytes, sum(map(len, assignment.values()))))  # others must not take the room meanwhile
         out.append(Store(group_value(group, assignment), AfterSync(group.generation_id, assignment)))
     return out
 

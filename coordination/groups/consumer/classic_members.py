@@ -126,6 +126,8 @@ def _join(group: ConsumerGroup, join: Join, sender: Sender, subscription: Subscr
         records.append(MemberMetadata(member.member_id, member))
     epoch = change_subscription(group, old, member, context, records)
     goal = yield from next_goal(group, old, member, epoch, context, records)
+    if is_refused(group, old, member):  # others took the room while a thread computed
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
     reconciled = reconcile(member, goal, group.owner_epoch, subscription.held)
     if reconciled != member:
         records.append(CurrentAssignment(member.member_id, reconciled))

@@ -170,6 +170,8 @@ def _stay(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
         records.append(MemberMetadata(member.member_id, member))
     epoch = change_subscription(group, old, member, context, records)
     goal = yield from next_goal(group, old, member, epoch, context, records)
+    if is_refused(group, old, member):  # others took the room while a thread computed
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)
     out += resolution(group, old, member, beat.may_describe, context)
     return out + _answer(group, member, goal, beat, context, records, has_target=goal.epoch == epoch)
 

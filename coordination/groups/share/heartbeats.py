@@ -81,6 +81,8 @@ def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
         records.append(GroupEpoch(epoch, group.metadata_hash))
     limited = context._replace(topics=group.assignable(context.topics))
     goal = yield from next_goal(group, old, member, epoch, limited, records)
+    if is_refused(group, old, member):  # others took the room while a thread computed
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)
     current = member
     if member.epoch != goal.epoch or epoch != group.epoch:
         named = ids_of(member.topics, context.topics)  # a topic that is deleted, or to which the member no longer subscribes, goes at once

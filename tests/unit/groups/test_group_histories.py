@@ -79,11 +79,13 @@ def check(driver: GroupDriver) -> None:
             votes[name] = votes.get(name, 0) + 1
     assert votes == group.protocol_votes
     metadata = sum(len(name) + len(data) for member in members.values() for name, data in member.protocols)
-    assert group.metadata.taken == metadata + sum(len(member.assignment) for member in members.values())
+    assert group.metadata.taken == metadata + group.assigned_bytes
+    assert group.assigned_bytes >= sum(len(member.assignment) for member in members.values())
     if members:
         assert len(members) in votes.values(), "there is a protocol that all members support"
     if group.state is GroupState.EMPTY:
         assert not members
+        assert not group.metadata.taken
     if group.state is GroupState.PREPARING_REBALANCE:
         assert Timer.JOIN in driver.timers, "a rebalance ends"
         assert not any(member.sync_waiter for member in members.values())

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from ottla.coordination.groups.classic_group import Protocols
+from ottla.coordination.groups.consumer.effects import Beat, BeatResult
 from ottla.coordination.groups.consumer.members import NAME_BYTES
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.metadata_bytes import MetadataBytes
@@ -125,6 +126,17 @@ def test_assignments_without_room_are_not_stored() -> None:
     assert driver.budget.taken == SIZE + PART
 
 
+def test_assignments_count_while_they_are_being_stored() -> None:
+    driver = GroupDriver(stores_at_once=False)
+    waiter = driver.join()
+    driver.pass_time(0)
+    leader = driver.member_id(waiter)
+    driver.sync(leader, {leader: bytes(1000), "gone": bytes(9)})
+    assert driver.budget.taken == SIZE + 1009
+    driver.finish_store()
+    assert driver.budget.taken == SIZE + 1000
+
+
 def test_a_group_without_members_has_no_assignments() -> None:
     driver, (leader,) = a_stable_group(1)
     driver.leave(leader)
@@ -164,6 +176,25 @@ def test_with_no_room_at_all_a_loaded_member_joins_again_with_the_protocols_that
         assert (await bench.answered(larger)).error == ErrorCode.GROUP_MAX_SIZE_REACHED
 
     run(scenario)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "share"])
+def test_members_that_ask_together_share_the_room_although_threads_compute_their_parts(protocol: str) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        answers: list[BeatResult] = []
+        for name in "abc":
+            beat = Beat(answers.append, name, 0, client_id="client", client_host="/", rebalance_timeout_ms=1, topics=("t",), held={})
+            if protocol == "share":
+                bench.groups.share.heartbeat(name, beat)
+            else:
+                bench.groups.consumer.heartbeat(name, beat, requires_member_id=True)
+        await bench.until(lambda: len(answers) == 3)
+        assert sorted(each.error for each in answers) == [ErrorCode.NONE, *[ErrorCode.GROUP_MAX_SIZE_REACHED] * 2]
+        assert bench.groups.groups.metadata.taken == NAME_BYTES + 1
+        assert bench.groups.count() == 1
+
+    run(scenario, ottla_all_groups_max_metadata_bytes=NAME_BYTES + 1)
 
 
 def test_a_group_that_is_not_found_any_more_has_returned_all_bytes() -> None:
