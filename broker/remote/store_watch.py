@@ -51,6 +51,8 @@ class StoreWatch:
                 self._on_failure(f"no answer within {ANSWER_SECONDS:.0f} s", at_once=False)
             except RemoteStoreError as error:
                 self._on_failure(str(error), at_once=isinstance(error, RemoteStoreDenied))
+            except Exception as error:  # also a fault of this broker must not end the questions
+                self._on_failure(f"{type(error).__name__}: {error}", at_once=False)
             else:
                 self._on_answer()
 

@@ -54,6 +54,12 @@ def test_a_store_that_fails_twice_in_a_row_is_degraded_until_it_answers(caplog: 
 
 
 @in_virtual_time
+async def test_an_error_that_no_one_expects_is_a_failure_and_does_not_end_the_questions() -> None:
+    store = Store(RuntimeError("panic"), RuntimeError("panic"))
+    assert await troubles(store, ASK_SECONDS + 1, RETRY_SECONDS, RETRY_SECONDS) == ["", "RuntimeError: panic", ""]
+
+
+@in_virtual_time
 async def test_one_failure_is_no_trouble() -> None:
     assert await troubles(Store(RemoteStoreError("503")), ASK_SECONDS + 1, RETRY_SECONDS) == ["", ""]
 
