@@ -127,6 +127,28 @@ UNNAMED = """[...document.querySelectorAll('.cards [role=cell]')]
     .filter((one) => !getComputedStyle(one, '::before').content.includes(one.dataset.name)).map((one) => one.dataset.name)"""
 """The values on cards, which have no head, without the name of their column. The first is the title of its card."""
 
+WRAPPED = """[...document.querySelectorAll('[role=columnheader] a')]
+    .filter((one) => one.getClientRects().length > 1).map((one) => one.innerText)"""
+"""The headings of columns that take two lines."""
+GLUED = """[...document.querySelectorAll('.row:not(.head) > .number + .text')].map((one) => {
+    const [left, right] = [one.previousElementSibling, one].map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getBoundingClientRect();
+    });
+    return right.left - left.right;
+}).filter((gap) => gap < 30)"""
+"""The gaps after numbers that are too small to be seen as those between columns, pixels."""
+
+
+@pytest.mark.parametrize("path", ["", "#/topics", "#/topics/orders", "#/groups"])
+def test_a_wide_window_has_headings_of_one_line_and_gaps_after_numbers(console: Console, page: Page, path: str) -> None:
+    page.size(1440, 900)
+    open_page(page, console, path)
+    assert page.run("document.querySelector('.rows .number') !== null")
+    assert page.run(WRAPPED) == []
+    assert page.run(GLUED) == []
+
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", PAGES)

@@ -12,6 +12,7 @@ const MEASURED_ROWS = 300;
 const MOST_CHARACTERS = 60;
 const LONG_CHARACTERS = 12;
 const PADDING_PIXELS = 18;
+const GAP_PIXELS = 15; // more, between a number and what follows it at its left edge
 const BADGE_CHARACTERS = 3; // the room around the word
 const WIDEST = { id: 20, number: 22, wide: 15, text: 26, buttons: 24 };
 
@@ -23,17 +24,23 @@ export const buttons = (show, characters = 14) => ({ name: "", show, kind: "butt
 
 const lengthOf = (content) => (typeof content === "string" || typeof content === "number" ? String(content).length : 0);
 
-// The characters that a column needs, judged by a sample of its rows.
+// The characters that the content of a column needs, judged by a sample of its rows.
 function charactersOf(column, rows) {
   if (column.characters) return column.characters;
-  let most = Math.max(...column.name.split(" ").map((word) => word.length)) + (column.value ? 1 : 0);
+  let most = 4;
   const step = Math.max(1, Math.floor(rows.length / MEASURED_ROWS));
   for (let at = 0; at < rows.length; at += step) {
     const content = column.show?.(rows[at]);
     const isMarkup = typeof content === "object" && content !== null && column.kind !== "wide" && column.kind !== "id";
     most = Math.max(most, lengthOf(content) || lengthOf(column.value?.(rows[at])) + (isMarkup ? BADGE_CHARACTERS : 0));
   }
-  return Math.max(most, 4);
+  return most;
+}
+
+// The characters that the heading of a column needs, with the arrow of a sorted one: in one line, or broken between its words.
+function headingOf({ characters, name, value }, isRoomy) {
+  if (characters) return 0;
+  return (isRoomy ? name.length : Math.max(...name.split(" ").map((word) => word.length))) + (value ? 1 : 0);
 }
 
 // The width of a digit in the table's font, which is a little smaller than that of the page.
@@ -47,12 +54,14 @@ function characterPixels() {
   return measured;
 }
 
-function layoutOf(columns, rows) {
-  const needed = columns.map((column) => charactersOf(column, rows));
+// `isRoomy` has every heading in one line, and gaps after numbers.
+function layoutOf(columns, content, isRoomy) {
+  const needed = columns.map((column, at) => Math.max(content[at], headingOf(column, isRoomy)));
   const characters = columns.map((column, at) => Math.min(needed[at], WIDEST[column.kind]));
-  const least = (at) => `calc(${characters[at]}ch + ${PADDING_PIXELS}px)`;
+  const padding = columns.map((column, at) => PADDING_PIXELS + (isRoomy && column.kind !== "number" && columns[at - 1]?.kind === "number" ? GAP_PIXELS : 0));
+  const least = (at) => `calc(${characters[at]}ch + ${padding[at]}px)`;
   const tracks = columns.map((column, at) => `minmax(${least(at)}, ${column.kind === "wide" ? Math.min(Math.max(needed[at], 12), MOST_CHARACTERS) : Math.max(2, Math.round(characters[at] / 4))}fr)`);
-  const pixels = characters.reduce((sum, each) => sum + each * characterPixels() + PADDING_PIXELS, 0);
+  const pixels = characters.reduce((sum, each, at) => sum + each * characterPixels() + padding[at], 0);
   return { template: tracks.join(" "), pixels };
 }
 
@@ -73,7 +82,10 @@ export function Table({ label, columns, rows, kept = "" }) {
   const by = columns.find((column) => column.name === sorted.name && column.value);
   const ordered = by ? [...rows].sort(compared(by.value, sorted.sign)) : rows;
   const current = Math.min(chosen, Math.max(rows.length - 1, 0));
-  const { template, pixels } = layoutOf(columns, rows);
+  const content = columns.map((column) => charactersOf(column, rows));
+  const roomy = layoutOf(columns, content, true);
+  const isRoomy = width >= roomy.pixels;
+  const { template, pixels } = isRoomy ? roomy : layoutOf(columns, content, false);
   const isNarrow = width > 0 && width < pixels;
   const virtual = useVirtualRows(box, rows.length, current, isNarrow, redraw);
 
@@ -109,7 +121,7 @@ export function Table({ label, columns, rows, kept = "" }) {
   const described = { "aria-label": label, "aria-description": "Arrow keys choose a row.", "aria-rowcount": rows.length + 1 };
   return html`
     ${isNarrow && rows.length > 1 ? html`<${SortChoice} columns=${columns} sorted=${sorted} sort=${sort} />` : null}
-    <div class=${isNarrow ? "rows cards" : "rows"} role="table" tabindex="0" ref=${box} onkeydown=${onkeydown} ...${described}>
+    <div class=${isNarrow ? "rows cards" : isRoomy ? "rows roomy" : "rows"} role="table" tabindex="0" ref=${box} onkeydown=${onkeydown} ...${described}>
       <${Head} columns=${columns} template=${template} sorted=${sorted} sort=${sort} />
       <div class="space" role="rowgroup" style=${{ height: `${virtual.getTotalSize()}px` }}>
         ${virtual.getVirtualItems().map((item) => html`<${Row} key=${item.index} at=${item.index} start=${item.start} one=${ordered[item.index]} columns=${columns}
