@@ -374,9 +374,12 @@ class OffsetCommits:
     def _delete_of_topics(self, by_topic: Mapping[str, Container[int]], groups: Iterable[Group]) -> Iterator[None]:
         """Delete the offsets of these partitions in these groups."""
         count = 0
-        for group in groups:
+        for found in groups:
+            group = found
             known = [] if group.is_dead else group.offsets.known_of(by_topic)
             for begin in range(0, len(known) or 1, OFFSETS_TOGETHER):
+                if group.is_dead:  # if it has changed its protocol, the next one has the same offsets
+                    group = self._groups.get(group.group_id) or group
                 if group.is_dead:
                     break
                 removed = group.offsets.remove(known[begin : begin + OFFSETS_TOGETHER])

@@ -6,7 +6,10 @@ from ottla.config.keys.groups import OFFSETS_RETENTION_CHECK_INTERVAL_MS
 from ottla.coordination.groups.classic_group import ClassicGroup
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.members import LEAVING
+from ottla.coordination.groups.offset_commits import OFFSETS_TOGETHER
+from ottla.coordination.groups.offset_records import OffsetAndMetadata
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.topic_partition import TopicPartition
 from tests.support.group_bench import GroupBench, run
 
 
@@ -90,6 +93,25 @@ def test_the_periodic_check_finds_groups_that_are_loaded_after_the_level_fell() 
         bench.pass_time(bench.disks.broker[OFFSETS_RETENTION_CHECK_INTERVAL_MS])
         await bench.until(lambda: is_classic(bench))
         assert bench.committed() == 3
+
+    run(scenario)
+
+
+def test_all_offsets_of_a_deleted_topic_go_although_the_protocol_changes_between_two_of_the_steps() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await an_empty_group(bench)
+        gone = [TopicPartition("t", index) for index in range(2 * OFFSETS_TOGETHER)]
+        codes = bench.commit_all(dict.fromkeys(gone, OffsetAndMetadata(5, 3, "", bench.clock.now_ms())))
+        bench.follower_fetches()
+        assert set(codes) == {ErrorCode.NONE}
+        steps = bench.groups.offsets.delete_of_partitions(gone)
+        while len(bench.groups.offsets.committed("g")["t"]) == len(gone):
+            next(steps)
+        bench.level = 0
+        await bench.groups.consumer.leave_protocol()
+        assert is_classic(bench)
+        assert sum(1 for _ in steps)
+        assert not bench.groups.offsets.committed("g")
 
     run(scenario)
 
