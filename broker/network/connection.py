@@ -554,6 +554,11 @@ class Connection:
         return self._writer.was_made
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was closed at once, or is lost."""
+        return bool(self._state & CLOSED)
+
+    @property
     def undelivered(self) -> int:
         """Bytes of answers that the client's host has not received yet, here and in the kernel; with TLS only those here."""
         return self._writer.undelivered

@@ -295,7 +295,11 @@ class SocketServer:
 
     def _close_most_idle(self) -> None:
         """Close the most idle connection of another listener, because the protected one accepted beyond max.connections."""
-        others = [each for each in self.connections() if each.client.listener_name != self.quotas.protected_listener]
+        connections = self.connections()
+        remaining = [each for each in connections if not each.is_closed]
+        if self.quotas.total - (len(connections) - len(remaining)) <= self.limits.max_connections:
+            return  # those that were closed, and are not lost yet, make room enough
+        others = [each for each in remaining if each.client.listener_name != self.quotas.protected_listener]
         if others:
             min(others, key=lambda connection: connection.last_active_ns).abort()
 

@@ -86,6 +86,23 @@ def test_the_inter_broker_listener_takes_the_place_of_the_most_idle_client(run: 
     run(scenario)
 
 
+def test_connections_that_the_inter_broker_listener_accepts_together_each_take_the_place_of_a_client(
+    run: Callable[[Scenario], None],
+) -> None:
+    async def scenario() -> None:
+        async with serving(echo, NetworkLimits(max_connections=3), "INTERNAL", "EXTERNAL") as server:
+            clients = [await Peer.connect(server, "EXTERNAL") for _ in range(3)]
+            for client in clients:
+                assert await answers(client)
+            address = ("127.0.0.1", server.bound["INTERNAL"].port)
+            with socket.create_connection(address), socket.create_connection(address):  # before the loop accepts one
+                assert await clients[0].is_closed()
+                assert await clients[1].is_closed()
+                assert await answers(clients[2])
+
+    run(scenario)
+
+
 def test_an_address_with_too_many_connections_is_turned_away_with_a_line(
     run: Callable[[Scenario], None], caplog: pytest.LogCaptureFixture
 ) -> None:
