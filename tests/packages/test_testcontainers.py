@@ -8,7 +8,7 @@ port of the host, and waits for a line of the log. The steps are those of these 
 - Go: github.com/testcontainers/testcontainers-go/modules/kafka 0.40.0
 - Node.js: @testcontainers/kafka 12.2.0, with ZooKeeper and with KRaft
 
-What is not replayed: users of SASL, which the modules make by commands of Apache Kafka in the container.
+What is not replayed: users of SCRAM, which a module makes by a command of Apache Kafka in the container.
 """
 
 from __future__ import annotations

@@ -4,13 +4,19 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ottla.client.cluster import Cluster
+from ottla.client.errors import NotAuthenticated
+from ottla.client_security import client_security
 from ottla.config.broker import BrokerConfig
 from ottla.config.loader import load_properties, remarks
 from ottla.container import NotABroker, announcements, settled
+from ottla.supervisor.layout import free_ports
 from tests.support.broker_process import eventually
 
 KRAFT = {
@@ -68,18 +74,51 @@ def test_programs_find_the_line_for_which_they_wait() -> None:
         assert re.search(waited_for, said)
 
 
-def test_it_starts_and_says_so(tmp_path: Path) -> None:
-    variables = {**KRAFT, "KAFKA_LISTENERS": re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", KRAFT["KAFKA_LISTENERS"])}
-    with (tmp_path / "out").open("w") as out:
+@contextmanager
+def started(directory: Path, variables: Mapping[str, str]) -> Iterator[Path]:
+    """A broker with these variables that has said that it is ready; gives the file with what it says."""
+    out = directory / "out"
+    with out.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.container", "--set", f"log.dirs={tmp_path / 'data'}"],
-            stdout=out,
+            [sys.executable, "-m", "ottla.container", "--set", f"log.dirs={directory / 'data'}"],
+            stdout=file,
             stderr=subprocess.STDOUT,
             env={**os.environ, **variables},
         )
     try:
-        eventually(lambda: "Transitioning from RECOVERY to RUNNING" in (tmp_path / "out").read_text(), 60)
+        eventually(lambda: "Transitioning from RECOVERY to RUNNING" in out.read_text(), 60)
+        yield out
     finally:
         process.terminate()
         assert process.wait(60) == 0
-    assert "ottla is ready: PLAINTEXT://localhost:33000, BROKER://4f2d3a:9092" in (tmp_path / "out").read_text()
+
+
+def test_it_starts_and_says_so(tmp_path: Path) -> None:
+    variables = {**KRAFT, "KAFKA_LISTENERS": re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", KRAFT["KAFKA_LISTENERS"])}
+    with started(tmp_path, variables) as out:
+        assert "ottla is ready: PLAINTEXT://localhost:33000, BROKER://4f2d3a:9092" in out.read_text()
+
+
+def test_variables_name_the_users_of_a_listener(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    variables = {
+        **KRAFT,
+        "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},BROKER://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},BROKER://4f2d3a:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_LISTENER_NAME_PLAINTEXT_SASL_ENABLED_MECHANISMS": "PLAIN",
+        "KAFKA_LISTENER_NAME_PLAINTEXT_PLAIN_SASL_JAAS_CONFIG": f'{module} user_alice="secret";',
+    }
+
+    def found(password: str) -> list[int]:
+        file = tmp_path / "client.properties"
+        jaas = f'{module} username="alice" password="{password}";'
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")
+        with Cluster(f"127.0.0.1:{port}", security=client_security(file)) as cluster:
+            return cluster.broker_ids()
+
+    with started(tmp_path, variables):
+        assert found("secret") == [1]
+        with pytest.raises(NotAuthenticated, match="Invalid username or password"):
+            found("wrong")
