@@ -97,7 +97,7 @@ class StateMachine(Protocol):
 
 class GroupMachines:
     """Loads, unloads and times groups; the type of a group decides about its state machine. Implements `StateKind` of
-    `coordination.elections` and `Machines` of `coordination.runner`."""
+    `coordination.partitions.elections` and `Machines` of `coordination.runner`."""
 
     __slots__ = ("_groups", "of_type", "runner")
 

@@ -113,7 +113,7 @@ class TransactionStats:
 
 @final
 class TransactionCoordinator:
-    """See the module. Implements `StateKind` of `coordination.elections` and `Machines` of `coordination.runner`."""
+    """See the module. Implements `StateKind` of `coordination.partitions.elections` and `Machines` of `coordination.runner`."""
 
     __slots__ = ("_between", "_clock", "_config", "_elections", "_level", "_log", "_new_producer_id", "_runner",
                  "_timing_wheel", "expiration", "log_append_retry_queue_size", "markers", "stats", "transactions")  # fmt: skip

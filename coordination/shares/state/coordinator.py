@@ -84,7 +84,7 @@ class StateWrite(NamedTuple):
 
 
 class ShareCoordinator:
-    """See the module. Implements `StateKind` of `coordination.elections`."""
+    """See the module. Implements `StateKind` of `coordination.partitions.elections`."""
 
     __slots__ = (
         "_clock",
