@@ -101,15 +101,10 @@ async def _findings(served: Served) -> views.View:
     return await served.findings.get()
 
 
-async def _lags(served: Served) -> views.View:
-    return served.sampler.lags()
-
-
 KEPT: Final[dict[str, Callable[[Served], Awaitable[views.View]]]] = {
     "brokers": _brokers,
     "topic-sizes": _sizes,
     "findings": _findings,
-    "group-lags": _lags,
 }
 """The answers to GET, by path, that cost the brokers much. Several requests share one."""
 
@@ -189,6 +184,7 @@ def _routes(prefix: str, clusters: Clusters, streams: Streams, rules: Rules) -> 
         *(Route(prefix + change.path, _changing(clusters, rules, change), methods=[change.method]) for change in CHANGES),
         *(Route(prefix + path, _reading(clusters, read)) for path, read in READS.items()),
         Route(f"{prefix}history", lambda request: _shown_history(clusters, request)),
+        Route(f"{prefix}group-lags", lambda request: json_answer(clusters.of(request).sampler.lags())),
         *(Route(prefix + path, _reading_kept(clusters, kept)) for path, kept in KEPT.items()),
     ]
 
