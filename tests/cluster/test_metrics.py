@@ -18,7 +18,7 @@ BYTES = 40_000
 FETCHER = {"clientId": "Replica"}
 NOT_HERE = (
     *("_requestmetrics_", "_brokertopicmetrics_", "_sessionexpirelistener_", "_zookeeperclientmetrics_"),
-    *("_server_quota_", "_cipher", "ottla_group_", "_sharepartitionmetrics_", "remote"),
+    *("_server_quota_", "_cipher", "ottla_group_", "_sharepartitionmetrics_", "remote", "_rlm"),
 )
 """Families that are empty without requests of their kind, ZooKeeper, quotas, TLS, share groups, tiered storage, or
 `ottla.group.lag.max.series`."""

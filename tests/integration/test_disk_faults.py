@@ -84,18 +84,21 @@ def test_what_a_cleaning_left_and_an_index_of_another_log_do_no_harm(tmp_path: P
         assert f"{one}/{0:020d}.log: its index files are missing or wrong" in log_of(broker)
 
 
-def test_a_log_of_another_topic_of_that_name_is_not_served(tmp_path: Path) -> None:
+def test_a_log_of_another_topic_of_that_name_is_set_aside_and_not_served(tmp_path: Path) -> None:
     with a_broker(tmp_path, broker_id=0) as broker:
         with a_wire_client(broker.port) as client:
             create(client, a_topic(TOPIC), a_topic("u"))
             assert [write(client, 0, topic) for topic in (TOPIC, "u")] == ["NONE", "NONE"]
         broker.stop()
+        former = (broker.data / f"{TOPIC}-0" / f"{0:020d}.log").read_bytes()
         metadata = broker.data / f"{TOPIC}-0" / "partition.metadata"
         metadata.write_bytes((broker.data / "u-0" / "partition.metadata").read_bytes())
         broker.start()
         with a_wire_client(broker.port) as client:
-            assert [write(client, 0, topic) for topic in (TOPIC, "u")] == ["NOT_LEADER_OR_FOLLOWER", "NONE"]
-        assert f"{TOPIC}-0: the log in {broker.data}/{TOPIC}-0 belongs to another topic of that name" in log_of(broker)
+            assert [write(client, 0, topic) for topic in (TOPIC, "u")] == ["NONE", "NONE"]
+        assert f"{TOPIC}-0: its topic was deleted while this broker was away" in log_of(broker)
+        (stray,) = broker.data.glob(f"{TOPIC}-0.*-stray")
+        assert (stray / f"{0:020d}.log").read_bytes() == former
 
 
 SMALL_SEGMENTS = {"log_segment_bytes": 1000, "log_index_size_max_bytes": 4096}

@@ -198,7 +198,7 @@ def test_every_family_that_the_page_names_is_there(broker: InProcessBroker) -> N
         assert f"# TYPE {family.name} {family.kind.value}\n" in text
         if any(word in family.name for word in ("fetcherstats", "fetcherlag", "sessionexpire", "zookeeperclient", "cipher")):
             continue  # of a broker that follows others, keeps its metadata in ZooKeeper, or has a client over TLS
-        if "sharepartitionmetrics" in family.name or "remote" in family.name:
+        if any(word in family.name for word in ("sharepartitionmetrics", "remote", "_rlm")):
             continue  # of share groups with members, of tiered storage
         if family.name.startswith("kafka_server_quota_") and "user" in family.labels:
             continue  # of clients that a quota limits
