@@ -25,8 +25,11 @@ _PLANNED: Final = 1000
 """Partitions of one plan, which costs two answers with the metadata of all partitions."""
 _BEGUN_TOGETHER: Final = 10
 """Partitions whose move begins in one step. The brokers work on a step in one burst, which delays producers."""
-_STEP_SECONDS: Final = 0.8
-"""Time from one step to the next. Each step costs the brokers a tenth of a second of processor time, however few partitions it has."""
+_SHARE_OF_A_STEP: Final = 10
+"""A step has this part of `at_once`, if that is more."""
+_STEP_SECONDS: Final = 1.6
+"""Time from one step to the next. A burst delays records, and so for less than a hundredth of all. However few partitions a step has, it
+costs the brokers a tenth of a second of processor time."""
 _OWN: Final = 2
 """DYNAMIC_BROKER_CONFIG: the source of a value that was set for one broker at run time."""
 
@@ -75,6 +78,11 @@ def drain(
     return len(moved)
 
 
+def _in_a_step(at_once: int) -> int:
+    """Partitions whose move begins in one step: more only for who asks for more than the usual hundred at once."""
+    return max(_BEGUN_TOGETHER, at_once // _SHARE_OF_A_STEP)
+
+
 def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | None = None) -> int:
     """Move replicas until all live brokers have equally many, `at_once` partitions at a time; returns the number of moved partitions.
 
@@ -111,7 +119,7 @@ def _move_some(
     _until_known(cluster, {name: plan[name] for name in moved if name in plan})
     if rate is not None:
         reassignments.clear_throttles(cluster, {name.topic for name in names})
-    if any(str(name) in refused for name in names[: min(at_once, _BEGUN_TOGETHER)]):
+    if any(str(name) in refused for name in names[: min(at_once, _in_a_step(at_once))]):
         raise SomeRefused(refused)
     return moved
 
@@ -137,7 +145,7 @@ def _move_steadily(
             moved |= moving - left
             moving = left
             progress(len(moved))
-        room = 0 if refused else max(0, min(_BEGUN_TOGETHER, at_once - len(moving), len(waiting)))
+        room = 0 if refused else max(0, min(_in_a_step(at_once), at_once - len(moving), len(waiting)))
         if some := [waiting.popleft() for _ in range(room)]:
             outcomes = reassignments.reassign(cluster, {name: plan[name] for name in some})
             refused = {str(name): error for name, error in outcomes.items() if error is not None}

@@ -111,6 +111,12 @@ def test_few_partitions_begin_together_and_do_not_wait_for_those_before(cluster:
     assert cluster.most_moving == 3 * 10
 
 
+def test_who_lets_more_move_at_once_has_more_begin_together(cluster: Cluster) -> None:
+    drain.drain(cluster, {0}, lambda *_: None, at_once=500)
+
+    assert set(cluster.begun_together) == {50}
+
+
 def test_one_plan_serves_many_partitions(cluster: Cluster) -> None:
     drain.drain(cluster, {0}, lambda *_: None, at_once=1)
 
