@@ -98,6 +98,9 @@ PRODUCE: Sequence[Produce] = (
     Produce("produce-1", "produce, 1 record of 100 B", lambda now_ms: batch_of_values(values_like_text(1, 100), now_ms)),
     Produce("produce-16k", "produce, 16 KiB batch of 150 records", batch_of_16_kib("none")),
     Produce("produce-16k-lz4", "produce, the same batch as lz4", batch_of_16_kib("lz4")),
+    Produce("produce-16k-snappy", "produce, the same batch as snappy", batch_of_16_kib("snappy")),
+    Produce("produce-16k-zstd", "produce, the same batch as zstd", batch_of_16_kib("zstd")),
+    Produce("produce-16k-gzip", "produce, the same batch as gzip", batch_of_16_kib("gzip")),
     Produce("produce-1m", "produce, 1 MB batch of 9,600 records", lambda now_ms: batch_of_size(1 << 20, 9600, now_ms)),
     Produce("steady", f"produce 16 KiB at a steady {STEADY_RATE:,} req/s", batch_of_16_kib("none"), rate=STEADY_RATE),
 )
@@ -111,7 +114,7 @@ LOADS: Sequence[Produce | Fetch] = (*PRODUCE, *FETCH)
 def warm_up(topic: Topic, seconds: float) -> Load:
     """Every shape of batch but the largest, in turns, before anything is measured. Needs a partition per connection."""
     now_ms = int(time.time() * 1000)
-    batches = [produce.batch(now_ms) for produce in PRODUCE[:3]]
+    batches = [batch for produce in PRODUCE if not produce.rate and len(batch := produce.batch(now_ms)) <= PREFILL_BATCH_BYTES]
     return Load(
         frames=[frames.produce(topic.name, partition, batch) for batch in batches for partition in range(topic.partitions)],
         connections=PRODUCE_CONNECTIONS,

@@ -28,7 +28,17 @@ _LIBRDKAFKA_PARTITIONS = 4
 _READINGS = 3
 """Readings by librdkafka, each as a new group. librdkafka pauses a partition for a second now and then, so readings differ."""
 
-_RATE_TARGETS = {"produce-1": 1.5, "produce-16k": 3, "produce-16k-lz4": 3, "produce-1m": 2.5, "fetch-64k": 3, "fetch-1m": 1}
+_RATE_TARGETS = {
+    "produce-1": 1.5,
+    "produce-16k": 3,
+    "produce-16k-lz4": 3,
+    "produce-16k-snappy": 2,
+    "produce-16k-zstd": 2,
+    "produce-16k-gzip": 1.5,
+    "produce-1m": 2.5,
+    "fetch-64k": 3,
+    "fetch-1m": 1,
+}
 _COSTS = {
     "produce-16k": "16 KiB batches produced",
     "produce-16k-lz4": "the same as lz4, compressed bytes",

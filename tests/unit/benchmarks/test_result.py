@@ -144,11 +144,13 @@ def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
 
     sides = {"Apache <3.9>": [a_turn("Apache", 1000, time=2.0)], "Ottla": [a_turn("Ottla", 2500, time=0.2)]}
 
-    picture = ElementTree.fromstring(ratio_picture(sides, [line for line in LINES if line.unit == "req/s"]))
+    rates = [line for line in LINES if line.unit == "req/s"]
+
+    picture = ElementTree.fromstring(ratio_picture(sides, rates))
 
     texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert "Ottla: how many times better than Apache <3.9>" in texts
-    assert texts.count("2.50 ×") == 6
+    assert texts.count("2.50 ×") == len(rates) > 0
 
 
 def test_without_a_ratio_there_is_no_picture() -> None:
