@@ -388,12 +388,8 @@ class Broker:
         levels = self._features.level
         listed = ListedApis(SERVED, levels, is_own_cluster=config.standalone, has_subscriptions=telemetry.has_subscriptions)
         self._features.on_change(listed.update)
-
-        def on_subscriptions() -> None:
-            telemetry.on_change()
-            listed.on_subscriptions()
-
-        self._client_metrics.on_change = on_subscriptions
+        self._client_metrics.on_change(telemetry.on_change)
+        self._client_metrics.on_change(listed.on_subscriptions)
         cluster = MetadataCache()
         services = self.services = Services(
             broker_id=self._broker_id,
@@ -414,8 +410,7 @@ class Broker:
         control_requests = ControlRequests(replicas, self._dynamic_config, services.administration.metadata_waits, paused)
         self._cluster = ClusterWiring(services, control_requests, environment.connect, self._security.of_peers)
         self._held.push_async_callback(self._cluster.close)
-        self.controller = self._make_controller(paused)
-        self.controller.on_deletion_progress(services.administration.metadata_waits.notify)
+        self.controller = self._make_controller(paused, services.administration.metadata_waits)
         services.cluster = ClusterServices(
             controller=self.controller,
             control_requests=control_requests,
@@ -474,7 +469,7 @@ class Broker:
             delegation_tokens=self._access_control.delegation_tokens,
         )
 
-    def _make_controller(self, while_large: Callable[[], AbstractContextManager[None]]) -> Controller:
+    def _make_controller(self, while_large: Callable[[], AbstractContextManager[None]], waits: MetadataWaits) -> Controller:
         features = self._features
         controller = Controller(
             self.store,
@@ -488,6 +483,7 @@ class Broker:
             self._environment.is_listening,
             while_large,
             lambda: features.levels,
+            waits.notify,
         )
         controller.on_new_session(features.reload)
         controller.on_new_session(self._cluster.on_new_session)

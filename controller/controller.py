@@ -36,7 +36,7 @@ from ottla.controller.events.reassignment import Reassignments, Targets
 from ottla.controller.events.refused_writes import RefusedWrites
 from ottla.controller.events.topic_changes import TopicChanges
 from ottla.controller.registration import IsListening, RandomBytes, never_listening, register_broker
-from ottla.controller.state.channels import BrokerSenders, ChannelFactory
+from ottla.controller.state.channels import BrokerSenders, ChannelFactory, ControlRequest, ControlResponse
 from ottla.controller.state.context import ControllerContext
 from ottla.controller.state.core import ControllerCore, WhileLarge
 from ottla.controller.state.event_queue import EventQueue, OnEventDone
@@ -80,11 +80,13 @@ class Controller:
         is_listening: IsListening = never_listening,
         while_large: WhileLarge = nullcontext,
         finalized: Callable[[], Mapping[str, int]] = dict,
+        on_deletion_progress: Callable[[], None] = lambda: None,
     ) -> None:
         """`registration` gives the registration of this broker, at startup and again after its session expired.
         `is_listening` distinguishes a live broker from one that died a moment ago when the id is taken.
         `while_large` is entered while very many topics are loaded. `finalized` returns the finalized levels of features,
-        as this broker knows them."""
+        as this broker knows them. `on_deletion_progress` is called for every deletion of a topic that is finished, suspended or left to
+        another controller."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
@@ -95,16 +97,26 @@ class Controller:
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
         senders: BrokerSenders = Senders("controller", channel_to, clock.monotonic)
-        self._core = ControllerCore(store, broker_id, config, self._queue, senders, inter_broker_listener, while_large)
-        self._core.finalized = finalized
+        self._core = ControllerCore(
+            store,
+            broker_id,
+            config,
+            self._queue,
+            senders,
+            inter_broker_listener,
+            while_large,
+            finalized,
+            self._on_response,
+            self._on_refused,
+            on_deletion_progress,
+        )
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
-        self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
+        self._responses = BrokerResponses(self._core, self._brokers)
         self._topics = TopicChanges(self._core, self._reassignments, random_bytes)
         self._elections = LeaderElections(self._core)
         self._rebalance = LeaderRebalance(self._core, self._elections)
         self._refused_writes = RefusedWrites(self._core, self._brokers, self._reassignments)
-        self._core.states.on_refused = self._refused_writes.on_refused
         self._isr_changes = AlterPartitionEvents(self._core, self._reassignments)
         self._feature_updates = FeatureUpdates(self._core)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
@@ -138,10 +150,6 @@ class Controller:
     def request_queue_sizes(self) -> dict[int, int]:
         """Number of requests of the active controller that wait to be sent, by broker."""
         return self._core.senders.queue_sizes
-
-    def on_deletion_progress(self, callback: Callable[[], None]) -> None:
-        """Set the callback for every deletion of a topic that is finished, suspended or left to another controller."""
-        self._core.deletion.on_progress = callback
 
     def measure(self, on_event: OnEventDone, on_sent: OnSent) -> None:
         """Set the callbacks of metrics: for every event, and for every request when it leaves its broker's queue."""
@@ -304,6 +312,12 @@ class Controller:
             )
             retry = partial(self._queue.put, "Expire", self._on_session_expired)
             asyncio.get_running_loop().call_later(SESSION_RETRY_SECONDS, retry)
+
+    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+        self._responses.on_response(broker_id, request, response)
+
+    def _on_refused(self) -> None:
+        self._refused_writes.on_refused()
 
     async def _on_event_error(self, error: Exception) -> None:
         if isinstance(error, ControllerMoved):

@@ -35,10 +35,13 @@ class ResourceConfigs:
         self._malformed = MalformedNodes(f"{kind}: %s has its former configuration, or none if it was never read")
         self.configs: dict[str, Mapping[str, str]] = {}
         """The last known overrides of each resource that has any."""
-        self.on_change: Callable[[], None] | None = None
-        """Called after a change."""
+        self._callbacks: list[Callable[[], None]] = []
         dynamic_config.on_entity_change(kind, self._on_change)
         dynamic_config.on_reading_again(self._read_all)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called after each change."""
+        self._callbacks.append(callback)
 
     def of(self, name: str) -> Mapping[str, str]:
         """The overrides of a resource; none of one without a configuration."""
@@ -82,5 +85,5 @@ class ResourceConfigs:
         self._changed()
 
     def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+        for callback in self._callbacks:
+            callback()

@@ -99,6 +99,7 @@ class ListedApis:
 
     __slots__ = (
         "_accepted",
+        "_callbacks",
         "_had_subscriptions",
         "_has_subscriptions",
         "_is_own_cluster",
@@ -106,7 +107,6 @@ class ListedApis:
         "_level",
         "_served",
         "is_beyond_3_9",
-        "on_change",
         "versions",
     )
 
@@ -127,8 +127,7 @@ class ListedApis:
         self._served = sorted(served)
         self._level = level
         self._is_own_cluster = is_own_cluster
-        self.on_change: Callable[[], None] | None = None
-        """Called after the versions have changed."""
+        self._callbacks: list[Callable[[], None]] = []
         self.is_beyond_3_9 = is_own_cluster
         """Whether no broker of Apache Kafka can be a member of the cluster."""
         self.versions: dict[ApiKey, Versions] = {}
@@ -142,6 +141,10 @@ class ListedApis:
         """Whether a request is answered. Others close the connection."""
         versions = self._accepted.get(key)
         return versions is not None and versions.cover(version)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever the listed versions have changed."""
+        self._callbacks.append(callback)
 
     def on_subscriptions(self) -> None:
         """Take over whether there are subscriptions, if that has changed: an update costs a fifth of a millisecond."""
@@ -159,8 +162,9 @@ class ListedApis:
         unlisted = {key: versions_in_3_9(key) for key in UNLISTED_IN_3_9}
         accepted = unlisted | self._versions_of(levels | self._kept, WITH_SUBSCRIPTION)
         self._accepted = {int(key): versions for key, versions in accepted.items()}
-        if self.versions != before and self.on_change is not None:
-            self.on_change()
+        if self.versions != before:
+            for callback in self._callbacks:
+                callback()
 
     def _versions_of(self, levels: Mapping[str, int], telemetry: Mapping[ApiKey, int]) -> dict[ApiKey, Versions]:
         newest = {**WITHOUT_FEATURE, **telemetry} if self.is_beyond_3_9 else {}

@@ -72,7 +72,7 @@ class Dispatcher(RequestHandler):
         """Smallest request that waits for its turn, bytes."""
         self.max_elements = MAX_ELEMENTS
         """The most elements in a request of a client."""
-        services.listed.on_change = self._on_listed_change
+        services.listed.on_change(self._on_listed_change)
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request."""

@@ -54,13 +54,18 @@ class ControllerCore:
         queue: EventQueue,
         senders: BrokerSenders,
         inter_broker_listener: str,
-        while_large: WhileLarge = nullcontext,
+        while_large: WhileLarge,
+        finalized: Callable[[], Mapping[str, int]],
+        on_response: OnResponse,
+        on_refused: Callable[[], None],
+        on_deletion_progress: Callable[[], None],
     ) -> None:
+        """`finalized` returns the finalized levels of features, as this broker knows them. `on_response` is called for every answer of a
+        broker. For the other callbacks see `PartitionStates` and `TopicDeletion`."""
         self.store = store
         self.broker_id = broker_id
         self.config = config
-        self.finalized: Callable[[], Mapping[str, int]] = dict
-        """Returns the finalized levels of features, as this broker knows them."""
+        self.finalized = finalized
         self.while_large = while_large
         """Entered while many long-lived objects are added to the context."""
         self.queue = queue
@@ -68,12 +73,13 @@ class ControllerCore:
         self.is_active = False
         self.context = ControllerContext()
         asks_controller = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_ALTER_PARTITION)
-        self.states = PartitionStates(store, self.context, self.pause, leaders_write=not asks_controller)
+        self.states = PartitionStates(store, self.context, self.pause, on_refused, leaders_write=not asks_controller)
         self.elections = PartitionElections(store, self.context, self.states, config, self.pause)
-        self.deletion = TopicDeletion(store, self.context, self.states, self.pause, waits_for_dead_brokers=not frees_names(config))
+        self.deletion = TopicDeletion(
+            store, self.context, self.states, self.pause, on_deletion_progress, waits_for_dead_brokers=not frees_names(config)
+        )
         self._inter_broker_listener = inter_broker_listener
-        self.on_response: OnResponse = lambda broker_id, request, response: None
-        """Called for every answer of a broker."""
+        self.on_response = on_response
 
     def while_many(self, partitions: int) -> AbstractContextManager[None]:
         """The context for work that makes objects for this number of partitions."""

@@ -31,8 +31,16 @@ class TopicDeletion:
     """The deletions in progress of one controller."""
 
     def __init__(
-        self, store: MetadataStore, context: ControllerContext, states: PartitionStates, pause: Pause, *, waits_for_dead_brokers: bool
+        self,
+        store: MetadataStore,
+        context: ControllerContext,
+        states: PartitionStates,
+        pause: Pause,
+        on_progress: Callable[[], None],
+        *,
+        waits_for_dead_brokers: bool,
     ) -> None:
+        """`on_progress` is called when a deletion is finished, suspended or left to another controller."""
         self._store = store
         self._context = context
         self._states = states
@@ -42,14 +50,13 @@ class TopicDeletion:
         """Topics whose replicas were sent StopReplica with delete, and the replicas that have not answered."""
         self._deleted: dict[str, set[Replica]] = {}
         """Topics whose deletion was reported to all brokers, and the replicas that were deleted."""
-        self.on_progress: Callable[[], None] = lambda: None
-        """Called when a deletion is finished, suspended or left to another controller."""
+        self._on_progress = on_progress
 
     def clear(self) -> None:
         """Drop the deletions in progress, because another controller took over, or this one begins."""
         self._started.clear()
         self._deleted.clear()
-        self.on_progress()
+        self._on_progress()
 
     def enqueue(self, topics: Set[str]) -> None:
         """Add topics whose deletion was requested. `resume` starts it.
@@ -141,7 +148,7 @@ class TopicDeletion:
         if topic not in self._context.topics_ineligible_for_deletion:
             logger.info("deletion of topic %s is suspended: %s", topic, reason)
             self._context.topics_ineligible_for_deletion.add(topic)
-            self.on_progress()
+            self._on_progress()
 
     async def _is_deleted(self, topic: str) -> bool:
         """Whether the brokers of all its replicas have deleted them."""
@@ -227,7 +234,7 @@ class TopicDeletion:
         self._started.pop(topic, None)
         self._deleted.pop(topic, None)
         logger.info("topic %s is deleted", topic)
-        self.on_progress()
+        self._on_progress()
 
     async def _remove(self, paths: list[str]) -> None:
         deletes: list[Delete] = []

@@ -45,15 +45,16 @@ FIRST_WITH_ALTER_PARTITION = "2.7-IV2"
 class PartitionStates:
     """Reads and writes under the epoch of `context`."""
 
-    def __init__(self, store: MetadataStore, context: ControllerContext, pause: Pause, *, leaders_write: bool = False) -> None:
-        """`leaders_write`: leaders may write ISRs to the store themselves and report it seconds later
-        (`FIRST_WITH_ALTER_PARTITION`)."""
+    def __init__(
+        self, store: MetadataStore, context: ControllerContext, pause: Pause, on_refused: Callable[[], None], *, leaders_write: bool
+    ) -> None:
+        """`on_refused` is called when the store refused some first states while others were written. `leaders_write`: leaders may write
+        ISRs to the store themselves and report it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
         self._store = store
         self._context = context
         self._pause = pause
         self._leaders_write = leaders_write
-        self.on_refused: Callable[[], None] = lambda: None
-        """Called when the store refused some first states while others were written."""
+        self._on_refused = on_refused
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
         """Carry out each write if this controller is still the active one. Returns the outcomes of the writes.
@@ -113,7 +114,7 @@ class PartitionStates:
             logger.error(
                 "%d partitions stay without a leader for now, because their states cannot be written: %s", len(refused), refused[0]
             )
-            self.on_refused()
+            self._on_refused()
         await self.read(existing)
         return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
 

@@ -155,10 +155,19 @@ class BrokerUnderTest:
         # Leaders go back on their own only where a test says so: that would come by the time of a busy machine.
         self.config = BrokerConfig({"auto.leader.rebalance.enable": "false"} | (properties or {}))
         self.metadata_waits = MetadataWaits()
+        self.deletion_listeners: list[Callable[[], None]] = [self.metadata_waits.notify]
         random = FixedRandom(seed + 1000 * broker_id)
         self.random = random
         self.controller = Controller(
-            self.store, broker_id, self.config, ensemble.clock, random.bytes, self._channel_to, "INTERNAL", self.registration
+            self.store,
+            broker_id,
+            self.config,
+            ensemble.clock,
+            random.bytes,
+            self._channel_to,
+            "INTERNAL",
+            self.registration,
+            on_deletion_progress=self._on_deletion_progress,
         )
         self.topics = TopicAdmin(self.store, self.config, self.receiver.cluster, self.metadata_waits, random.bytes, random.below)
         self.growth = PartitionGrowth(self.store, self.receiver.cluster, self.metadata_waits, random.below, fixed=["__consumer_offsets"])
@@ -169,6 +178,10 @@ class BrokerUnderTest:
             Endpoint("EXTERNAL", "PLAINTEXT", "127.0.0.1", 39192 + self.broker_id),
         )
         return BrokerRegistration(endpoints, self.rack, self.ensemble.clock.now_ms())
+
+    def _on_deletion_progress(self) -> None:
+        for each in self.deletion_listeners:
+            each()
 
     def _channel_to(self, broker: LiveBroker) -> InProcessChannel:
         own = broker.broker_id == self.broker_id

@@ -45,7 +45,7 @@ def test_a_feature_adds_its_versions_from_its_level_on_and_takes_them_away_again
     levels = {"made.up": 1}
     listed = ListedApis(SERVED, lambda name: levels.get(name, 0))
     changes: list[bool] = []
-    listed.on_change = lambda: changes.append(listed.accepts(ApiKey.END_TXN, 5))
+    listed.on_change(lambda: changes.append(listed.accepts(ApiKey.END_TXN, 5)))
     assert not listed.accepts(ApiKey.END_TXN, 5)
     levels["made.up"] = 2
     listed.update()
@@ -61,7 +61,7 @@ def test_telemetry_is_listed_while_there_is_a_subscription_and_accepted_always()
     subscriptions: list[str] = []
     listed = ListedApis(SERVED | {ApiKey.PUSH_TELEMETRY}, is_own_cluster=True, has_subscriptions=lambda: bool(subscriptions))
     changes: list[bool] = []
-    listed.on_change = lambda: changes.append(ApiKey.PUSH_TELEMETRY in listed.versions)
+    listed.on_change(lambda: changes.append(ApiKey.PUSH_TELEMETRY in listed.versions))
     assert ApiKey.PUSH_TELEMETRY not in listed.versions
     assert listed.accepts(ApiKey.PUSH_TELEMETRY, 0)
     assert not listed.accepts(ApiKey.PUSH_TELEMETRY, 1)

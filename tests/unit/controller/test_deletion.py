@@ -234,7 +234,7 @@ def test_the_next_controller_tells_that_a_deletion_is_suspended() -> None:
         await delete_while_broker_2_is_down(cluster)
         controller = cluster.brokers[1].controller
         told: list[set[str]] = []
-        controller.on_deletion_progress(lambda: told.append(set(controller.context.topics_ineligible_for_deletion)))
+        cluster.brokers[1].deletion_listeners.append(lambda: told.append(set(controller.context.topics_ineligible_for_deletion)))
         await cluster.kill(0)
         await cluster.settle()
         assert controller.is_active

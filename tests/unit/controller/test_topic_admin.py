@@ -270,7 +270,6 @@ def test_a_topic_that_is_still_being_deleted_blocks_its_name() -> None:
 def test_a_name_that_is_soon_free_is_waited_for() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
         first = (await broker.topics.create_topics([NewTopic("t", 1, 1)]))["t"]
-        broker.controller.on_deletion_progress(broker.metadata_waits.notify)
         assert await broker.topics.delete_topics(["t"]) == {"t": None}
         assert "/admin/delete_topics/t" in broker.ensemble.dump()
         second = (await broker.topics.create_topics([NewTopic("t", 2, 1)], is_soon_free=broker.controller.context.is_soon_deleted))["t"]
@@ -285,7 +284,6 @@ def test_a_name_that_is_soon_free_is_waited_for() -> None:
 def test_a_name_whose_deletion_is_suspended_is_refused_at_once() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
         await broker.topics.create_topics([NewTopic("t", 1, 1)])
-        broker.controller.on_deletion_progress(broker.metadata_waits.notify)
         broker.receiver.error_of = lambda _: 56
         assert await broker.topics.delete_topics(["t"]) == {"t": None}
         result = await broker.topics.create_topics(

@@ -65,7 +65,7 @@ def test_a_configuration_that_is_deleted_counts_no_more(stored: Stored, configs:
 
 def test_only_a_change_is_reported(stored: Stored, configs: ResourceConfigs) -> None:
     changes: list[None] = []
-    configs.on_change = lambda: changes.append(None)
+    configs.on_change(lambda: changes.append(None))
     asyncio.run(configs.read_again("a group"))
     asyncio.run(configs.read_again("a group"))
     assert len(changes) == 1
