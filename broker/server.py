@@ -53,7 +53,7 @@ from ottla.broker.request.refused_records import RefusedRecords
 from ottla.broker.request.running import RunningRequests
 from ottla.broker.request.services import AdministrationServices, ClusterServices, DataServices, RemoteServices, Services
 from ottla.broker.security.sasl.key_sets import KeySets
-from ottla.broker.serving.access_control import AccessControl
+from ottla.broker.serving.access_control import load_access_control
 from ottla.broker.serving.dispatch import Dispatcher
 from ottla.broker.serving.listener_security import ListenerSecurity
 from ottla.broker.start_checks import (
@@ -362,11 +362,10 @@ class Broker:
         await in_session(self.store, self._dynamic_config.load)
         for configs in (self._group_configs, self._client_metrics):
             await in_session(self.store, configs.load)
-        self._access_control = AccessControl(
-            self.config, self.store, self._clock, self._executor, self._random.random, self._environment.random_bytes
+        random, random_bytes = self._random.random, self._environment.random_bytes
+        self._access_control = await load_access_control(
+            self._held, self.config, self.store, self._clock, self._executor, random, random_bytes
         )
-        self._held.push_async_callback(self._access_control.close)
-        await self._access_control.load()
         # Before logs are loaded: wrong logins, keys or certificates in the dynamic configuration should end the start at once, too.
         if (problem := self._security.problem()) is not None:
             raise problem
@@ -487,7 +486,8 @@ class Broker:
         )
         controller.on_new_session(features.reload)
         controller.on_new_session(self._cluster.on_new_session)
-        self._access_control.follow(controller)
+        for listener in self._access_control.session_listeners:
+            controller.on_new_session(listener)
         return controller
 
     async def _bind(self) -> None:
@@ -602,7 +602,13 @@ class Broker:
             "high-watermark-checkpoint", interval_ms, interval_ms, self.services.data.replica_manager.checkpoint_high_watermarks
         )
         check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
-        self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
+        self._background.schedule("delegation-token-removal", check_ms, check_ms, self._maybe_remove_expired_tokens)
+
+    def _maybe_remove_expired_tokens(self) -> None:
+        """Have the broker of the active controller remove expired delegation tokens."""
+        tokens = self._access_control.delegation_tokens
+        if tokens is not None and self.controller.is_active:
+            tokens.begin_removal()
 
     def _send_clients_away(self) -> None:
         """Close all connections, so that clients look for the current leaders before they come back."""
