@@ -34,6 +34,7 @@ from ottla.broker.configuration.ip_quotas import IpQuotas
 from ottla.broker.configuration.reconfiguration import Reconfiguration
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS, ResourceConfigs
 from ottla.broker.configuration.scram_credentials import ScramCredentials
+from ottla.broker.configuration.topic_config_changes import TopicConfigChanges
 from ottla.broker.coordinators import make_coordinators
 from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
@@ -420,7 +421,8 @@ class Broker:
         wheel, random_bytes, partitions_of = self._timing_wheel, environment.random_bytes, partial(stored_partitions, self.store)
         services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, partitions_of, paused)
         replicas.on_partitions_deleted = self._on_partitions_deleted
-        self._dynamic_config.attach(self.log_manager, replicas, self.controller)
+        self._topic_config_changes = TopicConfigChanges(config, self._dynamic_config, self.log_manager, replicas, self.controller)
+        self._held.push_async_callback(self._topic_config_changes.close)
 
     def _data_services(self, cluster: MetadataCache) -> DataServices:
         config, wheel = self.config, self._timing_wheel
@@ -488,6 +490,7 @@ class Broker:
         controller.on_new_session(self._cluster.on_new_session)
         for listener in self._access_control.session_listeners:
             controller.on_new_session(listener)
+        controller.on_new_session(self._dynamic_config.on_new_session)
         return controller
 
     async def _bind(self) -> None:
@@ -631,7 +634,7 @@ class Broker:
         return self._dynamic_config.topic_config_of(topic)
 
     async def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
-        self._dynamic_config.forget({each.topic for each in partitions})
+        self._topic_config_changes.forget({each.topic for each in partitions})
         coordinators = self.services.coordinators
         if (remote := self.services.remote) is not None:
             remote.tasks.on_partitions_deleted(partitions)

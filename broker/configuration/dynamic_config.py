@@ -1,16 +1,15 @@
-"""Applies the configurations in the metadata store to this broker: those of topics, of this broker, and the cluster's
-default.
+"""Follows the configurations in the metadata store: those of topics, of this broker, and the cluster's default.
 
-Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `load` reads everything before the logs are
-opened, `attach` applies changes to the logs and the controller from then on; `ottla.controller.admin.config_changes` reports
-the changes.
+Kafka's ZkConfigManager with its BrokerConfigHandler. `load` reads everything before the logs are opened;
+`ottla.controller.admin.config_changes` reports the changes. `topic_config_changes` applies those of topics to the logs, the
+replicas and the controller, which are made later.
 
 A new session reads all configurations again, since notifications may be gone after a long disconnection. Owners of other entities
 register with `on_reading_again`.
 
 `refresh` reads a topic's configuration before this broker creates its logs. A LeaderAndIsr for a new topic may come
 before the notification of its configuration, or after a topic of the same name was deleted. Notifications keep the
-configurations of hosted topics up to date. There is none of a deletion: `forget` drops what deleted topics leave.
+configurations of hosted topics up to date.
 
 A malformed node of a topic does not end the start: `KEEPS_RECORDS` counts until it is repaired. That of this broker or of the cluster's
 default ends it, because it may hold the security of listeners, or how long records are kept.
@@ -20,31 +19,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.broker.security.rereading import MalformedNodes, NotAllRead, Rereading
 from ottla.config.broker import BrokerConfig
 from ottla.config.broker_keys import key_of
 from ottla.config.errors import ConfigValueError
-from ottla.config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
 from ottla.config.passwords import PasswordEncoder
 from ottla.config.remote_storage import check_no_topic_is_tiered
-from ottla.config.topic import BROKER_KEY_OF, CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from ottla.config.topic import BROKER_KEY_OF, CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS, TopicConfig
 from ottla.controller.admin.config_admin import ConfigAdmin, Malformed
 from ottla.controller.admin.config_changes import ConfigChanges
-from ottla.controller.controller import Controller
 from ottla.controller.errors import StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import DEFAULT_ENTITY
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.pauses import begin
-from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.disk.clock import Clock
-from ottla.storage.disk.rounds import visit_all
-from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +49,8 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {CLEANUP_POLICY.name: "delete", RETENT
 TOPICS_AT_ONCE = 100
 """Topics that are read in one round trip: a broker that starts hosts thousands."""
 
-_TOPIC_DEFAULTS = tuple(BROKER_KEY_OF.values())
+TOPIC_DEFAULTS: Final = tuple(BROKER_KEY_OF.values())
+"""The keys of the broker that are the defaults of topics."""
 
 EntityChanged = Callable[[str, dict[str, str]], None]
 """Sanitized entity name and all its overrides."""
@@ -92,13 +85,12 @@ class DynamicConfig:
         """The overrides of topics that have any."""
         self._topic_configs: dict[str, TopicConfig] = {}
         self._without_overrides = TopicConfig({}, config)
-        self._log_manager: LogManager | None = None
-        self._replica_manager: ReplicaManager | None = None
-        self._controller: Controller | None = None
         self._entity_listeners: dict[str, list[EntityChanged]] = {}
         self._readers: list[Callable[[], Awaitable[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._changed_while_loading = False
+        self.has_changed = False
+        """Whether a stored configuration has changed since `load`."""
+        config.on_change(self._on_topic_defaults, TOPIC_DEFAULTS)
 
     # Lifecycle
 
@@ -121,18 +113,6 @@ class DynamicConfig:
             self._malformed.report(malformed)
         except NotAllRead:
             await self._rereading.begin_later()
-
-    def attach(self, log_manager: LogManager, replica_manager: ReplicaManager, controller: Controller) -> None:
-        """Apply changes to these from now on."""
-        self._log_manager = log_manager
-        self._replica_manager = replica_manager
-        self._controller = controller
-        self._config.on_change(self._on_topic_defaults, _TOPIC_DEFAULTS)
-        self._config.on_change(self._on_unclean_election_default, [BROKER_UNCLEAN_LEADER_ELECTION_ENABLE])
-        replica_manager.leadership_listeners.append(lambda partition: self.forget([partition.topic_partition.topic]))
-        controller.on_new_session(self._on_new_session)
-        if self._changed_while_loading:
-            self._on_topic_defaults(frozenset())
 
     async def close(self) -> None:
         """Stop listening. May be called twice."""
@@ -161,7 +141,7 @@ class DynamicConfig:
             await self._rereading.begin_later()
 
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
-        """Call `callback` when an entity of this type (`users`, `clients`, `ips`) was changed."""
+        """Call `callback` when an entity of this type (`topics`, `users`, `clients`, `ips`) was changed."""
         self._entity_listeners.setdefault(entity_type, []).append(callback)
 
     def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
@@ -200,17 +180,15 @@ class DynamicConfig:
                     logger.error("topic %s keeps all records: %s", topic, error)
                 self._set_topic(topic, found.get(topic, {}) if error is None else dict(KEEPS_RECORDS))
 
-    def forget(self, topics: Iterable[str]) -> None:
-        """Forget the overrides of those topics that were deleted: neither the metadata nor the replicas here have them.
+    def forget(self, topic: str) -> None:
+        """Forget the overrides of a topic that was deleted."""
+        if topic in self._topics:
+            self._set_topic(topic, {})
 
-        To be called for topics that leave the metadata. For those that leave the replicas it is called already.
-        """
-        replicas = self._replica_manager
-        if replicas is None:
-            return
-        for topic in topics:
-            if topic in self._topics and topic not in replicas.partitions and topic not in replicas.cluster.topics:
-                self._set_topic(topic, {})
+    def parse_again(self) -> None:
+        """Forget what was parsed: a thread that opens logs may have parsed a configuration just before its change."""
+        self._without_overrides = TopicConfig({}, self._config)
+        self._topic_configs.clear()
 
     def _set_topic(self, topic: str, overrides: dict[str, str]) -> None:
         self._topic_configs.pop(topic, None)
@@ -238,10 +216,9 @@ class DynamicConfig:
     # Changes
 
     def _on_change(self, entity_type: str, entity_name: str, overrides: dict[str, str]) -> None:
-        # Opening all logs may take minutes; each uses the configuration known at that moment.
-        self._changed_while_loading |= self._log_manager is None
+        self.has_changed = True
         if entity_type == TOPICS:
-            self._on_topic(entity_name, overrides)
+            self._set_topic(entity_name, overrides)
         elif entity_type == BROKERS:
             if entity_name == DEFAULT_ENTITY:
                 self._cluster = overrides
@@ -253,20 +230,17 @@ class DynamicConfig:
         for callback in self._entity_listeners.get(entity_type, ()):
             callback(entity_name, overrides)
 
-    def _on_topic(self, topic: str, overrides: dict[str, str]) -> None:
-        self._set_topic(topic, overrides)
-        self._put_in_force(topic)
-        if overrides.get(UNCLEAN_LEADER_ELECTION_ENABLE.name, "").strip().lower() == "true":
-            self._enable_unclean_election(topic)
-
-    async def _on_new_session(self) -> None:
+    async def on_new_session(self) -> None:
+        """Follow the changes in the present session, and read all configurations again."""
         await self._changes.on_new_session()
         if self._read_in_session != self._store.session_id:
             # Not here: the controller waits for this call, and there may be many topics.
             self._begin_rereading()
 
     def _begin_rereading(self) -> None:
-        self._in_task(self._rereading.begin(), "configurations-again")
+        task = asyncio.get_running_loop().create_task(self._rereading.begin(), name="configurations-again")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _read_again(self) -> None:
         """Apply what is stored, and differs from what this broker knows. Raises StoreError, NotAllRead."""
@@ -275,7 +249,7 @@ class DynamicConfig:
         broker = await self._read_broker(self._broker_name, self._broker, malformed)
         cluster = await self._read_broker(DEFAULT_ENTITY, self._cluster, malformed)
         topics = await self._read_topics(malformed)
-        self._changed_while_loading |= self._log_manager is None
+        self.has_changed = True
         if (broker, cluster) != (self._broker, self._cluster):
             self._broker, self._cluster = broker, cluster
             self._update_broker()
@@ -283,7 +257,7 @@ class DynamicConfig:
             overrides = topics.get(topic, {})
             if overrides != self._topics.get(topic, {}):
                 logger.info("configuration of %s/%s changed while there was no session", TOPICS, topic)
-                self._on_topic(topic, overrides)
+                self._on_change(TOPICS, topic, overrides)
         all_read = True
         for read in self._readers:
             try:
@@ -326,34 +300,4 @@ class DynamicConfig:
 
     def _on_topic_defaults(self, _: frozenset[str]) -> None:
         """A broker key that is the default of a topic key changed: the configuration of every topic may have changed."""
-        self._without_overrides = TopicConfig({}, self._config)
-        self._topic_configs.clear()
-        self._put_in_force(None)
-
-    def _put_in_force(self, topic: str | None) -> None:
-        """Apply the configuration to the logs of one topic, or of all, with pauses."""
-        logs, replicas = self._log_manager, self._replica_manager
-        if logs is None or replicas is None:
-            return
-
-        def put(log: PartitionLog) -> None:
-            name = log.topic_partition.topic
-            if topic in (None, name) and not log.is_closed:
-                logs.update_config(log, self.topic_config_of(name))
-                replicas.on_config_change(log)
-
-        begin(visit_all("topic-config", logs.all_logs(), put))
-
-    def _on_unclean_election_default(self, _: frozenset[str]) -> None:
-        if self._config[BROKER_UNCLEAN_LEADER_ELECTION_ENABLE]:
-            self._enable_unclean_election(None)
-
-    def _enable_unclean_election(self, topic: str | None) -> None:
-        if self._controller is None:
-            return
-        self._in_task(self._controller.enable_unclean_election(topic), "unclean-election")
-
-    def _in_task(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.parse_again()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.configuration.dynamic_config import DynamicConfig
+from ottla.broker.configuration.topic_config_changes import TopicConfigChanges
 from ottla.config.topic import TopicConfig
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.metadata_waits import MetadataWaits
@@ -70,10 +71,11 @@ class Stage:
     async def enable_unclean_election(self, topic: str | None) -> None:
         self.elections.append(topic)
 
-    def attach(self) -> None:
-        on_new_session = self.node.controller.on_new_session
-        controller = SimpleNamespace(on_new_session=on_new_session, enable_unclean_election=self.enable_unclean_election)
-        self.dynamic.attach(cast("Any", self.replicas), cast("Any", self.replicas), cast("Any", controller))
+    def follow(self) -> None:
+        """Apply changes to the logs, the replicas and the controller from now on."""
+        replicas, controller = cast("Any", self.replicas), SimpleNamespace(enable_unclean_election=self.enable_unclean_election)
+        self.changes = TopicConfigChanges(self.config, self.dynamic, replicas, replicas, cast("Any", controller))
+        self.node.controller.on_new_session(self.dynamic.on_new_session)
 
     def host(self, topic: str) -> FakeLog:
         log = FakeLog(topic, self.dynamic.topic_config_of(topic))

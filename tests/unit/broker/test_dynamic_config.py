@@ -57,14 +57,14 @@ def test_the_overrides_of_deleted_topics_are_forgotten() -> None:
         for topic in ("deleted", "hosted", "elsewhere"):
             await stage.admin.alter_entity_config("topics", topic, lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         stage.host("hosted")
         stage.replicas.cluster.topics["elsewhere"] = object()
 
         def known() -> list[str]:
             return [topic for topic in ("deleted", "hosted", "elsewhere") if stage.dynamic.topic_config_of(topic).overrides]
 
-        stage.dynamic.forget(["deleted", "hosted", "elsewhere"])
+        stage.changes.forget(["deleted", "hosted", "elsewhere"])
         assert known() == ["hosted", "elsewhere"]
         del stage.replicas.partitions["hosted"]
         for listener in stage.replicas.leadership_listeners:
@@ -77,7 +77,7 @@ def test_the_overrides_of_deleted_topics_are_forgotten() -> None:
 def test_a_changed_topic_reaches_its_logs_and_no_others() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         log, other = stage.host("t"), stage.host("u")
         await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await until(lambda: log.config[SEGMENT_BYTES] == 100)
@@ -90,7 +90,7 @@ def test_a_changed_topic_reaches_its_logs_and_no_others() -> None:
 def test_a_change_reaches_many_logs_with_pauses() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         logs = [stage.host("t") for _ in range(5)]
         every_pause_waits()
         await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
@@ -109,7 +109,7 @@ def test_a_changed_default_reaches_every_log_but_not_over_an_override() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.admin.alter_entity_config("topics", "own", lambda _: {"retention.ms": "1"})
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         log, own = stage.host("t"), stage.host("own")
         await stage.admin.set_broker_configs("", {"log.retention.ms": "77"})
         await until(lambda: log.config[RETENTION_MS] == 77)
@@ -127,7 +127,7 @@ def test_what_changes_while_the_logs_are_opened_reaches_those_that_were_open_alr
         await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await stage.admin.set_broker_configs("", {"log.retention.ms": "77"})
         await stage.dynamic.catch_up()
-        stage.attach()
+        stage.follow()
         assert (log.config[SEGMENT_BYTES], log.config[RETENTION_MS]) == (100, 77)
         assert other.config[RETENTION_MS] == stage.dynamic.topic_config_of("new")[RETENTION_MS] == 77
 
@@ -138,7 +138,7 @@ def test_catching_up_reports_a_change_once_even_while_the_watch_fires() -> None:
     async def scenario(stage: Stage) -> None:
         reported: list[tuple[str, dict[str, str]]] = []
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         stage.dynamic.on_entity_change("clients", lambda name, config: reported.append((name, config)))
         await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "5"})
         await asyncio.gather(stage.dynamic.catch_up(), stage.dynamic.catch_up())
@@ -154,7 +154,7 @@ def test_what_changed_unnoticed_is_in_force_in_a_new_session() -> None:
         store = stage.node.store
         await stage.admin.alter_entity_config("topics", "former", lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         former, changed, same = stage.host("former"), stage.host("changed"), stage.host("same")
         # Their notifications are gone by the time of the next session.
         await store.delete(config_path("topics", "former"))
@@ -176,7 +176,7 @@ def test_quotas_that_changed_unnoticed_count_in_a_new_session() -> None:
         addresses = ConnectionQuotas(NetworkLimits(), 0.0)
         users, ips = StoredQuotas(stage.admin, stage.dynamic, quotas), IpQuotas(stage.admin, stage.dynamic, addresses)
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         for entity_type, name, config in (
             ("clients", "former", {"producer_byte_rate": "5"}),
             ("users", "alice/clients/former", {"producer_byte_rate": "5"}),
@@ -230,7 +230,7 @@ def test_a_quota_that_changes_while_all_are_read_is_not_overwritten(monkeypatch:
 def test_an_error_with_one_change_ends_no_later_one(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         reported: list[int] = []
         stage.dynamic.on_entity_change("clients", lambda name, config: reported.append(int(config["producer_byte_rate"])))
         await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "bad"})
@@ -245,7 +245,7 @@ def test_an_error_with_one_change_ends_no_later_one(caplog: pytest.LogCaptureFix
 def test_the_configuration_of_another_broker_is_not_ours() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         await stage.admin.alter_entity_config("brokers", "1", lambda _: {"num.io.threads": "12"})
         await stage.dynamic.catch_up()
         assert stage.config[NUM_IO_THREADS] == 8
@@ -257,7 +257,7 @@ def test_the_configuration_of_another_broker_is_not_ours() -> None:
 def test_unclean_elections_that_are_switched_on_for_a_topic_are_held(configs: dict[str, str], ordered: list[str]) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         await stage.admin.alter_entity_config("topics", "t", lambda _: configs)
         await stage.dynamic.catch_up()
         await asyncio.sleep(0)
@@ -269,7 +269,7 @@ def test_unclean_elections_that_are_switched_on_for_a_topic_are_held(configs: di
 def test_unclean_elections_that_are_switched_on_for_all_are_held_for_all() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         await stage.admin.set_broker_configs("", {"unclean.leader.election.enable": "true"})
         await stage.dynamic.catch_up()
         await asyncio.sleep(0)

@@ -45,7 +45,7 @@ def test_a_malformed_topic_keeps_its_records_until_its_configuration_is_repaired
         assert stage.dynamic.topic_config_of("bad").overrides == KEEPS_RECORDS
         assert stage.dynamic.topic_config_of("bad")[RETENTION_MS] == -1
         assert stage.dynamic.topic_config_of("t")[SEGMENT_BYTES] == 100
-        stage.attach()
+        stage.follow()
         bad, removed = stage.host("bad"), stage.host("removed")
         await store.set("/config/topics/bad", encode_config({"retention.ms": "7"}))  # as by zookeeper-shell.sh, without a notification
         await until(lambda: bad.config[RETENTION_MS] == 7)
@@ -82,7 +82,7 @@ def test_a_topic_whose_configuration_becomes_malformed_has_the_former_one_until_
         store = stage.node.store
         await stage.admin.alter_entity_config("topics", "t", lambda _: {"retention.ms": "7"})
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         log = stage.host("t")
         await store.set(config_path("topics", "t"), b"{")
         await store.create(CONFIG_CHANGE_PREFIX, encode_config_change("topics/t"), sequential=True)
@@ -102,7 +102,7 @@ def test_a_malformed_configuration_of_the_broker_ends_the_start_but_not_what_run
         store = stage.node.store
         await stage.admin.set_broker_configs("" if name == DEFAULT_ENTITY else name, {"num.io.threads": "9"})
         await stage.dynamic.load()
-        stage.attach()
+        stage.follow()
         hosted = stage.host("t")
         await store.set(config_path("brokers", name), b"{")
         await store.create(config_path("topics", "t"), encode_config({"retention.ms": "7"}))
@@ -142,7 +142,7 @@ def test_a_malformed_quota_keeps_its_former_value_and_is_read_when_it_is_repaire
         await stage.dynamic.load()
         await users.load()
         await ips.load()
-        stage.attach()
+        stage.follow()
         assert [found("", "other"), found("", "c"), found("alice"), found("alice", "c")] == [8, None, None, None]
         for number, path in enumerate(paths):
             await store.set(path, encode_config({"producer_byte_rate": f"{20 + number}"}))
