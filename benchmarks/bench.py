@@ -1,7 +1,8 @@
 """Runs Ottla and Apache Kafka part by part, in alternating windows: `python -m benchmarks.bench`, `make bench` and its sizes.
 
 Prints the tables of every part when the part ends. By then benchmarks/results/<date and time>/ has a page with all tables and charts so
-far, and every raw number. With `--strict` the exit code is 1 when a turn failed or a target was missed.
+far, and every raw number. `--resume` with that folder goes on with an interrupted run. With `--strict` the exit code is 1 when a turn
+failed or a target was missed.
 """
 
 import argparse
@@ -44,6 +45,7 @@ from benchmarks.parts import (
 from benchmarks.parts.part import Part
 from benchmarks.report.page import Run, part_tables, write_page
 from benchmarks.report.table import FOREIGN_SHARE, TOOK_S, Sides, is_well, notes
+from benchmarks.report.unfinished import NotResumableError, Unfinished, keep, kept
 from benchmarks.turns.alternation import Alternation, Share
 from benchmarks.turns.choices import folder, patterns, several
 from benchmarks.turns.sizes import NORMAL, SIZES, Size
@@ -83,35 +85,51 @@ _MISSING = (NoCompilerError, ToolMissingError)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, write. Returns the exit code."""
     parser = _parser()
-    asked = parser.parse_args(arguments)
-    keys = measurable(asked.parts, asked.kinds)
-    if not keys:
-        parser.error(f"no part of {', '.join(asked.parts)} measures {' or '.join(dict.fromkeys(asked.kinds))}")
+    begun = _begun(parser, parser.parse_args(arguments))
+    asked, keys, facts = begun.asked, begun.missing, dict(begun.facts)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     size = _size(asked)
     plan = Plan(two_cores(), partial(_say, console), size, frozenset(asked.only))
-    facts, began = machine_facts(), time.monotonic()
-    directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
-    done: list[tuple[Part, Sides]] = []
+    began = time.monotonic() - begun.took_s
+    directory = Path(asked.resume) if asked.resume else _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
+    done = dict(begun.done)
     try:
         compiled("loadgen")
         with _memory_present(size, facts, plan), tempfile.TemporaryDirectory(prefix="benchmark-", dir=asked.dir) as scratch:
             process_guard().remove_tree(Path(scratch))
             for at, key in enumerate(keys, 1):
-                done.append((PARTS[key], _take_turns(PARTS[key], asked.kinds, plan, Path(scratch), console)))
-                for table in part_tables(*done[-1], size):
+                done[key] = _take_turns(PARTS[key], asked.kinds, plan, Path(scratch), console)
+                for table in part_tables(PARTS[key], done[key], size):
                     console.print(table)
-                for note in notes(done[-1][1]):
+                for note in notes(done[key]):
                     console.print(note, highlight=False)
-                run = Run(facts, asked.size, size, done, time.monotonic() - began, keys[at:])
+                run = Run(facts, asked.size, size, [(PARTS[of], sides) for of, sides in done.items()], time.monotonic() - began, keys[at:])
                 write_page(run, directory)
+                keep(Unfinished(asked, facts, done, run.missing, run.took_s), directory)
     except _MISSING as missing:
         console.print(str(missing), style="red", highlight=False)
         return 2
     if run.warning:
         console.print(run.warning, style="yellow", highlight=False)
     console.print(f"{run.took_s / 60:.1f} minutes; written to {directory / 'README.md'}", highlight=False, soft_wrap=True)
-    return 1 if asked.strict and not all(is_well(sides, part.lines(size)) for part, sides in done) else 0
+    return 1 if asked.strict and not all(is_well(sides, part.lines(size)) for part, sides in run.parts) else 0
+
+
+def _begun(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> Unfinished:
+    """A new run, or the one to go on with. Its arguments then are those it was begun with. Exits when neither can be measured."""
+    facts = machine_facts()
+    if not asked.resume:
+        keys = measurable(asked.parts, asked.kinds)
+        if not keys:
+            parser.error(f"no part of {', '.join(asked.parts)} measures {' or '.join(dict.fromkeys(asked.kinds))}")
+        return Unfinished(asked, facts, {}, keys, 0.0)
+    try:
+        run = kept(Path(asked.resume), facts)
+    except NotResumableError as error:
+        parser.error(str(error))
+    run.asked.resume = asked.resume
+    earlier = [run.facts["resumed"]] if "resumed" in run.facts else []
+    return replace(run, facts={**run.facts, "resumed": ", ".join([*earlier, facts["date"]])})
 
 
 @contextmanager
@@ -180,6 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--duration", type=float, help=f"seconds of the long run (normal: {NORMAL.long_s:.0f})")
     parser.add_argument(
         "--dir", type=folder, help="where the brokers keep their data meanwhile (default: the system's folder for temporary files)"
+    )
+    parser.add_argument(
+        "--resume", type=folder, metavar="DIR", help="goes on with the interrupted run of that folder, with the arguments that it had"
     )
     parser.add_argument("--strict", action="store_true", help="exit code 1 when something failed or a target was missed")
     return parser

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import bench
+from benchmarks.brokers.machine import machine_facts
 from benchmarks.parts.part import Curve, Part
 from benchmarks.report.lines import Line, number
 from benchmarks.turns.sizes import LONG, NORMAL, QUICK, Size
@@ -44,6 +45,13 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
     status = bench.main(arguments)
     (page,) = tmp_path.iterdir()
     return status, page
+
+
+def raising(error: type[BaseException]) -> Callable[[str, Turn, Path, Plan], None]:
+    def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
+        raise error
+
+    return take_turn
 
 
 @pytest.fixture
@@ -128,3 +136,46 @@ def test_a_run_that_is_interrupted_leaves_a_page_that_says_what_is_missing(monke
 
     (page,) = tmp_path.iterdir()
     assert "has not come to its end: last is missing" in (page / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_an_interrupted_run_is_resumed_with_the_parts_that_are_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    parts = [a_part("single", seen), a_part("other", seen)]
+    interrupted = replace(parts[1], take_turn=raising(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, tmp_path, [parts[0], interrupted], "--repeats", "1", "--kinds", "ottla")
+    (folder,) = tmp_path.iterdir()
+
+    status, page = run(monkeypatch, tmp_path, parts, "--resume", str(folder))
+
+    assert (status, page) == (0, folder)
+    assert seen == [("single", "ottla"), ("other", "ottla")]
+    result = json.loads((page / "results.json").read_text())
+    assert list(result["parts"]) == ["single", "other"]
+    assert "missing" not in result["warning"]
+    assert "resumed" in result["machine"]
+    assert sorted(file.name for file in page.iterdir()) == ["README.md", "results.json"]
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_a_run_of_another_commit_and_a_finished_one_are_not_resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[str, str]] = []
+    parts = [a_part("single", seen), replace(a_part("other", seen), take_turn=raising(KeyboardInterrupt))]
+    facts = machine_facts()
+    monkeypatch.setattr(bench, "machine_facts", lambda: {**facts, "commit": "older"})
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, tmp_path, parts)
+    (folder,) = tmp_path.iterdir()
+    monkeypatch.setattr(bench, "machine_facts", lambda: {**facts, "commit": "newer"})
+
+    with pytest.raises(SystemExit):
+        bench.main(["--resume", str(folder)])
+    with pytest.raises(SystemExit):
+        bench.main(["--resume", str(Path(__file__).parent)])
+
+    said = capsys.readouterr().err
+    assert "was measured at older, and this is newer" in said
+    assert "has no unfinished run" in said
