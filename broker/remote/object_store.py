@@ -191,12 +191,15 @@ class ObjectStore:
         return self._key_ring.seal(entry.id.uuid)
 
     async def _copy_records(self, entry: SegmentEntry, files: SegmentFiles, cipher: CopyCipher | None) -> tuple[ChunkIndex, bool]:
-        """Uploads the records. Returns how they are cut into chunks, and whether those are compressed."""
+        """Uploads the records. Returns how they are cut into chunks, and whether those are compressed. No records are as they are."""
         key = object_key(self._settings.key_prefix, entry, LOG)
         chunk_bytes = self._settings.chunk_bytes
         size, has_codec = await self._in_thread(partial(self._examine, files.log))
         if size != entry.size:
             raise RemoteStoreError(f"{files.log} has {size} bytes, and the segment to copy {entry.size}")
+        if not size:
+            await self._objects.put(key, b"")
+            return fixed_index(chunk_bytes, 0), False
         is_compressed = self._settings.is_compressed and not (self._settings.uses_heuristic and has_codec)
         sizes: list[int] = []
         is_plain = not is_compressed and cipher is None

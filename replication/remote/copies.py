@@ -137,7 +137,7 @@ class Copier:
             self._seen_to = end_offset
 
     async def _describe(self, log: PartitionLog, base_offset: int, end_offset: int) -> SegmentToCopy | None:
-        """The segment, if it still has to be copied. The cleaner or a truncation may have left it without records."""
+        """The segment, if it still has to be copied, and its leader epochs are known. Also one without records: no copy has its offsets."""
         if self._is_covered(log, base_offset, end_offset):
             return None
         try:
@@ -147,7 +147,7 @@ class Copier:
             if self._leadership.check() is not log:
                 return None
             segment = describe_segment(log, base_offset, end_offset, may_wait=True)
-        return segment if segment is not None and segment.size and segment.leader_epochs else None
+        return segment if segment is not None and segment.leader_epochs else None
 
     def _is_covered(self, log: PartitionLog, base_offset: int, end_offset: int) -> bool:
         """Whether readers find all offsets of the segment in the store, but those below the log start. Raises MetadataNotReady."""

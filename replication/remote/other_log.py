@@ -80,12 +80,12 @@ async def _find_out(services: CopyServices, leadership: Leadership, partition: T
 
 
 async def _has_records_of_a_copy(services: CopyServices, leadership: Leadership, partition: TopicIdPartition) -> bool:
-    """Whether the last copy whose first record is here, too, begins with the same batch.
+    """Whether the last copy with records whose first one is here, too, begins with the same batch.
 
     If no copy has its first record here, local retention has removed segments, which it never does for another log; or this log has none.
     """
     log = leadership.check()
-    entries = (each for each in services.metadata.all_entries(partition) if each.state == _FINISHED)
+    entries = (each for each in services.metadata.all_entries(partition) if each.state == _FINISHED and each.size)
     here = [each for each in entries if log.local_log_start_offset <= each.start_offset < log.log_end_offset]
     if not here:
         return log.log_start_offset < log.local_log_start_offset

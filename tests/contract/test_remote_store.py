@@ -130,6 +130,17 @@ def test_the_records_are_read_back_by_their_positions(case: Case, start: int, en
     assert do(case.store.fetch(entry, start, end)) == RECORDS[start:end]
 
 
+def test_a_copy_without_records_is_complete(case: Case) -> None:
+    entry = an_entry(0, 99, 0)
+    for _ in range(2):
+        case.copy(entry, b"")
+
+    assert do(case.store.size(entry)) == 0
+    assert do(case.store.index(entry, IndexKind.LEADER_EPOCH)) == b"0\n1\n0 0\n"
+    do(case.store.delete(entry))
+    assert do(_names(case.store, "")) == []
+
+
 def test_the_indexes_are_read_back(case: Case) -> None:
     entry = an_entry(0, 99, len(RECORDS))
     case.copy(entry, transactions=b"x" * 34)

@@ -10,13 +10,16 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import MetadataNotReady
-from tests.support.batches import a_run
+from tests.support.batches import a_batch, a_run
 from tests.support.handler_bench import Asking, HandlerBench
+from tests.support.logs import follow
 from tests.support.remote_reading import Reading, a_reading, copy_closed_segments, quiet
 from tests.support.remote_stores import at_once
 from tests.support.replicas import TOPIC, state
 from tests.support.services import an_empty
 from tests.support.transactions import a_marker_batch, write_in_transaction
+
+OFFSETS_OF_A_SEGMENT = 1 << 31
 
 
 class TieredBench(HandlerBench):
@@ -39,6 +42,16 @@ class TieredBench(HandlerBench):
         for index in range(len(self.logs)):
             for _ in range(batches):
                 self.replicas.append(2, index=index)
+
+    def leave_empty(self) -> range:
+        """Makes a segment of partition 0 without records, as a follower of a compacted log does, and returns its offsets."""
+        partition = self.replicas.manager.partitions[TOPIC][0]
+        partition.log.roll()
+        begin = partition.log.log_end_offset
+        end = begin + OFFSETS_OF_A_SEGMENT
+        follow(partition.log, a_batch(base_offset=end, leader_epoch=partition.leader_epoch), partition.leader_epoch)
+        partition.log.update_high_watermark(partition.log.log_end_offset)
+        return range(begin, end)
 
     def fill_with_transactions(self) -> None:
         """Produces two transactions to partition 0, one of them aborted, and of several segments each."""

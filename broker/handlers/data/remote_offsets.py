@@ -1,7 +1,8 @@
 """Finds offsets by time where a part of the log is in the remote store only (KIP-405), for ListOffsets.
 
-The largest timestamps of remote segments are known from their metadata. So most searches read no remote segment, or one. They run beside
-other requests, hold no handler slot, and end after 30 seconds. As in Apache Kafka they pass over gaps of the log.
+The largest timestamps of remote segments are known from their metadata. So most searches read no remote segment, or one. A segment without
+records has the time of its file there, which counts for nothing. Searches run beside other requests, hold no handler slot, and end after 30
+seconds. As in Apache Kafka they pass over gaps of the log.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ async def find_for_timestamp(
     async with asyncio.timeout(MAX_SECONDS):
         entry = reads.entry_from(log, log.log_start_offset)
         while entry is not None:
-            if entry.max_timestamp_ms >= timestamp_ms:
+            if entry.size and entry.max_timestamp_ms >= timestamp_ms:
                 record = await _find_in(broker, reads, log, entry, timestamp_ms, found)
                 if record is not None:
                     return record
@@ -63,7 +64,7 @@ async def find_of_max_timestamp(broker: Services, reads: RemoteReads, log: Parti
         latest: SegmentEntry | None = None
         entry = reads.entry_from(log, log.log_start_offset)
         while entry is not None:
-            if latest is None or entry.max_timestamp_ms > latest.max_timestamp_ms:
+            if entry.size and (latest is None or entry.max_timestamp_ms > latest.max_timestamp_ms):
                 latest = entry
             await pause()
             entry = reads.entry_from(log, entry.end_offset + 1)

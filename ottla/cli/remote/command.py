@@ -92,7 +92,8 @@ async def _faults(config_file: Path, cluster_id: str, entries: list[SegmentEntry
     async with the_store(config_file, cluster_id) as storage:
         for entry in entries:
             try:
-                await storage.store.fetch(entry, entry.size - 1, entry.size)
+                if entry.size:
+                    await storage.store.fetch(entry, entry.size - 1, entry.size)
                 for kind in IndexKind:
                     await storage.store.index(entry, kind)
             except RemoteStoreError as error:

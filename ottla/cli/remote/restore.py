@@ -126,6 +126,7 @@ def _end_after_failure(delivery: Delivery) -> None:
 
 async def _write(storage: RemoteStorage, log: StoredLog, producer: Producer) -> dict[str, Any]:
     """Writes one partition, in the order of its offsets. Raises ClientError."""
+    from ottla.cli.remote.stored_logs import known_end
     from ottla.storage.remote.ports import RemoteStoreError
     from ottla.storage.remote.record_walk import read_batches
 
@@ -150,7 +151,9 @@ async def _write(storage: RemoteStorage, log: StoredLog, producer: Producer) -> 
             missing.append(f"offsets from {reached} on, in the copy at {entry.start_offset}: {error}")
             end, next_offset = reached, None  # the gap behind is a part of that
         else:
-            end = next_offset = reached
+            end = reached
+            known = known_end(entry)
+            next_offset = max(reached, known) if known is not None else reached if entry.size else None
     producer.flush()
     return _row(log, records, missing) | {"end": end}
 
@@ -197,12 +200,14 @@ async def _aborted(storage: RemoteStorage, log: StoredLog, missing: list[str]) -
 
 
 def _row(log: StoredLog, records: int, missing: list[str]) -> dict[str, Any]:
+    from ottla.cli.remote.stored_logs import known_end
+
     copies: list[SegmentEntry] = log.copies
     return {
         "partition": log.partition.partition,
         "copies": len(copies),
         "first": copies[0].start_offset if copies else 0,
-        "end": copies[-1].end_offset + 1 if copies and copies[-1].size and copies[-1].end_offset < 1 << 61 else None,
+        "end": known_end(copies[-1]) if copies else None,
         "records": records,
         "missing": missing,
         "left_out": log.left_out,

@@ -44,6 +44,11 @@ class StoredLog(NamedTuple):
         return epoch is None or epoch == header.partition_leader_epoch
 
 
+def known_end(entry: SegmentEntry) -> int | None:
+    """Returns the offset behind those of the copy; None in a layout whose entries do not tell it."""
+    return entry.end_offset + 1 if entry.end_offset < _MOST_OFFSET else None
+
+
 async def stored_logs(storage: RemoteStorage, topic: str, topic_id: str | None, most_epoch: int | None) -> list[StoredLog]:
     """The partitions of a topic that the store has. Raises RemoteStoreError, and ValueError if several topics had that name.
 

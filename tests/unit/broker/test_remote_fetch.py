@@ -67,6 +67,34 @@ def test_a_consumer_reads_everything_from_the_log_start_to_the_log_end(chunk_byt
     scenario()
 
 
+@pytest.mark.parametrize("is_local_behind", [False, True])
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_consumer_reads_over_a_remote_segment_without_records(is_local_behind: bool, isolation_level: int) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = TieredBench()
+        bench.fill()
+        empty = bench.leave_empty()
+        if not is_local_behind:
+            bench.fill()
+        await bench.move_away(kept=0)
+        log = bench.logs[0]
+        assert (log.local_log_start_offset == empty.stop) is is_local_behind
+        assert [entry.size for entry in bench.copies[log] if entry.start_offset == empty.start] == [0]
+        offset, seen = 0, []
+        while offset < log.log_end_offset:
+            (found,) = (await bench.answered(bench.fetch(offset, isolation_level=isolation_level))).fetched
+            assert (found.error_code, bool(found.records)) == (0, True)
+            seen.append(parse_header(found.records, 0).base_offset)
+            offset = next_offset_after(found.records)
+        assert empty.start not in seen
+        assert empty.stop in seen
+        (found,) = (await bench.answered(bench.fetch(empty.start + 5, isolation_level=isolation_level))).fetched
+        assert parse_header(found.records, 0).base_offset == empty.stop
+
+    scenario()
+
+
 def test_all_remote_partitions_of_a_fetch_are_read() -> None:
     @on_a_loop
     async def scenario() -> None:

@@ -1,6 +1,7 @@
 """ListOffsets where a part of the log is in the remote store only."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,24 @@ def test_a_search_by_time_passes_over_offsets_that_are_nowhere() -> None:
         assert (await offset_of(bench, MAX_TIMESTAMP)).offset == 21
         copies.clear()
         assert (await offset_of(bench, FIRST_TIMESTAMP)).offset == log.local_log_start_offset
+
+    scenario()
+
+
+def test_a_search_by_time_passes_over_a_segment_without_records() -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = TieredBench()
+        fill_with_times(bench)
+        empty = bench.leave_empty()
+        await bench.move_away(kept=0)
+        (log,) = bench.logs
+        copies = bench.copies[log]
+        at = next(number for number, entry in enumerate(copies) if entry.start_offset == empty.start)
+        copies[at] = replace(copies[at], max_timestamp_ms=FIRST_TIMESTAMP + 1_000_000)  # that of its file
+        assert (await offset_of(bench, MAX_TIMESTAMP)).offset == 21
+        assert (await offset_of(bench, FIRST_TIMESTAMP + 290)).offset == 20
+        assert (await offset_of(bench, FIRST_TIMESTAMP + 500_000)).offset == -1
 
     scenario()
 
