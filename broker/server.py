@@ -277,6 +277,8 @@ class Broker:
         await self._start_coordinators()
         if storage is not None and reads is not None:
             self.services.remote = self._begin_remote(storage, reads)
+            if self.metrics is not None:
+                self.metrics.attach_remote(storage)
         await self._join_cluster()
         self.socket_server.accept()
         if self.metrics is not None:
@@ -446,6 +448,7 @@ class Broker:
             fetch_sessions=FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits),
             produce_purgatory=Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS]),
             fetch_purgatory=Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS]),
+            remote_fetch_purgatory=Purgatory("RemoteFetch", wheel),
             delete_records_purgatory=Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS]),
             refused_records=RefusedRecords(),
             fetch_max_bytes=config[FETCH_MAX_BYTES],

@@ -31,7 +31,7 @@ NOT_READY: Final = int(ErrorCode.REPLICA_NOT_AVAILABLE)
 class RemoteFetch:
     """The remote partitions of one Fetch. `wake` has the fetch read again."""
 
-    __slots__ = ("_client", "_failed", "_has_expired", "_pending", "_planned", "_reads", "_wake", "has_records")
+    __slots__ = ("_client", "_failed", "_pending", "_planned", "_reads", "_wake", "has_records")
 
     def __init__(self, reads: RemoteReads, client: Hashable, wake: Callable[[], None]) -> None:
         """`client` is the connection: readers of several connections have turns."""
@@ -41,7 +41,6 @@ class RemoteFetch:
         self._pending: dict[Partition, asyncio.Future[None]] = {}
         self._failed: dict[Partition, int] = {}
         self._planned = 0
-        self._has_expired = False
         self.has_records = False
         """Whether the present reading found records of a remote partition."""
 
@@ -86,9 +85,6 @@ class RemoteFetch:
 
     def _try(self, partition: Partition, max_bytes: int, left: int, is_last: bool, read: Callable[[], bool]) -> int:
         """Reads, which tells if there were records, or begins to get what that needs. At most `left` bytes are begun."""
-        if is_last and not self._has_expired:
-            self._has_expired = True
-            self._reads.expirations += 1
         code = self._failed.get(partition)
         if code is not None:
             return code if is_last else NO_ERROR

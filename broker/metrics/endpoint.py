@@ -54,6 +54,7 @@ from ottla.config.keys.own import OTTLA_METRICS_LISTENER, address
 if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
     from ottla.broker.network.socket_server import SocketServer
+    from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.broker.request.services import Services
     from ottla.coordination.transactions.metadata import TransactionState
 
@@ -96,6 +97,7 @@ class MetricsEndpoint:
         self._transaction_times = {state: Histogram() for state in MEASURED_STATES}
         self._store_latency = Histogram()
         self._verifications = Histogram()
+        self._remote_reads = Histogram()
         self._new_view: Callable[[], View] | None = None
         self._trouble: Callable[[], str] = str
         self._scraping = threading.Lock()
@@ -128,7 +130,7 @@ class MetricsEndpoint:
         fetch_rates = FetchRates(lambda: () if services.cluster.fetcher_pool is None else services.cluster.fetcher_pool.fetchers.values())
         self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
         self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, self._verifications.turn, controller.turn]
-        self._watch.on_window += [histogram.turn for histogram in self._transaction_times.values()]
+        self._watch.on_window += [histogram.turn for histogram in (self._remote_reads, *self._transaction_times.values())]
         services.coordinators.transactions.stats.on_left = self._on_transaction_left
         services.data.log_manager.context.on_flushed = self._on_flushed
         services.coordinators.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
@@ -146,11 +148,17 @@ class MetricsEndpoint:
             self._store_latency,
             self._transaction_times,
             self._verifications,
+            self._remote_reads,
             controller,
             fetch_rates,
             lambda: self.state,
             self._loop.time,
         )
+
+    def attach_remote(self, storage: RemoteStorage) -> None:
+        """Measure the reads of this store, whose caches are open."""
+        if storage.loads is not None:
+            storage.loads.on_read = lambda seconds: self._remote_reads.add(int(seconds * 1e6))
 
     def on_ready(self) -> None:
         """Requests are served from now on."""

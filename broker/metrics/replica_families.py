@@ -56,8 +56,8 @@ def _replica_manager(mbean: str, doc: str, read: Callable[[View], float]) -> Fam
 
 
 def _purgatories(view: View) -> list[Purgatory]:
-    services = view.services
-    return [services.data.produce_purgatory, services.data.fetch_purgatory, services.data.delete_records_purgatory]
+    data = view.services.data
+    return [data.produce_purgatory, data.fetch_purgatory, data.remote_fetch_purgatory, data.delete_records_purgatory]
 
 
 def _of_purgatory(mbean: str, doc: str, value: Callable[[Purgatory], int]) -> Family:

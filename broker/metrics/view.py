@@ -136,6 +136,7 @@ class View:
         store_latency: Histogram,
         transaction_times: Mapping[TransactionState, Histogram],
         verifications: Histogram,
+        remote_reads: Histogram,
         controller_metrics: ControllerMetrics,
         fetch_rates: FetchRates,
         state: Callable[[], BrokerState],
@@ -149,6 +150,7 @@ class View:
         self.store_latency = store_latency
         self.transaction_times = transaction_times
         self.verifications = verifications
+        self.remote_reads = remote_reads
         self.controller_metrics = controller_metrics
         self.fetch_rates = fetch_rates
         self.state = state

@@ -62,6 +62,8 @@ class DataServices:
     fetch_sessions: FetchSessionCache
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory
+    remote_fetch_purgatory: Purgatory
+    """Has the fetches of consumers that read from the remote store."""
     delete_records_purgatory: Purgatory
     refused_records: RefusedRecords
     fetch_max_bytes: int

@@ -36,7 +36,7 @@ class RemoteReads:
     `copy_of` finds the copy that has an offset of a log; it raises MetadataNotReady. `max_wait_ms` is how long a Fetch may wait for it.
     """
 
-    __slots__ = ("_quiet_until", "copy_of", "expirations", "max_wait_ms", "segments")
+    __slots__ = ("_quiet_until", "copy_of", "max_wait_ms", "segments")
 
     def __init__(
         self, segments: SegmentReader, copy_of: Callable[[PartitionLog, int], SegmentEntry | None], max_wait_ms: Callable[[], int]
@@ -44,8 +44,6 @@ class RemoteReads:
         self.segments = segments
         self.copy_of = copy_of
         self.max_wait_ms = max_wait_ms
-        self.expirations = 0
-        """Fetches that have waited for `max_wait_ms`."""
         self._quiet_until = NEVER_MS
 
     def report(self, log: PartitionLog, error: BaseException) -> None:

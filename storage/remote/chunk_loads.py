@@ -102,6 +102,8 @@ class ChunkLoads:
         self.throttles = 0
         """How often a read had to wait for the quota."""
         self.throttled_seconds = self.longest_throttle_seconds = 0.0
+        self.on_read: Callable[[float], None] = _ignore
+        """Called after each read of a chunk, also one that failed, with the seconds that it took."""
         budget.call_on_room(self._begin_some)
 
     @property
@@ -224,6 +226,8 @@ class ChunkLoads:
         counts = self._counts(entry.id.partition.topic)
         start = load.number * self._cache.chunk_bytes
         keeps_memory = False
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             counts.remote_fetch_requests += 1
             data = await self._fetch(entry, start, size)
@@ -246,6 +250,7 @@ class ChunkLoads:
             log.exception("unexpected error while a chunk of %s is read from the remote store", _name(entry))
             self._fail(load, counts, RemoteStoreError(str(error)))
         finally:
+            self.on_read(clock() - began)
             self._loads.pop((entry.id.uuid, load.number), None)
             self._budget.give_back(0 if keeps_memory else size)
 
@@ -262,6 +267,10 @@ class ChunkLoads:
     def _fail(self, load: _Load, counts: FetchCounts, error: RemoteStoreError) -> None:
         counts.remote_fetch_errors += 1
         load.done.set_exception(error)
+
+
+def _ignore(seconds: float) -> None:
+    pass
 
 
 def _name(entry: SegmentEntry) -> str:

@@ -70,6 +70,7 @@ class HandlerBench:
             refused_records=RefusedRecords(),
             produce_purgatory=Purgatory("Produce", wheel),
             fetch_purgatory=Purgatory("Fetch", wheel),
+            remote_fetch_purgatory=Purgatory("RemoteFetch", wheel),
             delete_records_purgatory=Purgatory("DeleteRecords", wheel),
             error_counts={},
             fetch_max_bytes=55 * 1024 * 1024,

@@ -141,7 +141,7 @@ class DelayedFetch(DelayedOperation):
         else:
             if not self._is_parked:
                 self._is_parked = True
-                fetch.services.data.fetch_purgatory.wait(self, fetch.watched, fetch.max_wait_ms)
+                fetch.purgatory.wait(self, fetch.watched, fetch.max_wait_ms)
             if fetch.has_moved:
                 self.on_enough()
             else:

@@ -74,6 +74,7 @@ from ottla.storage.segment.converted_region import ConvertedRegion
 if TYPE_CHECKING:
     from ottla.broker.handlers.data.delayed_fetch import DelayedFetch
     from ottla.broker.network.connection import Connection
+    from ottla.replication.waiting.purgatory import Purgatory
 
 INFINITE = float("inf")
 
@@ -92,8 +93,8 @@ class Fetch:
         "_access", "_answers_anyway", "_at", "_converted", "_correlation_id", "_creates_session", "_current", "_entries", "_error_code",
         "_failed", "_finds_later", "_grown", "_has_unread", "_is_diverted", "_is_follower", "_is_given_up", "_is_judged", "_is_limited",
         "_max_bytes", "_min_bytes", "_named", "_of_topic", "_reader", "_reads_old_segment", "_refusal", "_remote", "_replicas",
-        "_topic", "_unknown", "_waited_for", "_writer", "connection", "delayed", "has_moved", "is_incremental", "max_wait_ms", "params",
-        "parts", "services", "session", "stage", "unconverted", "version",
+        "_topic", "_unknown", "_writer", "connection", "delayed", "has_moved", "is_incremental", "max_wait_ms", "params",
+        "parts", "services", "session", "stage", "unconverted", "version", "watched",
     )  # fmt: skip
 
     def __init__(self, reader: FetchReader, correlation_id: int, connection: Connection, services: Services) -> None:
@@ -152,7 +153,8 @@ class Fetch:
         self._is_given_up = False
         self._is_limited = False  # whether the client has a quota of bytes
         self._answers_anyway = False
-        self._waited_for = 0
+        self.watched = 0
+        """The number of partitions for which it waits."""
         self._grown = 0
 
     # -- stages ----------------------------------------------------------------------------------------------------------
@@ -358,7 +360,7 @@ class Fetch:
         self._entries = self.session.in_order()
         self._unknown = []
         self._at = 0
-        self._waited_for = self.session.size - len(self._entries)
+        self.watched = self.session.size - len(self._entries)
         self._failed = False
         self._is_diverted = False
         self._has_unread = False
@@ -437,7 +439,7 @@ class Fetch:
             self._has_unread = True
             if asked.offset < partition.log.segments.active.base_offset:
                 self._reads_old_segment = True
-        self._waited_for += 1
+        self.watched += 1
         if self.is_incremental and params.is_first_reading:
             asked.maybe_rest(params)
 
@@ -553,13 +555,14 @@ class Fetch:
             or self._is_diverted
             or self._answers_anyway
             or self.max_wait_ms <= 0
-            or not self._waited_for
+            or not self.watched
         )
 
     @property
-    def watched(self) -> int:
-        """The number of partitions for which it waits."""
-        return self._waited_for
+    def purgatory(self) -> Purgatory:
+        """Where it waits: fetches that read from the remote store have a purgatory of their own, as in Apache Kafka."""
+        data = self.services.data
+        return data.fetch_purgatory if self._remote is None else data.remote_fetch_purgatory
 
     def _watch(self, limit: int) -> bool:
         """Watch the next partitions; returns whether these were all. Changes since their reading are noted in `has_moved`."""
@@ -573,7 +576,7 @@ class Fetch:
                 if asked.waits_in is not waiters:
                     asked.wait_in(waiters)
                     if not self.is_incremental:
-                        self.services.data.fetch_purgatory.will_purge(waiters)
+                        self.purgatory.will_purge(waiters)
                     if self.params.end_offset(partition) != asked.end_offset or not self._is_served(asked, partition):
                         self.has_moved = True
             self._at += 1

@@ -91,9 +91,13 @@ def _mean_fetch_throttle_ms(storage: RemoteStorage) -> float:
 
 
 def _expirations(view: View) -> Reading:
-    remote = view.services.remote
-    if remote is not None:
-        yield "", remote.reads.expirations
+    if view.services.remote is not None:
+        yield "", view.services.data.remote_fetch_purgatory.expirations
+
+
+def _reads(view: View) -> Reading:
+    if view.services.remote is not None:
+        yield "", view.remote_reads.look()
 
 
 def _unreadable(view: View) -> Reading:
@@ -145,6 +149,15 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         f"{_POOL}:name=RemoteLogReaderAvgIdlePercent,type=RemoteStorageThreadPool",
         "The part of `remote.log.reader.threads` that reads nothing now.",
         lambda storage: 0 if storage.loads is None else storage.loads.idle_share,
+    ),
+    Family(
+        "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems",
+        Kind.SUMMARY,
+        (),
+        "kafka.log.remote:name=RemoteLogReaderFetchRateAndTimeMs,type=RemoteLogManager",
+        "Reads of chunks from the remote store, also those ahead of demand and those that fail, and how long they take in milliseconds.",
+        _reads,
+        0.001,
     ),
     _tasks(
         "log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent",

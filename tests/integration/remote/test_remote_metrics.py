@@ -11,6 +11,8 @@ from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.several_brokers import until
 
 IDLE = "kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent"
+READS = "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems"
+PURGATORY = 'kafka_server_delayedoperationpurgatory_{}{{delayedOperation="RemoteFetch"}}'
 THROTTLE = "kafka_server_remotelogmanager_remote_{}_throttle_time_{}"
 
 
@@ -22,13 +24,14 @@ def scraped(broker: InProcessBroker) -> dict[str, float]:
         return {line[0]: float(line[-1]) for line in lines}
 
 
-def test_the_quotas_and_the_idle_share_are_told(tmp_path: Path) -> None:
+def test_the_quotas_the_idle_share_and_the_reads_are_told(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     quotas = {f"remote.log.manager.{kind}.max.bytes.per.second": "200000" for kind in ("copy", "fetch")}
     keys = SETTINGS | quotas | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
         before = scraped(broker)
+        assert (before[f"{READS}_count"], before[PURGATORY.format("purgatorysize")]) == (0, 0)
         assert (before[IDLE], before["kafka_server_rlmcopy_byte_rate"], before["kafka_server_rlmfetch_byte_rate"]) == (1, 0, 0)
         fill(broker, 1)
         until(lambda: scraped(broker)[IDLE] < 1)
@@ -39,3 +42,6 @@ def test_the_quotas_and_the_idle_share_are_told(tmp_path: Path) -> None:
         for kind in ("copy", "fetch"):
             assert found[f"kafka_server_rlm{kind}_byte_rate"] > 0
             assert 0 < found[THROTTLE.format(kind, "avg")] <= found[THROTTLE.format(kind, "max")]
+        assert found[f"{READS}_count"] == found["kafka_server_brokertopicmetrics_remotefetchrequests_total"] > 0
+        assert found[f"{READS}_sum"] > 0
+        assert found[PURGATORY.format("numdelayedoperations")] == 0

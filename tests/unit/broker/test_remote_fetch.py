@@ -183,12 +183,15 @@ def test_a_slow_store_ends_the_fetch_after_remote_fetch_max_wait_ms_and_the_read
         reading.store.gate = asyncio.Event()
         asking = bench.fetch(0, max_wait_ms=10)
         await quiet()
+        local, remote = bench.services.data.fetch_purgatory, bench.services.data.remote_fetch_purgatory
+        assert (local.delayed, remote.delayed, remote.watched) == (0, 1, 1)
         bench.time.advance(399)
         await quiet()
         assert asking.waits
         bench.time.advance(2)
         (found,) = (await bench.answered(asking)).fetched
         assert (found.error_code, found.records) == (0, b"")
+        assert (remote.delayed, remote.watched, remote.expirations, local.expirations) == (0, 0, 1, 0)
         reading.store.gate.set()
         await quiet()
         assert bench.fetch(0).fetched[0].records == expected

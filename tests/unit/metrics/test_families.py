@@ -71,7 +71,10 @@ OF_TIERED_STORAGE = {
         f"org.apache.kafka.storage.internals.log:name={name},type=RemoteStorageThreadPool"
         for name in ("RemoteLogReaderTaskQueueSize", "RemoteLogReaderAvgIdlePercent")
     ),
-    "kafka.log.remote:name=RemoteLogManagerTasksAvgIdlePercent,type=RemoteLogManager",
+    *(
+        f"kafka.log.remote:name={name},type=RemoteLogManager"
+        for name in ("RemoteLogManagerTasksAvgIdlePercent", "RemoteLogReaderFetchRateAndTimeMs")
+    ),
     *(f"kafka.server:type={kind}" for kind in ("RLMCopy", "RLMFetch", "RemoteLogManager")),
 }
 """The broker that was recorded had no tiered storage."""

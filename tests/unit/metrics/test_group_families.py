@@ -109,7 +109,7 @@ def a_view(group: Any, most: int) -> View:
             share_leader=SimpleNamespace(led=()),
         ),
     )
-    return View(services, *(None,) * 11)  # type: ignore[arg-type]  # what counting groups does not need
+    return View(services, *(None,) * 12)  # type: ignore[arg-type]  # what counting groups does not need
 
 
 def test_other_work_is_done_between_the_offsets_of_a_large_group_which_may_change_meanwhile() -> None:
