@@ -580,6 +580,16 @@ class Connection:
             return False
         return bool(state & (PAUSED | SENDING)) or not self._reader.keeps_frame()
 
+    def holds_too_long(self, now_ns: int) -> bool:
+        """Whether bytes of small requests are kept, and the broker does not end that: a request is unfinished, or waits for an event or the
+        client."""
+        state = self._state
+        if state & (STARVED | MUTED | QUEUED | YIELDED | CLOSED) or not self._reader.holds_too_long(now_ns, self.last_active_ns):
+            return False
+        if state & WAITING:
+            return not self.busy
+        return bool(state & (PAUSED | SENDING)) or not self._reader.keeps_frame()
+
     @property
     def busy(self) -> bool:
         """Whether the client would lose an answer if the connection were closed now: one being sent, or one to a request that is done or in

@@ -8,6 +8,9 @@ A frame that does not fit into the shared buffer gets a bytearray of exactly its
 FIRST_BYTES of the frame arrived, and at first not more than FIRST_ALLOCATION, so that a false length costs little. Before that the frame
 needs room in the memory for all connections (`FrameMemory`), or counts there as it arrives. Then the kernel's buffer of the connection may
 grow as well, so that such frames arrive in few reads.
+
+Kept bytes of other frames count in `RequestChannel.unhandled_bytes`. While these are many, connections are read in small windows, and an
+unfinished frame of any size needs room.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class FrameReader:
         "_filled",
         "_from",
         "_grown",
+        "_held",
         "_is_counted",
         "_lent",
         "_owner",
@@ -86,12 +90,13 @@ class FrameReader:
         self._part = 0  # bytes of it that arrived without
         self._due_ns = 0  # time by which more of it has to arrive, or answers have to be read, if others wait
         self._grown = 0  # size of the kernel's buffer after it grew
+        self._held = 0  # bytes in _rest that count in unhandled_bytes
 
     def buffer(self) -> memoryview:
         """The buffer for the next read."""
         processor = self._processor
         channel = processor.channel
-        is_narrow = channel.full or channel.is_spent
+        is_narrow = channel.full or channel.is_spent or channel.unhandled_bytes > channel.most_unhandled_bytes
         rest = self._rest
         if rest is None:
             return processor.window if is_narrow else processor.view
@@ -120,6 +125,7 @@ class FrameReader:
             self._count(count)
             return False
         self._rest = None
+        self._hold(0)
         self.start = 0
         self.end = len(rest) - self._from + count
         return True
@@ -151,30 +157,46 @@ class FrameReader:
         if rest is None or self._filled:
             return False
         self._rest = None
+        self._hold(0)
         self.is_held_back = False
         self._lend(rest, self._from)
         return True
 
+    def _hold(self, size: int) -> None:
+        """Count the bytes that are kept now. Those of a large frame count in the frame memory."""
+        self._processor.channel.unhandled_bytes += size - self._held
+        self._held = size
+
     def on_handled(self) -> None:
         """Release memory that was not kept again."""
         memory = self._lent
+        if self._is_counted and self._rest is None:
+            self.give_back()
         if memory is not None:
             self._lent = None
             self.view = self._processor.view
             self.data = self._processor.data
             if memory is not self._rest:
-                if self._rest is None:
-                    self.give_back()
                 self._processor.buffers.release(memory)
 
     def keep_head(self, start: int) -> None:
         """Keep the head of an incomplete frame."""
+        if self._is_counted and start != self.start:
+            self.give_back()  # the frame that counted was handled
         if self.begins_large_frame(start):
             self._allocate(start, 4 + fields.int32(self.data, start))
             return
         self._rest = bytearray(self.view[start : self.end])
         self._from = 0
+        self._hold(self.end - start)
         self._on_kept()
+        channel = self._processor.channel
+        if (
+            channel.unhandled_bytes > channel.most_unhandled_bytes
+            and self.end - start >= 4
+            and not self._take(4 + fields.int32(self.data, start), start, True)
+        ):
+            self._starve()
 
     def _on_kept(self) -> None:
         owner = self._owner
@@ -185,8 +207,9 @@ class FrameReader:
         """Get memory for a large frame of `total` bytes, including its length."""
         view, end = self.view, self.end
         self._from = 0
-        if not self._take(total, start):
+        if not self._take(total, start, self._processor.channel.frame_memory.needs_room(total)):
             self._rest = bytearray(view[start:end])
+            self._hold(end - start)
             self._on_kept()
             self._starve()
             return
@@ -203,17 +226,16 @@ class FrameReader:
         memory = self._processor.buffers.get(size)
         return fields.room_for(size) if memory is None else memory
 
-    def _take(self, size: int, start: int) -> bool:
-        """Take room for the frame that begins at `start`. Urgent frames need none."""
+    def _take(self, size: int, start: int, needs_room: bool) -> bool:
+        """Take room for the frame that begins at `start`, if it needs room. Urgent frames need none."""
         owner = self._owner
         if self._taken or owner is None or owner.is_urgent(self.view, start + 4, self.end):
             return True
-        memory = self._processor.channel.frame_memory
         self._is_counted = True
         self.expect()
-        if not memory.needs_room(size):
+        if not needs_room:
             return True
-        if memory.take(owner, size):
+        if self._processor.channel.frame_memory.take(owner, size):
             self._taken = size
         return self._taken > 0
 
@@ -255,6 +277,11 @@ class FrameReader:
         """Whether a frame takes memory, and what its client has to do next is due."""
         return self._is_counted and now_ns > self._due_ns
 
+    def holds_too_long(self, now_ns: int, since_ns: int) -> bool:
+        """Whether more than a small window is held, and nothing happened since `since_ns` for the patience of others."""
+        due_ns: int = self._due_ns if self._is_counted else since_ns + PATIENCE_NS
+        return self._held > FULL_WINDOW_BYTES and now_ns > due_ns
+
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Enlarge the kernel's buffer for frames of `size`, in powers of two, so that slowly growing sizes cost no system calls."""
         self._grown = min(1 << (size - 1).bit_length(), LARGEST_BYTES)
@@ -282,6 +309,11 @@ class FrameReader:
         else:
             self._rest = self._lent
             self._from = start
+        size = len(self._rest)
+        if size <= len(self._processor.view):
+            self._hold(size)
+            if self._is_counted:
+                self.give_back()
         self._on_kept()
 
     @property
@@ -331,6 +363,7 @@ class FrameReader:
         """Release everything after the connection was lost."""
         self._rest = None
         self._filled = 0
+        self._hold(0)
         self.growing = None
         owner, self._owner = self._owner, None
         if owner is not None:

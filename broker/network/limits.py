@@ -56,6 +56,9 @@ PATIENCE_NS: Final = 2_000_000_000
 NS_PER_BYTE: Final = 4000
 """Time by which each of its bytes extends that: 250 kB a second are fast enough."""
 LATE_CHECK_SECONDS: Final = 0.5
+UNHANDLED_DIVISOR: Final = 4
+"""Share of the memory of large requests that the kept bytes of small ones may take in addition, before every unfinished request needs room.
+Beyond that a connection that is read keeps no more than FULL_WINDOW_BYTES without room."""
 
 INT_MAX: Final = 2**31 - 1
 

@@ -124,12 +124,20 @@ class Processor:
         self._offenders.report(client.client_host, line, self.clock_ns() / 1e9)
 
     def end_late(self) -> None:
-        """Close connections whose large requests arrive slowly, if others wait for memory."""
-        if self.channel.frame_memory.is_wanted:
-            now_ns = self.clock_ns()
-            for connection in [each for each in self.connections if each.is_late(now_ns)]:
-                self.report(connection.client, "a large request arrives too slowly, and others wait for memory")
-                connection.abort()
+        """Close connections whose large requests arrive slowly, if others wait for memory, and those that keep too much of small ones."""
+        channel = self.channel
+        now_ns: int = self.clock_ns()
+        if channel.frame_memory.is_wanted:
+            late = [each for each in self.connections if each.is_late(now_ns)]
+            self._end(late, "a large request arrives too slowly, and others wait for memory")
+        if channel.unhandled_bytes > channel.most_unhandled_bytes:
+            idle = [each for each in self.connections if each.holds_too_long(now_ns)]
+            self._end(idle, "requests are unfinished, or wait behind one that does, and take memory that others need")
+
+    def _end(self, connections: list[Connection], reason: str) -> None:
+        for connection in connections:
+            self.report(connection.client, reason)
+            connection.abort()
 
     def expire_idle(self, max_idle_ms: int) -> None:
         """Close connections that were idle for `max_idle_ms` (connections.max.idle.ms; negative: never), the most idle first.

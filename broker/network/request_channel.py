@@ -28,7 +28,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, final
 
 from ottla.broker.network.frame_memory import HUGE_BYTES, FrameMemory
-from ottla.broker.network.limits import LARGE_READS, TURN_NS
+from ottla.broker.network.limits import LARGE_READS, TURN_NS, UNHANDLED_DIVISOR
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion
 
@@ -201,10 +201,12 @@ class RequestChannel:
         "is_spent",
         "max_request_bytes",
         "max_requests",
+        "most_unhandled_bytes",
         "queued_bytes",
         "slots",
         "slots_in_use",
         "turn_ends_ns",
+        "unhandled_bytes",
         "waiting_for_turn",
         "woken",
     )
@@ -223,6 +225,10 @@ class RequestChannel:
         self.max_requests = max_requests
         self.max_request_bytes = max_request_bytes
         self.frame_memory = FrameMemory(max_request_bytes) if max_request_bytes > 0 else FrameMemory(large_max_bytes, HUGE_BYTES)
+        self.unhandled_bytes = 0
+        """Bytes of small frames that connections keep, because the frames are unfinished or have to wait."""
+        self.most_unhandled_bytes = (max_request_bytes if max_request_bytes > 0 else large_max_bytes) // UNHANDLED_DIVISOR
+        """Bytes beyond which connections are read in small windows, and unfinished frames need room."""
         self.slots_in_use = 0
         self.waiting_for_turn = 0
         self.queued_bytes = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -47,6 +48,10 @@ MOST_BYTES = 500_000_000
 LEFT_BYTES = 150_000_000
 BOMB_BYTES = 120_000_000
 BOMBS = "bombs"
+CROWD = 5_000
+"""Connections of an attack by many. KEPT_BYTES follow on each, as many as the broker reads at once, and stay for STAY_S."""
+KEPT_BYTES = 256 * 1024
+STAY_S = 3.0
 STORM_MEMBERS = 5_000
 STORM_CONNECTIONS = 50
 
@@ -188,6 +193,45 @@ def never_finish(broker: Watched) -> None:
     at_once(broker, 150, [frame[:-1]])
 
 
+def prepare_topic(broker: Watched) -> None:
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(BOMBS))
+
+
+def wait_and_send_more(broker: Watched) -> None:
+    """On each connection a Fetch waits for news, and KEPT_BYTES of requests follow it."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MiB)
+    poll = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=MiB, topics=[FetchTopic(topic=BOMBS, partitions=[partition])])
+    send_and_stay(broker, request_frame(poll, ApiKey.FETCH, 3) + request_frame(produce("none", bytes(KEPT_BYTES)), ApiKey.PRODUCE, 7))
+
+
+def leave_out_the_last_byte(broker: Watched) -> None:
+    send_and_stay(broker, request_frame(produce(BOMBS, bytes(KEPT_BYTES - 1000)), ApiKey.PRODUCE, 7)[:-1])
+
+
+def send_and_stay(broker: Watched, data: bytes) -> None:
+    """Send what the broker takes on CROWD connections, and keep them open for a while."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    with ExitStack() as stack:
+        left = {stack.enter_context(socket.create_connection(("127.0.0.1", broker.port))): data for _ in range(CROWD)}
+        for connection in left:
+            connection.setblocking(False)
+        until = time.monotonic() + ATTACK_S
+        while left and time.monotonic() < until:
+            for connection in list(left):
+                try:
+                    left[connection] = left[connection][connection.send(left[connection]) :]
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    left[connection] = b""  # the broker has closed it
+                if not left[connection]:
+                    del left[connection]
+            time.sleep(0.01)
+        time.sleep(STAY_S)
+
+
 def prepare_members(broker: Watched) -> None:
     with a_wire_client(broker.port) as client:
         create(client, a_topic(BOMBS, partitions=100))
@@ -255,6 +299,8 @@ ATTACKS = {
     "produce": Attack("60 Produce of zstd bombs to a compacted topic", prepare_compacted, produce_bombs),
     "join": Attack("39 JoinGroup with 40 MB of metadata", nothing, join_with_metadata),
     "unfinished": Attack("150 requests of 8 MiB without their last byte", nothing, never_finish),
+    "behind": Attack(f"{CROWD:,} requests that wait, with 256 KiB behind each", prepare_topic, wait_and_send_more),
+    "small": Attack(f"{CROWD:,} requests of 256 KiB without their last byte", nothing, leave_out_the_last_byte),
     "metadata": Attack("30 connections that never read their Metadata", prepare_topics, ask_and_never_read),
     "one-group": Attack(f"{STORM_MEMBERS:,} members join one group", prepare_members, partial(join_storm, groups=1)),
     "groups": Attack(f"{STORM_MEMBERS:,} members join 500 groups", prepare_members, partial(join_storm, groups=500)),
