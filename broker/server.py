@@ -17,7 +17,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -201,6 +201,8 @@ class Broker:
         self._problem: ConfigError | None = None
         """The problem of the static configuration of listeners, which the dynamic one may solve."""
         self._security = ListenerSecurity(config, self._clock, self._environment.random_bytes, self._environment.clock_ns)
+        of_process = (collector_resting, collector_paused) if self._environment.is_process else (nullcontext, nullcontext)
+        self._resting, self._paused = of_process
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -382,9 +384,8 @@ class Broker:
 
     def _make_services(self) -> None:
         config, environment, clock = self.config, self._environment, self._clock
-        resting, paused = (collector_resting, collector_paused) if environment.is_process else (nullcontext, nullcontext)
         expansion = Expansion(config, self._executor)
-        running = RunningRequests(environment.clock_ns, while_large=resting)
+        running = RunningRequests(environment.clock_ns, while_large=self._resting)
         telemetry = ClientTelemetry(config, self._client_metrics, clock, expansion, environment.random_bytes)
         self._held.callback(telemetry.close)
         levels = self._features.level
@@ -409,10 +410,10 @@ class Broker:
             administration=self._administration_services(cluster, telemetry, MetadataWaits(running.on_wait)),
         )
         replicas = services.data.replica_manager
-        control_requests = ControlRequests(replicas, self._dynamic_config, services.administration.metadata_waits, paused)
+        control_requests = ControlRequests(replicas, self._dynamic_config, services.administration.metadata_waits, self._paused)
         self._cluster = ClusterWiring(services, control_requests, environment.connect, self._security.of_peers)
         self._held.push_async_callback(self._cluster.close)
-        self.controller = self._make_controller(paused, services.administration.metadata_waits)
+        self.controller = self._make_controller(services.administration.metadata_waits)
         services.cluster = ClusterServices(
             controller=self.controller,
             control_requests=control_requests,
@@ -421,7 +422,7 @@ class Broker:
             producer_ids=ProducerIds(self._cluster.producer_id_block),
         )
         wheel, random_bytes, partitions_of = self._timing_wheel, environment.random_bytes, partial(stored_partitions, self.store)
-        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, partitions_of, paused)
+        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, partitions_of, self._paused)
         replicas.on_partitions_deleted = self._on_partitions_deleted
         self._topic_config_changes = TopicConfigChanges(config, self._dynamic_config, self.log_manager, replicas, self.controller)
         self._held.push_async_callback(self._topic_config_changes.close)
@@ -473,7 +474,7 @@ class Broker:
             delegation_tokens=self._access_control.delegation_tokens,
         )
 
-    def _make_controller(self, while_large: Callable[[], AbstractContextManager[None]], waits: MetadataWaits) -> Controller:
+    def _make_controller(self, waits: MetadataWaits) -> Controller:
         features = self._features
         controller = Controller(
             self.store,
@@ -485,7 +486,7 @@ class Broker:
             self.config.listeners.inter_broker_listener_name,
             self._registration,
             self._environment.is_listening,
-            while_large,
+            self._paused,
             lambda: features.levels,
             waits.notify,
         )
@@ -581,7 +582,7 @@ class Broker:
         from ottla.broker.remote.tasks import begin_tasks, leftovers
 
         services = self.services
-        metadata = self._cluster.remote_metadata(self._environment.file_system)
+        metadata = self._cluster.remote_metadata(self._environment.file_system, self._paused)
         metadata.start()
         self._held.push_async_callback(metadata.close)
         tasks = begin_tasks(services, storage, metadata, self._background, self._random)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from functools import partial
 from typing import TypeAlias
 
@@ -221,13 +221,13 @@ class ClusterWiring:
         services = self._services
         return Positions(access, self._broker_requests(f"ShareLag-{services.broker_id}").ask, services.metadata)
 
-    def remote_metadata(self, filesystem: FileSystem) -> TopicMetadata:
+    def remote_metadata(self, filesystem: FileSystem, while_loading: Callable[[], AbstractContextManager[None]]) -> TopicMetadata:
         """Reads and writes the metadata of remote segments. Raises ConfigError."""
         services = self._services
         settings = metadata_settings(services.config)
         connect = self.connect if settings.listener_name == self._listener else self._connect_at(settings.listener_name)
         log_dir = next(iter(services.data.log_manager.directories.all))
-        return topic_metadata(services, settings, connect, filesystem, log_dir)
+        return topic_metadata(services, settings, connect, filesystem, log_dir, while_loading)
 
     def _broker_requests(self, client_id: str) -> BrokerRequests:
         """Requests to any broker, over connections of their own."""

@@ -21,7 +21,7 @@ class CollectorPauses:
 
 
 def collector_paused() -> AbstractContextManager[None]:
-    """Pause the collector. If enough objects were created for a collection, later collections exclude them, too.
+    """Pause the collector. Later collections exclude the objects that were created meanwhile, too.
 
     The objects are still freed when the last reference goes; only cycles among them are not found.
     """
@@ -43,7 +43,7 @@ def _pause(*, keeps_what_was_made: bool) -> Iterator[None]:
         CollectorPauses.count -= 1
         CollectorPauses.keeps |= keeps_what_was_made
         if not CollectorPauses.count:
-            if CollectorPauses.keeps and gc.get_count()[0] > gc.get_threshold()[0]:
-                gc.freeze()
+            if CollectorPauses.keeps:
+                gc.freeze()  # few of them may be long: the next pass would take 3.5 ms for ten lists of 50,000 numbers
             CollectorPauses.keeps = False
             gc.enable()

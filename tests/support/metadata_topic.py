@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from ottla.broker.remote.metadata.peers import MetadataPeers
@@ -175,7 +176,14 @@ class PlayedTopic:
 class PlayedMetadata(TopicMetadata):
     """The metadata of a broker that uses a played topic."""
 
-    def __init__(self, topic: PlayedTopic, filesystem: MemoryFileSystem | None = None, *, consume_wait_ms: int = 20_000) -> None:
+    def __init__(
+        self,
+        topic: PlayedTopic,
+        filesystem: MemoryFileSystem | None = None,
+        *,
+        consume_wait_ms: int = 20_000,
+        while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.filesystem = filesystem or MemoryFileSystem()
         self.filesystem.make_directory(LOG_DIR)
         self.workers = ThreadPoolExecutor(1)
@@ -185,7 +193,7 @@ class PlayedMetadata(TopicMetadata):
         found = MetadataTopic(settings, topic.cluster, topic)
         clock = ManualClock()
         self.snapshots = SnapshotFiles(LOG_DIR, self.filesystem, self.workers, clock, "a cluster", PARTITIONS)
-        reader = MetadataReader(PARTITIONS, topic.cluster, found, peers, self.snapshots)
+        reader = MetadataReader(PARTITIONS, topic.cluster, found, peers, self.snapshots, while_loading)
         super().__init__(reader, MetadataWriter(topic.cluster, peers, clock, self._next_producer_id), consume_wait_ms)
 
     async def _next_producer_id(self) -> int:

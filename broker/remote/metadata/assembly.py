@@ -17,6 +17,8 @@ from ottla.replication.ports.peer import PeerUnavailable
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from ottla.broker.request.services import Services
     from ottla.config.remote_metadata import MetadataSettings
@@ -26,7 +28,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def topic_metadata(services: Services, settings: MetadataSettings, connect: Connect, filesystem: FileSystem, log_dir: str) -> TopicMetadata:
+def topic_metadata(
+    services: Services,
+    settings: MetadataSettings,
+    connect: Connect,
+    filesystem: FileSystem,
+    log_dir: str,
+    while_loading: Callable[[], AbstractContextManager[None]],
+) -> TopicMetadata:
     """Returns the metadata of a broker, which is to be started and closed. `log_dir` is the first of `log.dirs`."""
     if settings.ignored:
         logger.info("without effect here, because this broker is no client of Java: %s", ", ".join(settings.ignored))
@@ -34,7 +43,7 @@ def topic_metadata(services: Services, settings: MetadataSettings, connect: Conn
     topic = MetadataTopic(settings, cluster, services.administration.topic_admin)
     peers = MetadataPeers(connect, cluster, settings.listener_name, services.broker_id)
     snapshots = SnapshotFiles(log_dir, filesystem, services.workers, clock, services.cluster_id, settings.partitions)
-    reader = MetadataReader(settings.partitions, cluster, topic, peers, snapshots)
+    reader = MetadataReader(settings.partitions, cluster, topic, peers, snapshots, while_loading)
     writer = MetadataWriter(cluster, peers, clock, partial(_next_producer_id, services))
     return TopicMetadata(reader, writer, settings.consume_wait_ms)
 

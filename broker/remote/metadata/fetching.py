@@ -5,11 +5,11 @@ The reader is a plain consumer: without a group, and up to the high watermark.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.broker.remote.metadata.peers import REQUEST_TIMEOUT_MS
-from ottla.pauses import pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -31,15 +31,15 @@ MAX_PARTITION_BYTES: Final = 1024 * 1024
 
 
 async def prepare() -> None:
-    """Compiles the codecs with pauses, before the first use of each would do it in the turn of other work: half a millisecond each."""
+    """Compiles the codecs, each in a turn of its own. The first use of each would do it in the turn of other work: up to 1.3 ms."""
     for compiled, version in (
         (ListOffsetsRequest.encoder, LIST_OFFSETS_VERSION),
         (ListOffsetsResponse.decoder, LIST_OFFSETS_VERSION),
         (FetchRequest.encoder, FETCH_VERSION),
         (FetchResponse.decoder, FETCH_VERSION),
     ):
-        await pause()
         compiled(version)
+        await asyncio.sleep(0)
 
 
 async def fetch(peer: Peer, topic_id: bytes, logs: Iterable[MetadataLog], epochs: Mapping[int, int], max_wait_ms: int) -> FetchResponse:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from ottla.broker.remote.metadata import fetching
@@ -48,14 +49,22 @@ class MetadataReader:
     """See the module. `logs` has what is known, by metadata partition."""
 
     def __init__(
-        self, partition_count: int, cluster: MetadataCache, topic: MetadataTopic, peers: MetadataPeers, snapshots: SnapshotFiles
+        self,
+        partition_count: int,
+        cluster: MetadataCache,
+        topic: MetadataTopic,
+        peers: MetadataPeers,
+        snapshots: SnapshotFiles,
+        while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        """Old records, and those of snapshots, are taken in within a context of `while_loading`."""
         self.logs: dict[int, MetadataLog] = {}
         self._partition_count = partition_count
         self._cluster = cluster
         self._topic = topic
         self._peers = peers
         self._snapshots = snapshots
+        self._while_loading = while_loading
         self._topic_id: bytes | None = None
         self._changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -245,7 +254,8 @@ class MetadataReader:
         if log.index in self._restored or self._topic_id is None:
             return
         self._restored.add(log.index)
-        snapshot = await self._snapshots.load(self._topic_id, log.index)
+        with self._while_loading():
+            snapshot = await self._snapshots.load(self._topic_id, log.index)
         if snapshot is not None and log.position == 0 and self.logs.get(log.index) is log:
             log.restore(*snapshot, asyncio.get_running_loop().time())
 
@@ -273,7 +283,8 @@ class MetadataReader:
         if not answer.records:
             return False
         try:
-            await log.take(bytes(answer.records))
+            with self._while_loading() if log.is_behind else nullcontext():
+                await log.take(bytes(answer.records))
         except RecordFormatError as error:
             self._postpone([log], str(error), LONG_BACKOFF_SECONDS)
         return True

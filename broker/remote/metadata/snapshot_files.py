@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Final
 
+from ottla.pauses import pause
 from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 INTERVAL_SECONDS: Final = 60.0
 LEAST_RECORDS: Final = 1_000
 """Records after the last snapshot from which on another is worth its writing, if they are also an eighth of the entries."""
+_PIECE_BYTES: Final = 1 << 20
 
 
 class SnapshotFiles:
@@ -48,9 +49,11 @@ class SnapshotFiles:
         """Reads the snapshot of a metadata partition. None if there is none that can be used."""
         path = self.path(index)
         try:
-            data = await asyncio.get_running_loop().run_in_executor(self._workers, self._fs.read_file, path)
-            snapshot = await decode_snapshot(data, self._identity(topic_id, index))
-            await asyncio.sleep(0)  # the bytes are freed in a turn of their own: 1 ms for 47 MB
+            pieces = await asyncio.get_running_loop().run_in_executor(self._workers, self._read, path)
+            snapshot = await decode_snapshot(pieces, self._identity(topic_id, index))
+            while pieces:
+                pieces.pop()
+                await pause()
         except FileNotFoundError:
             return None
         except SnapshotUnusable as reason:
@@ -84,13 +87,24 @@ class SnapshotFiles:
         except OSError as error:
             logger.warning("%s cannot be written: %s", path, error)
 
-    def _write(self, path: str, parts: Sequence[bytes]) -> None:
+    def _read(self, path: str) -> list[bytes]:
+        """Reads a file in pieces: to copy or to free all of it at once would stop the event loop for milliseconds."""
+        file = self._fs.open(path, read_only=True)
+        try:
+            starts = range(0, file.size(), _PIECE_BYTES)
+            return [file.pread(_PIECE_BYTES, start) for start in starts]
+        finally:
+            file.close()
+
+    def _write(self, path: str, parts: list[bytes]) -> None:
+        """Writes a file, and frees each of the parts as soon as it is written."""
+        parts.reverse()
         temporary = path + TEMPORARY_SUFFIX
         file = self._fs.open(temporary, create=True)
         try:
             file.truncate(0)
-            for part in parts:
-                file.write(part)
+            while parts:
+                file.write(parts.pop())
         finally:
             file.close()
         self._fs.rename(temporary, path)

@@ -31,7 +31,7 @@ NAMED: Final = 10
 """Records of a partition that get a log line each when they are left out."""
 NO_EPOCH: Final = -1
 _BATCHES_AT_ONCE: Final = 4
-"""Batches between two looks at the time, 20 µs. To look costs a twentieth of a batch, and a table that becomes large half a millisecond."""
+"""Batches between two looks at the time, 20 µs. To look costs a twentieth of a batch."""
 
 
 class Followed:

@@ -13,9 +13,9 @@ numbers. A million records are loaded in a third of a second, a slice of the eve
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
-from struct import Struct, pack, unpack_from
+from struct import Struct, pack, unpack
 from struct import error as struct_error
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -34,7 +34,6 @@ _CRC: Final = Struct("<I")
 _UUID_BYTES: Final = 16
 _AT_ONCE: Final = 250
 """Entries between two pauses, a fraction of a millisecond."""
-_CRC_AT_ONCE: Final = 1 << 20
 
 
 class SnapshotUnusable(Exception):
@@ -122,31 +121,59 @@ async def _empty(table: LargeTable[int, int]) -> None:
             await pause()
 
 
-async def decode_snapshot(data: bytes, identity: SnapshotIdentity) -> Snapshot:
-    """Reads a snapshot. Raises SnapshotUnusable."""
+async def decode_snapshot(pieces: Sequence[bytes], identity: SnapshotIdentity) -> Snapshot:
+    """Reads a snapshot from pieces of one length; the last one may be shorter. Raises SnapshotUnusable."""
+    content = _Content(pieces)
     try:
-        magic, version, head_bytes = _FRONT.unpack_from(data)
+        magic, version, head_bytes = _FRONT.unpack(content.read(0, _FRONT.size))
         if magic != _MAGIC or version != _VERSION:
             raise SnapshotUnusable(f"it begins with {magic!r}, version {version}")
-        (crc,) = _CRC.unpack_from(data, len(data) - _CRC.size)
-        if crc != await _checksum(memoryview(data)[: -_CRC.size]):
+        (crc,) = _CRC.unpack(content.read(content.size - _CRC.size, _CRC.size))
+        if crc != await content.checksum(content.size - _CRC.size):
             raise SnapshotUnusable("its checksum is wrong")
-        head = json.loads(data[_FRONT.size : _FRONT.size + head_bytes])
+        head = json.loads(content.read(_FRONT.size, head_bytes))
         found = SnapshotIdentity(head["cluster_id"], bytes.fromhex(head["topic_id"]), head["partition_count"], head["partition"])
         if found != identity:
             raise SnapshotUnusable(f"it is of {found}, not of {identity}")
-        reader = _Columns(data, _FRONT.size + head_bytes)
+        reader = _Columns(content, _FRONT.size + head_bytes)
         caches = [await reader.cache(described) for described in head["user_partitions"]]
         return Snapshot(head["offset"], head["last_epoch"], caches)
     except (struct_error, ValueError, KeyError, TypeError, IndexError) as error:
         raise SnapshotUnusable(f"it cannot be read: {error!r}") from None
 
 
+class _Content:
+    """The bytes of a snapshot."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+        self._piece_bytes = len(pieces[0]) if pieces else 1
+        self.size = sum(map(len, pieces))
+
+    def read(self, at: int, length: int) -> bytes:
+        """The bytes at a position. Raises IndexError beyond the end."""
+        number, start = divmod(at, self._piece_bytes)
+        found = self._pieces[number][start : start + length]
+        while len(found) < length:
+            number += 1
+            found += self._pieces[number][: length - len(found)]
+        return found
+
+    async def checksum(self, end: int) -> int:
+        """The checksum of the bytes before `end`."""
+        crc = at = 0
+        for piece in self._pieces:
+            crc = crc32c(memoryview(piece)[: max(end - at, 0)], crc)
+            at += len(piece)
+            await pause()
+        return crc
+
+
 class _Columns:
     """Reads the columns behind the head, one after the other."""
 
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
+    def __init__(self, content: _Content, at: int) -> None:
+        self._content = content
         self._at = at
 
     async def cache(self, described: dict[str, Any]) -> SegmentCache:
@@ -156,18 +183,21 @@ class _Columns:
         marked = described.get("marked")
         cache.marked_key = None if marked is None else int(marked, 16)
         count = described["entries"]
-        data, keys = self._data, []
+        read, keys = self._content.read, []
         uuids_at, lengths_at = self._at, self._at + _UUID_BYTES * count
         at = first_packed_at = lengths_at + 4 * count
         for first in range(0, count, _AT_ONCE):
             some = min(_AT_ONCE, count - first)
-            lengths = unpack_from(f"<{some}I", data, lengths_at + 4 * first)
-            for number, length in enumerate(lengths, first):
-                uuid_at = uuids_at + _UUID_BYTES * number
-                key = int.from_bytes(data[uuid_at : uuid_at + _UUID_BYTES], "big")
+            uuids = read(uuids_at + _UUID_BYTES * first, _UUID_BYTES * some)
+            lengths = unpack(f"<{some}I", read(lengths_at + 4 * first, 4 * some))
+            packed = read(at, sum(lengths))
+            at += len(packed)
+            begin = 0
+            for number, length in enumerate(lengths):
+                key = int.from_bytes(uuids[_UUID_BYTES * number : _UUID_BYTES * (number + 1)], "big")
                 keys.append(key)
-                cache.packed[key] = data[at : at + length]
-                at += length
+                cache.packed[key] = packed[begin : begin + length]
+                begin += length
             await pause()
         if at - first_packed_at != described["packed_bytes"] or len(cache.packed) != count:
             raise SnapshotUnusable("its columns do not fit each other")
@@ -186,7 +216,7 @@ class _Columns:
         found: list[int] = []
         for first in range(0, count, _AT_ONCE):
             some = min(_AT_ONCE, count - first)
-            found += [keys[position] for position in unpack_from(f"<{some}I", self._data, self._at + 4 * first)]
+            found += [keys[position] for position in unpack(f"<{some}I", self._content.read(self._at + 4 * first, 4 * some))]
             await pause()
         self._at += 4 * count
         return found
@@ -197,11 +227,3 @@ async def _chunks(items: Iterable[_T]) -> AsyncIterator[list[_T]]:
     while some := list(islice(rest, _AT_ONCE)):
         yield some
         await pause()
-
-
-async def _checksum(data: memoryview) -> int:
-    crc = 0
-    for first in range(0, len(data), _CRC_AT_ONCE):
-        crc = crc32c(data[first : first + _CRC_AT_ONCE], crc)
-        await pause()
-    return crc

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
-from ottla.broker.remote.metadata import reader
+from ottla.broker.remote.metadata import fetching, reader, snapshot_files
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
@@ -26,7 +27,7 @@ OTHER = TopicIdPartition(bytes(16), "payments", 2)
 
 
 def run(
-    story: Callable[[PlayedMetadata], Awaitable[None]], topic: PlayedTopic, filesystem: MemoryFileSystem | None = None, **settings: int
+    story: Callable[[PlayedMetadata], Awaitable[None]], topic: PlayedTopic, filesystem: MemoryFileSystem | None = None, **settings: Any
 ) -> None:
     """Runs a story with the metadata of a broker, for half a minute at most."""
 
@@ -377,6 +378,72 @@ def test_after_a_restart_only_the_tail_is_read(snapshot: str) -> None:
     run(before, topic, filesystem)
     assert [name for name in filesystem.list_directory(LOG_DIR) if name.endswith(".snapshot")]
     run(after, topic, filesystem)
+
+
+def test_a_snapshot_of_several_pieces_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, filesystem = PlayedTopic().create(), MemoryFileSystem()
+    monkeypatch.setattr(snapshot_files, "_PIECE_BYTES", 64)
+
+    async def before(metadata: PlayedMetadata) -> None:
+        await ready(metadata)
+        for number in range(5):
+            await metadata.add(an_entry(number, 10 * number, 10 * number + 9))
+
+    async def after(metadata: PlayedMetadata) -> None:
+        topic.peers.asked.clear()
+        await ready(metadata)
+        first = next(asked.message.topics[0].partitions[0] for asked in topic.peers.asked if asked.api_key == ApiKey.FETCH)
+        assert first.fetch_offset == 5
+        assert sorted(entry.start_offset for entry in metadata.all_entries(A_PARTITION)) == [0, 10, 20, 30, 40]
+
+    run(before, topic, filesystem)
+    run(after, topic, filesystem)
+
+
+def test_old_records_are_taken_in_while_the_collector_pauses_and_new_ones_while_it_works() -> None:
+    topic = PlayedTopic().create()
+    offsets: list[tuple[int, int]] = []
+    known: list[PlayedMetadata] = []
+
+    def position() -> int:
+        log = known[0].reader.log_of(A_PARTITION)
+        assert log is not None
+        return log.position
+
+    @contextmanager
+    def while_loading() -> Iterator[None]:
+        began = position()
+        yield
+        offsets.append((began, position()))
+
+    async def story(metadata: PlayedMetadata) -> None:
+        known.append(metadata)
+        write_elsewhere(topic, metadata, *values_of(an_entry(1, 0, 9), FINISHED))
+        await ready(metadata)
+        assert offsets == [(0, 0), (0, 2)]  # the snapshot that is missing, and the records
+        await metadata.add(an_entry(2, 10, 19))
+        assert position() == 3
+        assert len(offsets) == 2
+
+    run(story, topic, while_loading=while_loading)
+
+
+def test_each_codec_is_compiled_in_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = 0
+    compiled: list[int] = []
+    for codec in (fetching.ListOffsetsRequest, fetching.ListOffsetsResponse, fetching.FetchRequest, fetching.FetchResponse):
+        for kind in ("encoder", "decoder"):
+            monkeypatch.setattr(codec, kind, lambda version: compiled.append(turn))
+
+    async def scenario() -> None:
+        nonlocal turn
+        preparing = asyncio.create_task(fetching.prepare())
+        while not preparing.done():
+            turn += 1
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert len(compiled) == len(set(compiled)) == 4
 
 
 def test_a_broker_whose_replicas_are_stopped_before_it_stops_has_snapshots() -> None:

@@ -21,8 +21,9 @@ def encoded(snapshot: Snapshot, identity: SnapshotIdentity = IDENTITY) -> bytes:
     return b"".join(asyncio.run(encode_snapshot(identity, snapshot)))
 
 
-def decoded(data: bytes, identity: SnapshotIdentity = IDENTITY) -> Snapshot:
-    return asyncio.run(decode_snapshot(data, identity))
+def decoded(data: bytes, piece_bytes: int = 1 << 20) -> Snapshot:
+    pieces = [data[start : start + piece_bytes] for start in range(0, len(data), piece_bytes)]
+    return asyncio.run(decode_snapshot(pieces, IDENTITY))
 
 
 def a_log(values: list[bytes], *partitions: TopicIdPartition) -> MetadataLog:
@@ -37,15 +38,15 @@ def a_snapshot(log: MetadataLog) -> Snapshot:
     return Snapshot(log.position, log.last_epoch, [each.cache for each in log.followed.values()])
 
 
-@given(histories(), st.integers(0, 12), st.integers(0, 4))
+@given(histories(), st.integers(0, 12), st.integers(0, 4), st.integers(1, 300))
 @settings(deadline=None)
-def test_a_snapshot_and_the_tail_lead_to_what_the_whole_topic_leads_to(values: list[bytes], at: int, known: int) -> None:
+def test_a_snapshot_and_the_tail_lead_to_what_the_whole_topic_leads_to(values: list[bytes], at: int, known: int, piece_bytes: int) -> None:
     at = min(at, len(values))
     data = encoded(a_snapshot(a_log(values[:at], *PARTITIONS[:known])))
     log = MetadataLog(3)
     for partition in PARTITIONS:
         log.follow(partition)
-    log.restore(*decoded(data), 1.0)
+    log.restore(*decoded(data, piece_bytes), 1.0)
     assert log.position == (at if known == len(PARTITIONS) else 0)
     assert log.last_epoch == (4 if log.position else -1)
     asyncio.run(log.take(batches_of(values[log.position :], log.position)))
