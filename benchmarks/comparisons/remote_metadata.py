@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.stalls.long_turns import Turns
+from ottla.broker.loop.collector import collector_paused
 from ottla.broker.remote.metadata.fetching import FETCH_VERSION, LIST_OFFSETS_VERSION, MAX_PARTITION_BYTES
 from ottla.broker.server import COLLECTOR_THRESHOLDS
 from ottla.protocol.api_keys import ApiKey
@@ -55,7 +56,7 @@ Numbers = dict[str, float]
 
 
 class DistantPeers(FakePeers):
-    """The broker that leads the topic: an answer arrives in a later turn, and its own codecs are compiled."""
+    """The broker that leads the topic: requests and answers arrive in a later turn, and its own codecs are compiled."""
 
     def __init__(self, answer: Callable[[Asked], Message]) -> None:
         super().__init__(answer)
@@ -106,7 +107,7 @@ class LongTopic(PlayedTopic):
 
 async def take_in(topic: LongTopic, filesystem: MemoryFileSystem, name: str, turns: Turns) -> Numbers:
     """Print and return how long it takes until lookups are answered, and the longest turn meanwhile."""
-    metadata = PlayedMetadata(topic, filesystem)
+    metadata = PlayedMetadata(topic, filesystem, while_loading=collector_paused)
     gc.collect()
     gc.freeze()  # the broker of the topic is in this process, too
     await asyncio.sleep(0)
@@ -118,12 +119,17 @@ async def take_in(topic: LongTopic, filesystem: MemoryFileSystem, name: str, tur
     async with asyncio.timeout(_PATIENCE_S):
         await until(lambda: all(metadata.is_ready(partition) for partition in topic.partitions))
     took, cpu = time.monotonic() - began, time.process_time() - began_cpu
+    asyncio.get_running_loop().call_soon(gc.collect, 1)
+    await asyncio.sleep(0)  # the next pass of the collector is a turn, too
     longest_ms = turns.longest_ms()
     print(f"{name}: {topic.ends[_FOLLOWED]} records: {took:.2f} s, {cpu:.2f} s of processor time", flush=True)
     turns.report(name)
     found = sum(len(metadata.all_entries(partition)) for partition in topic.partitions)
     assert found == (topic.ends[_FOLLOWED] + 1) // 2, found
+    await asyncio.sleep(0)
+    turns.turns.clear()
     await metadata.close()
+    turns.report(f"{name}, the end with a snapshot")
     return {f"metadata_{name}_s": took, f"metadata_{name}_cpu_s": cpu, f"metadata_{name}_turn_ms": longest_ms}
 
 

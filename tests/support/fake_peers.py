@@ -38,7 +38,7 @@ class FakePeers:
         return peer
 
     async def travel(self) -> None:
-        """Takes the time of an answer: none."""
+        """Takes the time of a request, or of its answer: none."""
 
     @property
     def open(self) -> int:
@@ -65,6 +65,7 @@ class FakePeer:
         types = api(api_key)
         asked = Asked(address, self.client_id, api_key, version, types.request.decode(request.encode(version), version)[0])
         self._peers.asked.append(asked)
+        await self._peers.travel()
         answer = self._peers.answer(asked).encode(version)
         await self._peers.travel()
         return types.response.decode(answer, version)[0]
