@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 from ottla.cli.options import cluster_command, command_group, fail, json_option
 from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.gaps import missing_ranges, partitions_of
+from ottla.cli.remote.lost_copies import ADVICE, has_vanished, still_local
 from ottla.cli.remote.restore import restore
 from ottla.cli.remote.scrub import scrub
 from ottla.cli.remote.store_access import config_option, the_store
@@ -62,12 +64,13 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
     copied_topics = {entry.id.partition.topic for entry, _ in known}
     gaps = missing_ranges(cluster, partitions_of(cluster, sorted(topics or copied_topics)), [entry for entry, _ in known])
     try:
-        faults = asyncio.run(_faults(config_file, cluster.refresh(()).cluster_id or "", wanted))
+        faults, gone = asyncio.run(_faults(config_file, cluster.refresh(()).cluster_id or "", wanted))
     except ConfigError as error:
         fail([str(error)])
         return
     read = still_read(cluster, (entry for entry, _ in faults))
-    faults = [(entry, fault) for entry, fault in faults if entry.id in read]
+    local = still_local(cluster, gone)
+    faults = [(entry, fault + ADVICE if entry.id in local else fault) for entry, fault in faults if entry.id in read]
     if as_json:
         print_json([{**as_object(entry, is_read=True), "fault": fault} for entry, fault in faults])
     else:
@@ -84,11 +87,17 @@ remote.add_command(scrub)
 remote.add_command(restore)
 
 
-async def _faults(config_file: Path, cluster_id: str, entries: list[SegmentEntry]) -> list[tuple[SegmentEntry, str]]:
-    """The copies that are not complete, and why. Raises ConfigError, also if the store belongs to another cluster."""
+async def _faults(
+    config_file: Path, cluster_id: str, entries: list[SegmentEntry]
+) -> tuple[list[tuple[SegmentEntry, str]], list[SegmentEntry]]:
+    """The copies that are not complete, and why; and those of which the store has no records.
+
+    Raises ConfigError, also if the store belongs to another cluster.
+    """
     from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 
     faults = []
+    gone = []
     async with the_store(config_file, cluster_id) as storage:
         for entry in entries:
             try:
@@ -98,4 +107,7 @@ async def _faults(config_file: Path, cluster_id: str, entries: list[SegmentEntry
                     await storage.store.index(entry, kind)
             except RemoteStoreError as error:
                 faults.append((entry, str(error)))
-    return faults
+                with suppress(RemoteStoreError):
+                    if await has_vanished(storage.store, entry):
+                        gone.append(entry)
+    return faults, gone

@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ import click
 from ottla.broker.remote.stored_names import stored_name
 from ottla.cli.options import Amount, cluster_command, fail, json_option, report_outcomes
 from ottla.cli.output import print_json, print_table, say
+from ottla.cli.remote.lost_copies import ADVICE, give_up, has_vanished, still_local, vanished
 from ottla.cli.remote.removal import remove_orphans
 from ottla.cli.remote.store_access import config_option, the_store
 from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, copies_in, known_copies, read_metadata, still_read
@@ -86,6 +88,11 @@ class Throttle:
     help="Note the copies that are whole in this file, and leave out those that it has. Removed when all are whole.",
 )
 @click.option("--remove", is_flag=True, help="List and remove the objects of no copy that are older than a day. Copies are not read.")
+@click.option(
+    "--copy-again",
+    is_flag=True,
+    help="Have leaders copy the segments again whose records the store has lost, if they still have them. Copies are not read.",
+)
 @json_option
 @cluster_command
 def scrub(
@@ -95,20 +102,23 @@ def scrub(
     rate: float | None,
     progress_file: Path | None,
     remove: bool,
+    copy_again: bool,
     as_json: bool,
 ) -> None:
     """Read all copies that consumers may read, and compare records, indexes and metadata; find objects without an owner.
 
     The checksum of each batch is verified, and each entry of an index is compared with the records. Status 1 if a copy is missing or
-    damaged, or an object belongs to no copy. Nothing is changed without --remove.
+    damaged, or an object belongs to no copy. Nothing is changed without --remove or --copy-again.
     """
     from ottla.config.errors import ConfigError
     from ottla.storage.remote.ports import RemoteStoreError
 
+    if remove and copy_again:
+        raise click.UsageError("--remove and --copy-again are two commands")
     cluster_id = cluster.refresh(()).cluster_id or ""
     try:
-        if remove:
-            _remove(cluster, topics, config_file, cluster_id, as_json=as_json)
+        if remove or copy_again:
+            (_remove if remove else _copy_again)(cluster, topics, config_file, cluster_id, as_json=as_json)
             return
         progress = Progress(progress_file, cluster_id)
         faults, orphans, count = asyncio.run(
@@ -154,6 +164,23 @@ def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluste
     report_outcomes(stays.items(), "removed", as_json=as_json)
 
 
+def _copy_again(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, *, as_json: bool) -> None:
+    """Has leaders make the copies again that have vanished. Raises ConfigError, RemoteStoreError."""
+
+    async def find() -> tuple[list[SegmentEntry], list[SegmentEntry]]:
+        async with the_store(config_file, cluster_id) as storage:
+            known = known_copies(cluster)
+            objects = [each async for each in storage.store.list("")]
+            wanted = [entry for entry, is_read in known if is_read and chosen(entry, topics)]
+            return await vanished(storage.store, objects, wanted), [entry for entry, _ in known]
+
+    found, known = asyncio.run(find())
+    read = still_read(cluster, found)
+    reasons = give_up(cluster, [entry for entry in found if entry.id in read], known)
+    outcomes = {name: None if reason is None else ClientError(f"{name} is not copied again: {reason}") for name, reason in reasons.items()}
+    report_outcomes(outcomes.items(), "its leader copies it again", as_json=as_json)
+
+
 async def _scrub(
     cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, throttle: Throttle, progress: Progress
 ) -> tuple[list[tuple[SegmentEntry, list[str]]], list[str], int]:
@@ -170,6 +197,7 @@ async def _scrub(
         orphans = list(_orphans(before, known, topics))
         wanted = [entry for entry, is_read in known if is_read and chosen(entry, topics)]
         faults = []
+        gone: list[SegmentEntry] = []
         for entry in wanted:
             uuid = to_text(entry.id.uuid)
             if uuid in progress.done:
@@ -178,12 +206,16 @@ async def _scrub(
                 found = await _faults_of(storage, entry, throttle)
             except RemoteStoreError as error:
                 found = [str(error)]
+                with suppress(RemoteStoreError):
+                    if await has_vanished(storage.store, entry):
+                        gone.append(entry)
             if found:
                 faults.append((entry, found))
             else:
                 progress.add(uuid)
         read = still_read(cluster, (entry for entry, _ in faults))
-        faults = [(entry, found) for entry, found in faults if entry.id in read]
+        local = still_local(cluster, gone)
+        faults = [(entry, [found[0] + ADVICE] if entry.id in local else found) for entry, found in faults if entry.id in read]
         if orphans:  # those that a broker removed meanwhile had an owner
             after = {each.name async for each in storage.store.list("")}
             orphans = [name for name in orphans if name in after]

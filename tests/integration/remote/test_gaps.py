@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.doctor.remote_checks import ENABLE, METADATA_TOPIC, RemoteFacts, ask_remote
 from ottla.cli.main import main
+from ottla.cli.remote.lost_copies import ADVICE
 from ottla.client.cluster import Cluster
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate, TopicIdPartition
@@ -58,6 +59,17 @@ class Stage:
         entries = self.broker.run(lambda: list(remote.metadata.all_entries(partition))) if is_ready else []
         return sorted((each for each in entries if each.state == SegmentState.COPY_SEGMENT_FINISHED), key=lambda each: each.start_offset)
 
+    def lose_objects(self, entry: SegmentEntry) -> None:
+        """Another program removes the objects of a copy, and the metadata do not know."""
+        remote = self.broker.services.remote
+        assert remote is not None
+        store = remote.storage.store
+
+        async def remove() -> None:
+            await store.delete(entry)
+
+        self.broker.run(remove)
+
     def lose(self, entry: SegmentEntry) -> None:
         """Another program removes a copy."""
         remote = self.broker.services.remote
@@ -78,6 +90,12 @@ class Stage:
     def check(self) -> tuple[int, str]:
         """The result of `ottla remote check`."""
         return self.command("check", "--config", str(self._properties))
+
+    def store_command(self, *words: str) -> tuple[int, Any]:
+        """The status of `ottla remote check` or `scrub`, and what it prints."""
+        words = ("remote", *words, "-b", self.broker.bootstrap, "--config", str(self._properties), "--json")
+        done = CliRunner().invoke(main, words)
+        return done.exit_code, json.loads(done.stdout)
 
 
 @pytest.fixture(params=["directory", *KINDS])
@@ -110,6 +128,43 @@ def test_a_lost_copy_is_made_again_while_its_segment_is_here(stage: Stage) -> No
     until(is_whole)
     assert stage.finished()[1].id != before[1].id
     assert stage.check()[0] == 0
+
+
+def test_a_copy_whose_objects_vanished_is_made_again_by_a_command_while_its_segment_is_here(stage: Stage) -> None:
+    stage.fill(**{"local.retention.bytes": "-2"})
+    assert stage.store_command("scrub", "--copy-again") == (0, [])
+    before = stage.finished()
+    lost = before[1]
+    stage.lose_objects(lost)
+    status, (fault,) = stage.store_command("check")
+    assert (status, fault["start_offset"], ADVICE in fault["fault"]) == (1, lost.start_offset, True)
+    status, found = stage.store_command("scrub")
+    assert (status, [(each["start_offset"], ADVICE in each["faults"][0]) for each in found["damaged"]]) == (1, [(lost.start_offset, True)])
+
+    name = f"t-0: {lost.start_offset} to {lost.end_offset}"
+    assert stage.store_command("scrub", "--copy-again", "another") == (0, [])
+    status, outcomes = stage.store_command("scrub", "--copy-again")
+    assert (status, outcomes) == (0, [{"name": name, "result": "its leader copies it again", "error": None}])
+
+    def is_whole() -> bool:
+        found = [each for each in stage.finished() if each.start_offset == lost.start_offset]
+        return len(found) == 1 and found[0].id != lost.id and found[0].end_offset == lost.end_offset
+
+    until(is_whole)
+    until(lambda: stage.check()[0] == 0)
+    until(lambda: stage.store_command("scrub")[0] == 0)
+
+
+def test_a_copy_whose_segment_is_nowhere_is_not_given_up(stage: Stage) -> None:
+    stage.fill()
+    lost = stage.finished()[1]
+    until(lambda: local_starts(stage.broker, 1)[0] > lost.end_offset)
+    stage.lose_objects(lost)
+    status, (fault,) = stage.store_command("check")
+    assert (status, fault["start_offset"], ADVICE in fault["fault"]) == (1, lost.start_offset, False)
+    status, (outcome,) = stage.store_command("scrub", "--copy-again")
+    assert (status, outcome["result"], "does not have all of the segment" in outcome["error"]) == (1, None, True)
+    assert lost.id in [each.id for each in stage.finished()]
 
 
 def test_a_gap_whose_segments_are_gone_is_told_and_can_be_passed(stage: Stage) -> None:

@@ -6,15 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.main import main
+from ottla.cli.remote import lost_copies
 from ottla.cli.remote.command import _faults
+from ottla.cli.remote.lost_copies import give_up, name_of, vanished
 from ottla.cli.remote.restore import _write
 from ottla.cli.remote.scrub import Throttle, _faults_of
 from ottla.cli.remote.store_access import the_store
 from ottla.cli.remote.stored_logs import stored_logs
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.object_layout import with_mark
+from ottla.storage.remote.ports import StoredObject
 from tests.support.batches import a_batch
 from tests.support.logs import a_context, a_log, append, follow
 from tests.support.remote_reading import copy_closed_segments, run
@@ -68,7 +75,7 @@ def stored(tmp_path: Path) -> Stored:
 
 
 def test_a_copy_without_records_is_complete(stored: Stored) -> None:
-    assert asyncio.run(_faults(stored.properties, CLUSTER, stored.entries)) == []
+    assert asyncio.run(_faults(stored.properties, CLUSTER, stored.entries)) == ([], [])
 
     async def scrub() -> list[list[str]]:
         async with the_store(stored.properties, CLUSTER) as storage:
@@ -79,8 +86,8 @@ def test_a_copy_without_records_is_complete(stored: Stored) -> None:
 
 def test_a_copy_without_records_that_is_missing_is_a_fault(stored: Stored) -> None:
     lost = replace(stored.entries[1], start_offset=7)
-    ((found, fault),) = asyncio.run(_faults(stored.properties, CLUSTER, [lost]))
-    assert found == lost
+    ((found, fault),), gone = asyncio.run(_faults(stored.properties, CLUSTER, [lost]))
+    assert [found] == gone == [lost]
     assert "00007-" in fault
 
 
@@ -105,3 +112,70 @@ def test_a_missing_copy_is_a_gap_of_a_log_that_is_restored(stored: Stored) -> No
             return await _write(storage, log, Written())  # type: ignore[arg-type]  # no broker is needed
 
     assert asyncio.run(restore())["missing"] == [f"offsets 2 to {(1 << 32) - 1} are in no copy"]
+
+
+def test_a_copy_without_its_object_has_vanished(stored: Stored) -> None:
+    first, *others = stored.entries
+
+    async def find() -> list[SegmentEntry]:
+        async with the_store(stored.properties, CLUSTER) as storage:
+            objects = [each async for each in storage.store.list("")]
+            assert await vanished(storage.store, [], stored.entries) == [], "they were made after the listing"
+            for path in stored.properties.parent.rglob(f"{first.start_offset:020d}-*.log"):
+                path.unlink()
+            assert await vanished(storage.store, objects, stored.entries) == []
+            left = [each for each in objects if not (each.name.endswith(".log") and f"/{first.start_offset:020d}-" in each.name)]
+            assert await vanished(storage.store, [*left, StoredObject("notes/todo.txt", 0)], stored.entries) == [first]
+            return await vanished(storage.store, [], others)
+
+    assert asyncio.run(find()) == []
+
+
+class Leader:
+    """Takes the place of a cluster with one broker."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, logger: str = "ottla.broker", tiered: str = "true", is_here: bool = True
+    ) -> None:
+        self.given_up: list[SegmentEntry] = []
+        configs = {"t": ("remote.storage.enable", tiered), "7": (logger, "INFO")}
+
+        def describe(_: object, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+            key, value = configs["7" if name == "7" else "t"]
+            return [DescribeConfigsResourceResult(name=key, value=value)]
+
+        monkeypatch.setattr(lost_copies, "describe_configs", describe)
+        monkeypatch.setattr(lost_copies, "still_local", lambda _, entries: {entry.id for entry in entries} if is_here else set())
+        monkeypatch.setattr(lost_copies, "_publish", lambda _, entries: self.given_up.extend(entries))
+
+    def leader(self, _: object) -> int:
+        return 7
+
+    def give_up(self, entry: SegmentEntry, *known: SegmentEntry) -> str | None:
+        """Why the copy is not given up; None if it is."""
+        return give_up(self, [entry], [entry, *known])[name_of(entry)]  # type: ignore[arg-type]  # a cluster that knows the leader
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_marked", "reason"),
+    [
+        ({}, False, None),
+        ({"is_here": False}, False, "does not have all of the segment"),
+        ({}, True, "those of a lost log"),
+        ({"tiered": "false"}, False, "does not have remote.storage.enable"),
+        ({"logger": "kafka.server.KafkaApis"}, False, "no broker of Ottla"),
+    ],
+)
+def test_only_a_copy_that_its_leader_makes_again_is_given_up(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch, leader: dict[str, Any], is_marked: bool, reason: str | None
+) -> None:
+    entry, other, _ = stored.entries
+    asked = Leader(monkeypatch, **leader)
+    found = asked.give_up(entry, replace(other, custom=with_mark(None, is_of_other_log=is_marked)))
+    assert asked.given_up == ([] if reason else [entry])
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_removing_and_copying_again_are_two_commands(stored: Stored) -> None:
+    done = CliRunner().invoke(main, ["remote", "scrub", "--config", str(stored.properties), "--remove", "--copy-again"])
+    assert (done.exit_code, "two commands" in done.stderr) == (2, True)

@@ -56,6 +56,25 @@ def test_a_gap_among_the_copies_is_filled_while_the_segments_are_here() -> None:
     run(scenario())
 
 
+def test_a_copy_that_another_program_began_to_remove_is_made_again_and_goes() -> None:
+    replica = a_leader(6, local_retention_bytes=1)
+
+    async def scenario() -> None:
+        await replica.copy_all()
+        given_up = replica.entries()[1]
+        await replica.metadata.update(SegmentUpdate(given_up.id, 9, 0, DELETING))
+        replica.store.parts.pop(given_up.id.uuid)
+        delete_old_segments(replica.log, replica.clock.now_ms())
+        assert replica.log.local_log_start_offset == 1
+        await replica.expiry.run()
+        await replica.copy_all()
+        assert replica.ranges() == [(at, at) for at in range(5)]
+        assert given_up.id not in [each.id for each in replica.entries()]
+        assert (replica.log.log_start_offset, replica.store.calls[-1]) == (0, ("copy", 1))
+
+    run(scenario())
+
+
 def test_segments_of_a_gap_are_not_removed_before_it_is_filled() -> None:
     replica = a_leader(6, local_retention_bytes=1)
 
