@@ -182,8 +182,8 @@ def test_a_log_that_is_longer_than_the_lost_one_and_has_lost_its_begin_by_retent
         )
         assert again.replica.log.log_start_offset == COPIED + 1
         again.lead(1)
-        await until(again.has_file)
-        assert again.is_other
+        await until(lambda: again.is_other)
+        assert again.has_file()
         await again.manager.stop()
 
     play(scenario)
