@@ -66,8 +66,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Mes
         requires_known_member_id=version >= FIRST_VERSION_WITH_REQUIRED_MEMBER_ID and request.group_instance_id is None,
         supports_skipping_assignment=version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
     )
-    context.broker.coordinators.groups.join(request.group_id, join)
-    return answer.answer()
+    return answer.answer(context.broker.coordinators.groups.join(request.group_id, join))
 
 
 def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Protocols:

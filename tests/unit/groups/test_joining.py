@@ -270,3 +270,48 @@ def test_a_member_id_that_no_record_can_hold_is_not_given(client_id: str, is_tak
     driver.pass_time(0)
     assert driver.joined[waiter].error == (ErrorCode.NONE if is_taken else ErrorCode.INVALID_REQUEST)
     assert bool(driver.group.members) is is_taken
+
+
+# -- clients that are lost while they join ---------------------------------------------------------------------------------
+
+
+def test_a_newcomer_whose_client_is_lost_before_it_knows_its_id_is_removed_with_its_bytes() -> None:
+    driver = GroupDriver(initial_rebalance_delay_ms=3_000)
+    driver.lose_client(driver.join())
+    assert not driver.group.members
+    assert driver.budget.taken == 0
+    driver.pass_time(3_000)
+    assert driver.state is GroupState.EMPTY
+    assert not driver.timers
+
+
+def test_the_others_no_longer_wait_for_it() -> None:
+    driver, (member,) = a_stable_group()
+    lost = driver.join()
+    driver.lose_client(lost)
+    again = driver.join(member)
+    driver.pass_time(0)
+    assert driver.joined[again].members == [(member, None, b"subscription")]
+
+
+def test_a_member_that_may_know_its_id_stays_when_its_client_is_lost() -> None:
+    driver = GroupDriver(initial_rebalance_delay_ms=3_000)
+    driver.join(must_know_id=True)
+    given, static = driver.join("client-1", must_know_id=True), driver.join(instance="i")
+    driver.lose_client(given)
+    driver.lose_client(static)
+    assert list(driver.group.members) == ["client-1", "i-3"]
+
+
+def test_a_client_that_is_lost_after_its_answer_changes_nothing() -> None:
+    driver = GroupDriver()
+    waiter = driver.join()
+    driver.pass_time(0)
+    driver.lose_client(waiter)
+    assert list(driver.group.members) == [driver.member_id(waiter)]
+
+
+def test_a_client_that_was_given_an_id_to_come_again_with_changes_nothing_when_it_is_lost() -> None:
+    driver = GroupDriver()
+    driver.lose_client(driver.join(must_know_id=True))
+    assert driver.group.pending_members == {"client-1"}
