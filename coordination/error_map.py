@@ -13,6 +13,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     storage_errors.LogDirNotFound: ErrorCode.LOG_DIR_NOT_FOUND,
     storage_errors.LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     storage_errors.LogBeingTruncated: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    storage_errors.TopicIdNotDurable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     storage_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     storage_errors.OffsetMovedToTieredStorage: ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
     storage_errors.CorruptRecord: ErrorCode.CORRUPT_MESSAGE,

@@ -47,6 +47,14 @@ class LogBeingTruncated(StorageError):
         self.topic_partition = topic_partition
 
 
+class TopicIdNotDurable(StorageError):
+    """A power cut might still take the topic id of the log, so nothing is appended. The caller tries again later."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(f"the topic id of {topic_partition} is not durable yet")
+        self.topic_partition = topic_partition
+
+
 class OffsetOutOfRange(StorageError):
     """`offset` is outside `[start, end]` of the log."""
 

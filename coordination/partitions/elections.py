@@ -23,6 +23,7 @@ from ottla.pauses import begin, is_over, pause
 from ottla.replication.leader.partition import Partition
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import StorageError
+from ottla.storage.log.pending_topic_id import is_durable
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ RETRY_SECONDS = 10.0
 """Pause before the log of a partition is read again after its disk or its load failed."""
 
 POLL_SECONDS = 0.01
-"""Pause between two checks of a log that is being truncated, or whose end is not on all in-sync replicas, seconds."""
+"""Pause between two checks of a log that takes no appends yet, or whose end is not on all in-sync replicas, seconds."""
 
 
 class Loader(Protocol[State]):
@@ -122,7 +123,7 @@ class Elections(Generic[State]):
 
     def _elected(self, partition: Partition, index: int) -> None:
         owned = self._owned.partitions[index] = OwnedPartition(index, partition.leader_epoch)
-        if partition.log.log_start_offset == partition.log.log_end_offset:
+        if _is_empty(partition) and is_durable(partition.log):
             owned.end_loading()
             return
         task = asyncio.get_running_loop().create_task(self._load(partition, owned), name=f"load-{self._owned.topic}-{index}")
@@ -144,6 +145,9 @@ class Elections(Generic[State]):
         try:
             self._check(owned)
             await self._until_readable(partition, owned)
+            if _is_empty(partition):
+                owned.end_loading()
+                return False
             with self._while_loading():
                 await self._read(partition, owned, loader)
                 await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
@@ -197,12 +201,12 @@ class Elections(Generic[State]):
         owned.loaded_end_offset = offset
 
     async def _until_readable(self, partition: Partition, owned: OwnedPartition) -> None:
-        """Wait until the log is truncated, if this broker followed until now, and for the high watermark if the states need it.
+        """Wait until the log takes appends, and for the high watermark if the states need it.
 
         A record above the high watermark is lost if this broker dies, after others may have learned of its state. No record follows
         meanwhile: only the coordinator writes to the partition.
         """
-        while partition.log.truncations.current is not None:
+        while partition.log.truncations.current is not None or not is_durable(partition.log):
             await self._poll(owned)
         if self._kind.waits_for_replicas:
             end_offset = partition.log.log_end_offset
@@ -260,3 +264,7 @@ class Elections(Generic[State]):
 
 class _Lost(Exception):
     """This broker no longer leads the partition that it was loading."""
+
+
+def _is_empty(partition: Partition) -> bool:
+    return partition.log.log_start_offset == partition.log.log_end_offset

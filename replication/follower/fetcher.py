@@ -28,7 +28,14 @@ from ottla.replication.follower.fetcher_settings import FetcherSettings
 from ottla.replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Peer, PeerUnavailable
-from ottla.storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
+from ottla.storage.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    LogBeingTruncated,
+    OffsetOutOfRange,
+    TopicIdNotDurable,
+    UnexpectedAppendOffset,
+)
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.validation.run import BatchRun
@@ -381,6 +388,9 @@ class Fetcher:
             # Its former fetcher is truncating it. A truncation that has failed is repeated later.
             has_failed = log.truncations.current is not None and log.truncations.current.error is not None
             fetcher_failures.delay(self, followed, None if has_failed else fetcher_failures.FIRST_LATE_MS)
+            return 0
+        except TopicIdNotDurable:
+            fetcher_failures.delay(self, followed, fetcher_failures.FIRST_LATE_MS)
             return 0
         except Exception as error:
             fetcher_failures.on_broken(self, followed, error)

@@ -11,6 +11,7 @@ from ottla.storage.disk.directory_writes import OnWritten
 from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.disk.scheduler import Scheduler
 from ottla.storage.errors import LogDirFailure
+from ottla.storage.log.pending_topic_id import make_durable
 from ottla.storage.segment.log_settings import LogSettings
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class LogContext:
         "on_flush_due",
         "on_flushed",
         "on_log_start_offset",
+        "on_topic_id_due",
         "on_truncated",
         "producer_id_expiration_ms",
         "random",
@@ -138,6 +140,7 @@ class LogContext:
         on_flush_due: Callable[["PartitionLog"], None] = _ignore_log,
         on_truncated: Callable[["PartitionLog"], None] = _ignore_log,
         on_failure: Callable[[LogDirFailure], None] = _ignore_failure,
+        on_topic_id_due: Callable[["PartitionLog"], None] = make_durable,
         submit: Submit = _at_once,
         schedule: Schedule = _schedule_nothing,
         when_checkpointed: Callable[[str, OnWritten], None] = _checkpointed_at_once,
@@ -158,6 +161,8 @@ class LogContext:
         self.on_truncated = on_truncated
         self.on_failure = on_failure
         """Called on the loop when the disk refused something that a thread did."""
+        self.on_topic_id_due = on_topic_id_due
+        """`LogCheckpoints.write_topic_id` of the broker. The default blocks."""
         self.on_flushed: Callable[[float], None] = _ignore_duration
         """Called with the duration of a flush, in seconds; at shutdown by several threads."""
         self.on_log_start_offset: Callable[[PartitionLog], None] = _ignore_log

@@ -33,6 +33,7 @@ from ottla.storage.log.discards import Discards, OnReplaced, ignore_result
 from ottla.storage.log.flushes import Flushes
 from ottla.storage.log.log_files import LogFiles
 from ottla.storage.log.origins import CLIENT, REPLICATION
+from ottla.storage.log.pending_topic_id import PendingTopicId
 from ottla.storage.log.producer_replay import replay_producer
 from ottla.storage.log.reads import FetchSlice
 from ottla.storage.log.rolls import Rolls
@@ -77,6 +78,7 @@ class PartitionLog:
         "log_dir",
         "log_end_offset",
         "log_start_offset",
+        "pending_topic_id",
         "producer_state",
         "reader",
         "rolls",
@@ -108,6 +110,8 @@ class PartitionLog:
         self.context = context
         self.topic_partition = topic_partition
         self.topic_id = ZERO_UUID
+        self.pending_topic_id: PendingTopicId | None = None
+        """Writes the topic id, as long as a power cut might lose it. Nothing is appended meanwhile."""
         self.log_dir = log_dir
         self.files = LogFiles(self, context, topic_partition, log_dir, directory)
         self.config = config
@@ -288,9 +292,9 @@ class PartitionLog:
 
         The run reports the offsets, the appended bytes (`size`), whether its batch is in the log already (`is_duplicate`), and whether it
         needs a worker; in both cases nothing is written. Messages for a log of an old format need a worker again if the log has grown
-        since they got their offsets. Raises the errors of `judge`, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset,
-        RecordBatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced and LogDirFailure. All
-        of them leave the log unchanged.
+        since they got their offsets. Raises the errors of `judge`, TopicIdNotDurable, CorruptRecord, OffsetsOutOfOrder,
+        UnexpectedAppendOffset, RecordBatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState,
+        TransactionCoordinatorFenced and LogDirFailure. All of them leave the log unchanged.
         """
         run.log_start_offset = self.log_start_offset
         if origin == REPLICATION:
@@ -362,6 +366,9 @@ class PartitionLog:
             judge(run, self.rules, now_ms, origin == CLIENT)
             if not run.is_accepted:
                 return run.start  # it needs a worker, or holds nothing
+        if self.pending_topic_id is not None:
+            self.pending_topic_id.hold_back(run, origin)
+            return run.start
         if run.magic != CURRENT_MAGIC:
             return self._judge_messages(run)
         first_offset = self.log_end_offset
@@ -419,6 +426,8 @@ class PartitionLog:
 
     def _judge_replicated(self, run: BatchRun, leader_epoch: int) -> int:
         """Check the batches that the leader sent, and that they continue the log. Returns the end of the bytes to be written."""
+        if self.pending_topic_id is not None:
+            self.pending_topic_id.hold_back(run, REPLICATION)
         end = judge_replicated(run, self.rules, leader_epoch, self.latest_epoch, self.segments.settings.segment_bytes)
         log_end_offset = self.log_end_offset
         if end == run.start:

@@ -14,6 +14,7 @@ from ottla.storage.disk.directory_names import MAX_NAME_LENGTH, DirectoryKind, s
 from ottla.storage.disk.partition_metadata import ZERO_UUID
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import take_topic_id
 from ottla.storage.manager.log_directories import LogDirectories, LogDirectory
 from ottla.storage.upkeep.directory_renames import DirectoryRenames
 from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
@@ -84,7 +85,7 @@ class FutureLogs:
         # The partition may have been there before: the recovery point in the file does not apply to this log.
         self._checkpoints.recovery_points([log_dir])
         if topic_id != ZERO_UUID:
-            self._checkpoints.on_topic_id_written(created, topic_id)
+            take_topic_id(created, topic_id)
         log.info("%s: moving from %s to %s", topic_partition, self._current[topic_partition].log_dir, created.directory)
 
     def cut(self) -> None:
@@ -112,6 +113,18 @@ class FutureLogs:
         if cut:
             self._checkpoints.run_now()  # the recovery point decreased; otherwise requests of other components need not be waited for
 
+    def check_topic(self, topic_partition: TopicPartition) -> bool:
+        """Whether the future log belongs to the topic of the current one. It gets the topic's id if a crash came before that was in its
+        file. A copy for a former topic of the name, whose directory was offline when that was deleted, is deleted."""
+        current, future = self._current[topic_partition], self.logs[topic_partition]
+        if future.topic_id == ZERO_UUID != current.topic_id:
+            take_topic_id(future, current.topic_id)
+        if current.topic_id in (ZERO_UUID, future.topic_id):
+            return True
+        log.warning("%s: %s belongs to another topic of that name, and is deleted", topic_partition, future.directory)
+        self.delete(topic_partition)
+        return False
+
     def delete(self, topic_partition: TopicPartition) -> None:
         """The partition no longer moves."""
         self._on_deleted(topic_partition)
@@ -128,8 +141,6 @@ class FutureLogs:
         source, target = self._current[topic_partition], self.logs[topic_partition]
         directory = f"{target.log_dir}/{topic_partition}"
         self._renames.finish(directory)
-        if target.topic_id == ZERO_UUID != source.topic_id:  # a crash came between the creation of its directory and that file
-            self._checkpoints.take_topic_id(target, source.topic_id)
         target.move_to(directory)
         target.update_high_watermark(source.high_watermark)
         target.tier = source.tier

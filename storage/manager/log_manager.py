@@ -47,6 +47,7 @@ from ottla.storage.disk.start_errors import NoUsableLogDirectory
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import take_topic_id
 from ottla.storage.log.recovery import open_log
 from ottla.storage.manager.future_logs import FutureLogs
 from ottla.storage.manager.log_closing import close_logs
@@ -157,6 +158,7 @@ class LogManager:
             on_flush_due=self.flusher.flush,
             on_truncated=self._on_truncated,
             on_failure=self.report_failure,
+            on_topic_id_due=self._checkpoints.write_topic_id,
             submit=background.submit,
             schedule=background.schedule,
             when_checkpointed=self._checkpoints.when_written,
@@ -280,7 +282,7 @@ class LogManager:
         if found is None:
             found = self._create(topic_partition, is_new=is_new, log_dir=log_dir)
         if found.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
-            self._checkpoints.take_topic_id(found, topic_id)
+            take_topic_id(found, topic_id)
         return found
 
     def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[DirectoryRename]:
@@ -336,7 +338,7 @@ class LogManager:
         self._checkpoints.watch(created)
         self._checkpoints.on_created(created)
         if topic_id != ZERO_UUID:
-            self._checkpoints.on_topic_id_written(created, topic_id)
+            take_topic_id(created, topic_id)
         self.events.add(f"created in {directory.path}", topic_partition)
 
     # ---- directories

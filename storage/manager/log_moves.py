@@ -36,6 +36,7 @@ from ottla.storage.errors import (
 from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.lineage import epochs_between
 from ottla.storage.remote.tier import OTHER_LOG
@@ -112,6 +113,8 @@ class LogMoves:
             # This broker never creates one there. A rename to a non-empty directory would fail, and would be taken for
             # a disk failure.
             log.error("%s: it cannot move: %s is in the same log directory", topic_partition, future.directory)
+            return
+        if not self._manager.future_logs.check_topic(topic_partition):
             return
         move = self._moves.get(topic_partition)
         if move is not None and (move.current is not current or move.future is not future):
@@ -234,6 +237,9 @@ class LogMoves:
         if future.log_end_offset == current.log_end_offset:
             self._finish(move)
             return
+        if future.pending_topic_id is not None:
+            self._background.submit(_NAME, partial(make_durable, future), partial(self._on_topic_id, move))
+            return
         wait_ms = self._throttle_ms()
         if wait_ms > 0:
             self._release_flushes(move)
@@ -263,6 +269,14 @@ class LogMoves:
                 self._later(move, 0)
         else:
             self._read_in_thread(move, region)
+
+    def _on_topic_id(self, move: Move, error: BaseException | None) -> None:
+        if isinstance(error, LogDirFailure):
+            self._fail(move, error)
+        elif error is not None and not isinstance(error, LogClosed):
+            self._retry_after_fault(move, error)
+            return
+        self._step(move)
 
     def _read_in_thread(self, move: Move, region: FileRegion) -> None:
         data: list[bytes] = []

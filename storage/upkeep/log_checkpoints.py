@@ -22,7 +22,6 @@ from ottla.storage.disk.deferred_writes import DeferredWrites
 from ottla.storage.disk.directory_writes import Checkpoint, OnWritten, Write
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
-from ottla.storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 
@@ -61,24 +60,12 @@ class LogCheckpoints:
         log_dir = log.log_dir
         self._writes.write(("directory", log_dir), log_dir, lambda: lambda: self._fs.sync_directory(log_dir))
 
-    def take_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
-        """Sets the topic id of a log that had none. The file exists on return, before the first append, and is durable
-        soon.
-
-        Raises LogDirFailure.
-        """
-        try:
-            write_topic_id(self._fs, log.directory, topic_id, sync=False)
-        except OSError as error:
-            raise log.files.failure(error) from error
-        self.on_topic_id_written(log, topic_id)
-
-    def on_topic_id_written(self, log: PartitionLog, topic_id: bytes) -> None:
-        """The file exists; makes it durable soon."""
-        log.topic_id = topic_id
+    def write_topic_id(self, log: PartitionLog) -> None:
+        """Makes the topic id of a log durable soon."""
 
         def prepare() -> Write:
-            return partial(log.files.small_files.replace, PARTITION_METADATA, encode_topic_id(log.topic_id))
+            pending = log.pending_topic_id
+            return _nothing if pending is None else pending.write
 
         self._writes.write(("topic id", log), log.log_dir, prepare)
 
@@ -157,6 +144,10 @@ class LogCheckpoints:
             return partial(log.files.small_files.replace, LEADER_EPOCH_CHECKPOINT, epochs.take_file())
 
         self._writes.write(epochs, log.log_dir, prepare)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _log_start_offset(log: PartitionLog) -> int:

@@ -9,6 +9,7 @@ from ottla.config.broker_properties import BrokerProperties
 from ottla.config.topic import TopicConfig
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.manager.new_logs import NEW_LOGS, NewLog
 from ottla.storage.upkeep.directory_renames import RENAME_LOG
@@ -35,6 +36,8 @@ class Disks:
         self.topics: dict[str, dict[str, str]] = {}
         self.broker = _defaults()
         self.background = ManualBackground(self.clock)
+        self.makes_topic_ids_durable_at_once = True
+        """Otherwise a thread does it soon, and a log takes no records before; most tests have neither a thread nor a loop."""
         self._random = Random(seed)
         self._topic_configs: dict[str, tuple[tuple[dict[str, str], BrokerProperties], TopicConfig]] = {}
 
@@ -45,7 +48,10 @@ class Disks:
         self.broker = BrokerConfig({"log.dirs": self.log_dirs, "log.index.size.max.bytes": "1024", **properties})
         self.background = ManualBackground(self.clock)
         self.background.done_at_once |= {NEW_LOGS, RENAME_LOG}  # the controller's requests wait for them, and most tests have no loop
-        return LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
+        manager = LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
+        if self.makes_topic_ids_durable_at_once:
+            manager.context.on_topic_id_due = make_durable
+        return manager
 
     def topic_config(self, topic: str) -> TopicConfig:
         """The configuration in force of a topic. That of thousands of partitions is made once."""

@@ -10,6 +10,7 @@ from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 from ottla.storage.log.recovery import open_log
 from ottla.storage.validation.batch import FIRST_VERSION_WITH_ZSTD, complete_validation, read_only_batch
 from ottla.storage.validation.run import BatchRun
@@ -92,13 +93,15 @@ def append(
     read_only_batch(run, FIRST_VERSION_WITH_ZSTD)
     log.append(run, epoch, now, origin)
     if run.needs_worker:
+        make_durable(log)
         run = complete_validation(run.detached(), log.rules, now, log.log_end_offset)
         log.append(run, epoch, now, origin)
     return run
 
 
 def follow(log: PartitionLog, records: bytes | bytearray | memoryview, epoch: int, *, now_ms: int | None = None) -> BatchRun:
-    """Appends what a leader has, in that epoch; the run says where it went."""
+    """Appends what a leader has, in that epoch, once the log takes it; the run says where it went."""
+    make_durable(log)
     run = BatchRun(memoryview(bytearray(records)))
     log.append(run, epoch, log.context.clock.now_ms() if now_ms is None else now_ms, AppendOrigin.REPLICATION)
     return run

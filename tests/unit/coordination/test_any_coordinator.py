@@ -24,9 +24,12 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.compression import CompressionCodec
 from ottla.protocol.records.reader import iter_records
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 from ottla.replication.waiting.timing_wheel import TimerTask
 from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 from tests.support.group_bench import GroupBench, a_bench
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
@@ -173,6 +176,22 @@ def test_each_coordinator_has_the_partitions_of_its_own_topic() -> None:
         assert made.count("a") == [ErrorCode.NOT_COORDINATOR]
         assert made.unloaded == ["a"]
         assert bench.commit() == [ErrorCode.NONE]
+
+    run(scenario)
+
+
+def test_a_new_partition_is_served_when_its_log_takes_appends() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        logs = bench.replica_manager.log_manager
+        asked: list[PartitionLog] = []
+        logs.context.on_topic_id_due = asked.append
+        log = logs.get_or_create(TopicPartition(TRANSACTION_STATE_TOPIC, 0), b"id of the topic.", is_new=True)
+        await lead(bench)
+        assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert set(asked) == {log}
+        make_durable(log)
+        await bench.until(lambda: not made.owned.is_loading)
+        assert made.count("a") == [ErrorCode.NONE]
 
     run(scenario)
 

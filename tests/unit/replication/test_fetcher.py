@@ -11,6 +11,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 from tests.support.batches import with_bytes
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.followers import (
@@ -175,6 +177,22 @@ async def test_the_log_start_offset_follows_the_leaders_and_is_told_in_the_next_
 
     assert follower.log().log_start_offset == 4
     assert asked_at(peer.fetches[2]).log_start_offset == 4
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_records_are_asked_for_again_soon_until_the_topic_id_of_the_log_is_durable() -> None:
+    peer = ScriptedPeer(*[answer(data(found=bytes(batch(0, 3)), high_watermark=0))] * 9)
+    follower = Follower(peer)
+    due: list[PartitionLog] = []
+    follower.logs.context.on_topic_id_due = due.append
+    follower.follow()
+    await until(lambda: due.count(follower.log()) == 3)  # one when the log got the id
+    assert follower.log().log_end_offset == 0
+
+    make_durable(follower.log())
+    await until(lambda: follower.log().log_end_offset == 3)
+    assert read_all(follower.log()) == batch(0, 3)
     await follower.pool.close()
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.directory_names import DirectoryKind, parse_directory_name, suffixed_name
-from ottla.storage.disk.partition_metadata import read_topic_id
 from ottla.storage.disk.start_errors import ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
@@ -166,21 +165,6 @@ def test_nothing_is_marked_clean_when_a_log_cannot_be_closed(caplog: pytest.LogC
     manager.shutdown()
     assert not inner.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
     assert "not closed properly" in caplog.text
-
-
-def test_creating_two_hundred_partitions_waits_for_no_disk() -> None:
-    disks = Disks(FaultyFileSystem(MemoryFileSystem()))
-    manager = disks.start()
-    synced = disks.watch("sync", "sync_directory")
-    for partition in range(200):
-        log = manager.get_or_create(TopicPartition("topic", partition), TOPIC_ID, is_new=True)
-        log.on_new_leader_epoch(0)
-    assert synced == []
-    disks.settle()
-    assert read_topic_id(disks.filesystem, "/data/topic-199") == TOPIC_ID
-    assert disks.filesystem.read_file("/data/topic-199/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
-    assert synced.count("/data") == 1
-    assert len(manager) == 200
 
 
 def test_a_partition_is_created_where_the_fewest_are() -> None:

@@ -251,6 +251,7 @@ def test_a_leader_epoch_without_records_moves_too() -> None:
 def test_a_log_that_is_flushed_with_every_append_moves_without_a_sync_on_the_event_loop() -> None:
     filesystem = FaultyFileSystem(MemoryFileSystem())
     disks = Disks(filesystem, log_dirs="/a,/b")
+    disks.makes_topic_ids_durable_at_once = False
     disks.topics["topic"] = dict(topic(flush_messages=1))
     manager = disks.start()
     log = a_log_in_a(manager, 3)

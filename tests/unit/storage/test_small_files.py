@@ -14,7 +14,7 @@ from ottla.storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_PO
 from ottla.storage.disk.directory_writes import WRITES_PER_BATCH
 from ottla.storage.disk.leader_epochs import read_leader_epochs
 from ottla.storage.disk.movable_directory import MovableDirectory
-from ottla.storage.disk.partition_metadata import read_topic_id
+from ottla.storage.disk.partition_metadata import encode_topic_id, read_topic_id
 from ottla.storage.disk.small_files import SmallFiles
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
@@ -48,6 +48,7 @@ class Interruption:
 
 def a_manager(log_dirs: str = "/data") -> tuple[Disks, LogManager]:
     disks = Disks(FaultyFileSystem(MemoryFileSystem()), log_dirs)
+    disks.makes_topic_ids_durable_at_once = False
     return disks, disks.start()
 
 
@@ -74,7 +75,7 @@ MOMENTS = [("sync_directory", ""), ("sync", ".tmp"), ("sync_directory", "/topic-
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
 def test_a_replica_may_move_to_and_fro_while_its_files_are_written(call: str, suffix: str, name: str) -> None:
     disks, manager = a_manager("/a,/b")
-    a_moving_log(disks, manager)
+    log = a_moving_log(disks, manager)
 
     def to_and_fro() -> None:
         moved = manager.future_logs.replace_current(T0)
@@ -83,15 +84,17 @@ def test_a_replica_may_move_to_and_fro_while_its_files_are_written(call: str, su
         manager.future_logs.replace_current(T0)
 
     interruption = Interruption(disks, call, f"{name}{suffix}" if call == "sync" else suffix, to_and_fro)
+    if name == "partition.metadata":
+        log.files.small_files.replace(name, encode_topic_id(TOPIC_ID))
     disks.settle()
     assert interruption.is_over
     assert manager.offline_log_dirs == []
-    log = manager.get(T0)
-    assert log is not None
-    assert log.directory == "/a/topic-0"
-    assert read_topic_id(disks.filesystem, log.directory) == TOPIC_ID
-    assert read_leader_epochs(log.leader_epochs.path, disks.filesystem) == [(3, 0)]
-    assert not [each for each in disks.filesystem.list_directory(log.directory) if each.endswith(".tmp")]
+    served = manager.get(T0)
+    assert served is not None
+    assert served.directory == "/a/topic-0"
+    assert read_topic_id(disks.filesystem, served.directory) == TOPIC_ID
+    assert read_leader_epochs(served.leader_epochs.path, disks.filesystem) == [(3, 0)]
+    assert not [each for each in disks.filesystem.list_directory(served.directory) if each.endswith(".tmp")]
 
 
 @pytest.mark.parametrize(("call", "suffix"), MOMENTS)
@@ -215,13 +218,14 @@ def test_a_topic_id_that_a_power_cut_emptied_is_learned_anew(content: bytes, cap
     disks, manager = a_manager()
     manager.get_or_create(T0, TOPIC_ID, is_new=True)
     disks.crash(manager)
-    file = disks.filesystem.open("/data/topic-0/partition.metadata")
+    file = disks.filesystem.open("/data/topic-0/partition.metadata", create=True)
     file.truncate(0)
     file.write(content)
     again = disks.start()
     assert "the controller will send the topic id again" in caplog.text
     assert again.offline_log_dirs == []
     again.get_or_create(T0, TOPIC_ID)
+    disks.settle()
     assert read_topic_id(disks.filesystem, "/data/topic-0") == TOPIC_ID
 
 

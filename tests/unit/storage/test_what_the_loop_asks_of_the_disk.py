@@ -30,6 +30,7 @@ class Watched:
         memory = MemoryFileSystem()
         self.filesystem = FaultyFileSystem(memory)
         self.disks = Disks(self.filesystem, "/a,/b")
+        self.disks.makes_topic_ids_durable_at_once = False
         self.disks.clock.move(FIRST_TIMESTAMP - self.disks.clock.now_ms())
         self.disks.topics["orders"] = dict(topic(**{"segment_bytes": BATCH, "index_interval_bytes": 0, "retention_ms": -1, **config}))
         self.manager = self.disks.start()
