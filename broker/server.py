@@ -22,20 +22,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.auto_topics import AutoTopics
-from ottla.broker.cluster.cluster_wiring import ClusterWiring
+from ottla.broker.cluster.cluster_wiring import ClusterWiring, FollowerParts
 from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.cluster.features import FinalizedFeatures, UnsupportedFeatures
+from ottla.broker.cluster.itself import Itself
 from ottla.broker.cluster.log_dir_failures import LogDirFailures
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.configuration.certificate_renewal import CertificateRenewal
-from ottla.broker.configuration.client_quotas import StoredQuotas
+from ottla.broker.configuration.client_quotas import StoredQuotas, configured_quotas
 from ottla.broker.configuration.dynamic_config import DynamicConfig
 from ottla.broker.configuration.ip_quotas import IpQuotas
 from ottla.broker.configuration.reconfiguration import Reconfiguration
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS, ResourceConfigs
 from ottla.broker.configuration.scram_credentials import ScramCredentials
 from ottla.broker.configuration.topic_config_changes import TopicConfigChanges
-from ottla.broker.coordinators import make_coordinators
+from ottla.broker.coordinators import make_coordinators, start_coordinators
 from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.table import SERVED
@@ -46,7 +47,7 @@ from ottla.broker.metrics.request_log import RequestLog
 from ottla.broker.network.acceptor import BindFailed
 from ottla.broker.network.host_names import known_hosts
 from ottla.broker.network.limits import limits_of
-from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.remote.metadata.snapshot_files import SnapshotFiles
 from ottla.broker.request.expansion import Expansion
 from ottla.broker.request.first_metadata import FirstMetadata
 from ottla.broker.request.listed_apis import ListedApis
@@ -69,14 +70,6 @@ from ottla.broker.telemetry.client_telemetry import ClientTelemetry
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
-from ottla.config.keys.metrics import (
-    CONTROLLER_QUOTA_WINDOW_NUM,
-    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
-    METRICS_NUM_SAMPLES,
-    METRICS_SAMPLE_WINDOW_MS,
-    QUOTA_WINDOW_NUM,
-    QUOTA_WINDOW_SIZE_SECONDS,
-)
 from ottla.config.keys.network import (
     DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS,
     FETCH_MAX_BYTES,
@@ -109,7 +102,6 @@ from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.admin.features import finalize_in_new_cluster, supported_features
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.admin.partition_growth import PartitionGrowth
-from ottla.controller.admin.stored_topics import stored_partitions
 from ottla.controller.admin.topic_admin import TopicAdmin
 from ottla.controller.controller import Controller
 from ottla.controller.errors import ControllerError, StoreError
@@ -118,8 +110,6 @@ from ottla.controller.znodes.layout import BrokerRegistration, Endpoint
 from ottla.controller.znodes.topic_ids import frees_names
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.coordination.internal_topics import INTERNAL_TOPICS
-from ottla.coordination.partitions.stored_partitions import StoredPartitions
-from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.replica_selector import selector_of
@@ -134,6 +124,7 @@ if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
     from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.replication.reading.remote_read import RemoteReads
+    from ottla.replication.remote.aux_state import AuxStates
 
 logger = logging.getLogger(__name__)
 
@@ -223,10 +214,7 @@ class Broker:
             await self._start()
         except BaseException as error:
             await self._held.aclose()
-            if isinstance(
-                error,
-                Unsupported | UnsupportedFeatures | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed,
-            ):
+            if isinstance(error, EXPECTED):
                 raise CannotStart(str(error)) from None
             raise
         self._stage = f"broker {self.services.broker_id} of cluster {self.services.cluster_id} is ready"
@@ -272,15 +260,15 @@ class Broker:
         if storage is not None:
             await storage.claim(self._cluster_id)
         await self._load_logs()
-        self._make_services()
+        self._make_services(None if storage is None or reads is None else (storage, reads))
         await self._bind()
         self._held.push_async_callback(self.controller.shutdown)
-        self._cluster.begin(self._background, self._send_clients_away)
-        await self._start_coordinators()
-        if storage is not None and reads is not None:
-            self.services.remote = self._begin_remote(storage, reads)
-            if self.metrics is not None:
-                self.metrics.attach_remote(storage)
+        self._cluster.begin(self.services, self._background, self._send_clients_away)
+        # Before the broker registers: from then on it may become a coordinator.
+        await start_coordinators(self._held, self.services.coordinators, self.store)
+        self._held.push_async_callback(self.services.cluster.producer_ids.stop)
+        if self.services.remote is not None:
+            self._begin_remote(self.services.remote)
         await self._join_cluster()
         self.socket_server.accept()
         if self.metrics is not None:
@@ -382,7 +370,7 @@ class Broker:
         self._background.close()
         await in_thread(self._executor, self.log_manager.shutdown)
 
-    def _make_services(self) -> None:
+    def _make_services(self, remote_store: tuple[RemoteStorage, RemoteReads] | None) -> None:
         config, environment, clock = self.config, self._environment, self._clock
         expansion = Expansion(config, self._executor)
         running = RunningRequests(environment.clock_ns, while_large=self._resting)
@@ -393,55 +381,97 @@ class Broker:
         self._features.on_change(listed.update)
         self._client_metrics.on_change(telemetry.on_change)
         self._client_metrics.on_change(listed.on_subscriptions)
-        cluster = MetadataCache()
-        services = self.services = Services(
+        metadata = MetadataCache()
+        itself = Itself(self._broker_id, config.listeners.inter_broker_listener_name, lambda: self.services)
+        self._cluster = wiring = ClusterWiring(config, itself, metadata, clock, environment.connect, self._security.of_peers)
+        self._held.push_async_callback(wiring.close)
+        administration = self._administration_services(metadata, telemetry, MetadataWaits(running.on_wait))
+        producer_ids = ProducerIds(wiring.producer_id_block)
+        remote, aux_states = self._remote_services(remote_store, administration.topic_admin, producer_ids)
+        followers = wiring.follower_parts(self.log_manager.report_failure, aux_states)
+        data = self._data_services(metadata, followers, remote)
+        cluster = self._cluster_services(administration, data, producer_ids, followers)
+        self._topic_config_changes(data, cluster)
+        workers, random_bytes = self._executor, environment.random_bytes
+        self.services = Services(
             broker_id=self._broker_id,
             cluster_id=self._cluster_id,
             config=config,
             clock=clock,
             listed=listed,
-            metadata=cluster,
+            metadata=metadata,
             authorizer=self._access_control.authorizer,
-            quotas=self._client_quotas(),
+            quotas=configured_quotas(config, environment.clock_ns),
             running=running,
             expansion=expansion,
-            workers=self._executor,
-            data=self._data_services(cluster),
-            administration=self._administration_services(cluster, telemetry, MetadataWaits(running.on_wait)),
+            workers=workers,
+            data=data,
+            administration=administration,
+            cluster=cluster,
+            coordinators=make_coordinators(
+                config, clock, self._timing_wheel, workers, random_bytes, data, administration, cluster, wiring, self._paused
+            ),
+            remote=remote,
         )
-        replicas = services.data.replica_manager
-        control_requests = ControlRequests(replicas, self._dynamic_config, services.administration.metadata_waits, self._paused)
-        self._cluster = ClusterWiring(services, control_requests, environment.connect, self._security.of_peers)
-        self._held.push_async_callback(self._cluster.close)
-        self.controller = self._make_controller(services.administration.metadata_waits)
-        services.cluster = ClusterServices(
+
+    def _topic_config_changes(self, data: DataServices, cluster: ClusterServices) -> None:
+        changes = TopicConfigChanges(self.config, self._dynamic_config, data.log_manager, data.replica_manager, cluster.controller)
+        self._held.push_async_callback(changes.close)
+
+    def _remote_services(
+        self, opened: tuple[RemoteStorage, RemoteReads] | None, topic_admin: TopicAdmin, producer_ids: ProducerIds
+    ) -> tuple[RemoteServices | None, AuxStates | None]:
+        if opened is None:
+            return None, None
+        from ottla.broker.remote.tasks import make_tasks
+
+        storage, reads = opened
+        log_dir = next(iter(self.log_manager.directories.all))
+        snapshots = partial(SnapshotFiles, log_dir, self._environment.file_system, self._executor, self._clock, self._cluster_id)
+        metadata = self._cluster.remote_metadata(snapshots, topic_admin, producer_ids, self._paused)
+        tasks, aux_states = make_tasks(self.config, self._broker_id, self._clock, storage, metadata, self._background, self._random)
+        return RemoteServices(storage=storage, reads=reads, metadata=metadata, tasks=tasks), aux_states
+
+    def _cluster_services(
+        self,
+        administration: AdministrationServices,
+        data: DataServices,
+        producer_ids: ProducerIds,
+        followers: FollowerParts | None,
+    ) -> ClusterServices:
+        waits, replicas = administration.metadata_waits, data.replica_manager
+        first_metadata = FirstMetadata(replicas.cluster, waits, replicas)
+        listeners = self._cluster.controller_listeners(self.store, waits, first_metadata, replicas, self._background)
+        control_requests = ControlRequests(replicas, self._dynamic_config, waits, self._paused, listeners)
+        self.controller = self._make_controller(control_requests, waits)
+        return ClusterServices(
             controller=self.controller,
             control_requests=control_requests,
             features=self._features,
-            first_metadata=FirstMetadata(services),
-            producer_ids=ProducerIds(self._cluster.producer_id_block),
+            first_metadata=first_metadata,
+            producer_ids=producer_ids,
+            fetcher_pool=None if followers is None else followers.fetcher_pool,
         )
-        wheel, random_bytes, partitions_of = self._timing_wheel, environment.random_bytes, partial(stored_partitions, self.store)
-        services.coordinators = make_coordinators(services, self._cluster, wheel, random_bytes, partitions_of, self._paused)
-        replicas.on_partitions_deleted = self._on_partitions_deleted
-        self._topic_config_changes = TopicConfigChanges(config, self._dynamic_config, self.log_manager, replicas, self.controller)
-        self._held.push_async_callback(self._topic_config_changes.close)
 
-    def _data_services(self, cluster: MetadataCache) -> DataServices:
+    def _data_services(self, metadata: MetadataCache, followers: FollowerParts | None, remote: RemoteServices | None) -> DataServices:
         config, wheel = self.config, self._timing_wheel
         failures = LogDirFailures(self.store, self._broker_id)
         replica_manager = ReplicaManager(
             self._broker_id,
             self.log_manager,
-            cluster,
+            metadata,
             self._clock,
             config[REPLICA_LAG_TIME_MAX_MS],
+            *(() if followers is None else (followers.fetcher_pool, followers.isr_proposals, followers.leader_quota)),
             replica_selector=selector_of(config[REPLICA_SELECTOR_CLASS]),
             on_replicas_offline=failures.report,
             frees_names=frees_names(config),
         )
-        self.log_manager.on_log_dir_failure = replica_manager.on_log_dir_failure
         self.log_manager.future_logs.cut()
+        if remote is not None:
+            from ottla.broker.remote.tasks import listen_to
+
+            listen_to(replica_manager, remote.tasks)
         self._held.push_async_callback(failures.close)
         return DataServices(
             replica_manager=replica_manager,
@@ -474,7 +504,7 @@ class Broker:
             delegation_tokens=self._access_control.delegation_tokens,
         )
 
-    def _make_controller(self, waits: MetadataWaits) -> Controller:
+    def _make_controller(self, control_requests: ControlRequests, waits: MetadataWaits) -> Controller:
         features = self._features
         controller = Controller(
             self.store,
@@ -482,7 +512,7 @@ class Broker:
             self.config,
             self._clock,
             self._environment.random_bytes,
-            self._cluster.channel_to,
+            self._cluster.channels(control_requests),
             self.config.listeners.inter_broker_listener_name,
             self._registration,
             self._environment.is_listening,
@@ -491,7 +521,6 @@ class Broker:
             waits.notify,
         )
         controller.on_new_session(features.reload)
-        controller.on_new_session(self._cluster.on_new_session)
         for listener in self._access_control.session_listeners:
             controller.on_new_session(listener)
         controller.on_new_session(self._dynamic_config.on_new_session)
@@ -555,52 +584,24 @@ class Broker:
             self._background.schedule("request-log", REQUEST_LOG_BEAT_MS, REQUEST_LOG_BEAT_MS, measured.on_beat)
         return measured
 
-    def _client_quotas(self) -> ClientQuotas:
-        config = self.config
-        return ClientQuotas(
-            Windows.of(config[QUOTA_WINDOW_NUM], config[QUOTA_WINDOW_SIZE_SECONDS] * 1000),
-            Windows.of(config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000),
-            Windows.of(config[METRICS_NUM_SAMPLES], config[METRICS_SAMPLE_WINDOW_MS]),
-            self._environment.clock_ns,
-        )
+    def _begin_remote(self, remote: RemoteServices) -> None:
+        from ottla.broker.remote.tasks import leftovers
 
-    async def _start_coordinators(self) -> None:
-        """Start them before the broker registers: from then on it may become a coordinator."""
-        coordinators = self.services.coordinators
-        for owned in (coordinators.groups.groups, coordinators.transactions.transactions, coordinators.shares.states):
-            stored = StoredPartitions(owned, partial(stored_partitions, self.store))
-            self._held.push_async_callback(stored.close)
-            await in_session(self.store, stored.read)
-        for coordinator in (coordinators.groups, coordinators.transactions, coordinators.shares):
-            coordinator.start()
-            self._held.push_async_callback(coordinator.stop)
-        coordinators.share_leader.start()
-        self._held.callback(coordinators.share_leader.stop)
-        self._held.push_async_callback(self.services.cluster.producer_ids.stop)
-
-    def _begin_remote(self, storage: RemoteStorage, reads: RemoteReads) -> RemoteServices:
-        from ottla.broker.remote.tasks import begin_tasks, leftovers
-
-        services = self.services
-        metadata = self._cluster.remote_metadata(self._environment.file_system, self._paused)
-        metadata.start()
-        self._held.push_async_callback(metadata.close)
-        tasks = begin_tasks(services, storage, metadata, self._background, self._random)
-        self._held.push_async_callback(tasks.stop)
+        remote.metadata.start()
+        self._held.push_async_callback(remote.metadata.close)
+        self._held.push_async_callback(remote.tasks.stop)
         if interval_ms := self.config[OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS]:
-            search = leftovers(services, storage, tasks, self._environment.file_system, interval_ms)
+            search = leftovers(self.services, remote.storage, remote.tasks, self._environment.file_system, interval_ms)
             search.start()
             self._held.push_async_callback(search.close)
-        storage.watch.start()
-        self._held.push_async_callback(storage.watch.close)
-        return RemoteServices(storage=storage, reads=reads, metadata=metadata, tasks=tasks)
+        remote.storage.watch.start()
+        self._held.push_async_callback(remote.storage.watch.close)
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
-        cluster = self.services.cluster
         if self.config.standalone:  # on ZooKeeper a raise is a decision against Apache Kafka 3.9, which needs no reminder
             self._features.report_raisable()
-        cluster.broker_epoch = await self.controller.startup()
+        await self.controller.startup()
         await self.controller.delivered()
         await self._features.reload()  # the first controller of a cluster has created the node
         self.log_manager.start()
@@ -636,14 +637,6 @@ class Broker:
 
     def _topic_config_of(self, topic: str) -> TopicConfig:
         return self._dynamic_config.topic_config_of(topic)
-
-    async def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
-        self._topic_config_changes.forget({each.topic for each in partitions})
-        coordinators = self.services.coordinators
-        if (remote := self.services.remote) is not None:
-            remote.tasks.on_partitions_deleted(partitions)
-        await coordinators.groups.on_partitions_deleted(partitions)
-        await coordinators.shares.on_partitions_deleted()
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""
@@ -694,5 +687,5 @@ class Broker:
         logger.info("broker %d stopped", self.services.broker_id)
 
     async def _leave(self) -> None:
-        await self._cluster.hand_over()
+        await self._cluster.hand_over(self.services)
         await self.socket_server.drain(DRAIN_SECONDS if len(self.services.metadata.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)

@@ -6,7 +6,7 @@ continues.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from ottla.broker.configuration.dynamic_config import DynamicConfig
@@ -31,16 +31,18 @@ class ControlRequests:
         dynamic_config: DynamicConfig,
         metadata_waits: MetadataWaits,
         while_large: WhileLarge = nullcontext,
+        on_other_controller: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """`while_large` is entered while a request for very many partitions is handled, which makes long-lived objects,
+        """`on_other_controller` are called after the first UpdateMetadata of another controller, or for another incarnation of this broker.
+
+        `while_large` is entered while a request for very many partitions is handled, which makes long-lived objects,
         or deletes logs one by one."""
         self._while_large = while_large
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._metadata_waits = metadata_waits
         self._sender = (-1, -1)
-        self.on_other_controller: Callable[[], None] = lambda: None
-        """Called after the first UpdateMetadata of another controller, or for another incarnation of this broker."""
+        self._on_other_controller = on_other_controller
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower of the partitions."""
@@ -71,7 +73,8 @@ class ControlRequests:
         sender = (request.controller_epoch, request.broker_epoch)
         if sender != self._sender and response.error_code == ErrorCode.NONE:
             self._sender = sender
-            self.on_other_controller()
+            for listener in self._on_other_controller:
+                listener()
         return response
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:

@@ -12,18 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from ottla.broker.handlers.table import Handler, handlers_of
-from ottla.broker.network.request_channel import NO_RESPONSE, Completion, Pending
-from ottla.broker.quotas.token_bucket import MutationQuota
-from ottla.broker.request.context import RequestContext
-from ottla.broker.request.services import Services
-from ottla.broker.security.access import Access
-from ottla.broker.security.authorizer import AllowAll
-from ottla.broker.security.client import Client
-from ottla.pauses import COROUTINES
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.message import Message
@@ -116,81 +106,3 @@ def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAdd
     """A broker's address at this listener, as in the last metadata."""
     endpoint = cluster.endpoint(broker_id, listener)
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port)
-
-
-class _Itself:
-    """The broker as a client of itself, with all permissions."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.access = Access(AllowAll(), client)
-
-    def throttle(self, quota: int, amount: int) -> int:
-        """See `RequestContext`."""
-        return 0
-
-    def exempt(self) -> None:
-        """See `RequestContext`."""
-
-    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
-        """See `RequestContext`."""
-        return MutationQuota(None, lambda: 0, is_strict=is_strict)
-
-    def throttle_mutations(self, quota: MutationQuota) -> int:
-        """See `RequestContext`."""
-        return 0
-
-    def offend(self, reason: str) -> None:
-        """See `RequestContext`."""
-
-
-class _Arrival:
-    """Waits for an answer in the place of a connection (`network.request_channel.Waiter`)."""
-
-    def __init__(self) -> None:
-        self.answered = asyncio.Event()
-
-    def on_answer_ready(self) -> None:
-        """The answer is complete."""
-        self.answered.set()
-
-    def hold_slot(self, pending: Pending) -> None:
-        """See `Waiter`. The work of the broker itself is not limited."""
-
-    def begin_work(self) -> None:
-        """See `Waiter`."""
-
-    def end_work(self) -> None:
-        """See `Waiter`."""
-
-    def add_work(self, work_ns: int) -> None:
-        """See `Waiter`."""
-
-
-def asking_here(services: Services, listener: str) -> AskHere:
-    """Calls the handlers of this broker like a request over the inter-broker listener."""
-
-    @cache
-    def handler_of(api_key: ApiKey) -> Handler | None:
-        return handlers_of(api_key)[0]
-
-    async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
-        handler = handler_of(api_key)
-        assert handler is not None  # only Produce and Fetch have none, which no broker asks of itself
-        later: list[Message] = []
-
-        def keep(_: int, response: Message) -> Completion:
-            later.append(response)
-            return NO_RESPONSE
-
-        connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
-        context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, keep)
-        answer: Any = handler(message, context)
-        if type(answer) in COROUTINES:
-            answer = await answer
-        if isinstance(answer, Pending) and not answer.completed:
-            arrival = answer.connection = _Arrival()
-            await arrival.answered.wait()
-        return answer if isinstance(answer, Message) else later[0]
-
-    return ask

@@ -14,9 +14,12 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from ottla.broker.request.services import Services
+from ottla.broker.request.first_metadata import FirstMetadata
+from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.errors import StoreError
+from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import DELETE_TOPICS, TOPICS
+from ottla.replication.control.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +30,17 @@ RETRY_SECONDS = 10.0
 class MissedDeletions:
     """See the module."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, store: MetadataStore, waits: MetadataWaits, first_metadata: FirstMetadata, replicas: ReplicaManager) -> None:
+        self._store = store
+        self._waits = waits
+        self._first_metadata = first_metadata
+        self._replicas = replicas
         self._looking: asyncio.Task[None] | None = None
 
     def on_other_controller(self) -> None:
         """Another controller sends requests, or the controller sends to another incarnation of this broker: restart the
         comparison."""
-        services = self._services
-        if not services.metadata.topics and services.cluster.first_metadata.is_there:
+        if not self._replicas.cluster.topics and self._first_metadata.is_there:
             return
         before = self._looking
         if before is not None:
@@ -58,24 +63,19 @@ class MissedDeletions:
 
     async def _forget_missed(self) -> bool:
         """Compare once; False if the store could not be asked."""
-        services = self._services
-        cluster = services.metadata
-        first_metadata = services.cluster.first_metadata
-        store = services.administration.store
-        waits = services.administration.metadata_waits
+        manager, store, first_metadata = self._replicas, self._store, self._first_metadata
         # Taken before the store is read: a topic is in the store before brokers receive it.
-        manager = services.data.replica_manager
-        known = [image for name, image in cluster.topics.items() if manager.frees_names or name not in manager.partitions]
+        known = [image for name, image in manager.cluster.topics.items() if manager.frees_names or name not in manager.partitions]
         try:
             existing = set(await store.children(TOPICS))
             if not first_metadata.is_there and existing.issubset(await store.children(DELETE_TOPICS)):
                 first_metadata.has_no_topics = True
-                waits.notify()
+                self._waits.notify()
         except StoreError as error:
             logger.warning("cannot check whether all known topics still exist (%s); trying again in %g s", error, RETRY_SECONDS)
             return False
         missed = await manager.forget_topics([image for image in known if image.name not in existing])
         if missed:
             logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in missed))
-            waits.notify()
+            self._waits.notify()
         return True

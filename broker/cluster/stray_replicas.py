@@ -15,13 +15,13 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ottla.broker.request.services import Services
 from ottla.controller.errors import NoNode, StoreError
-from ottla.controller.store.metadata_store import Get, data_and_stat
+from ottla.controller.store.metadata_store import Get, MetadataStore, data_and_stat
 from ottla.controller.znodes.layout import TopicAssignment, decode_topic, topic_path
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.pauses import pause
 from ottla.protocol.uuid import ZERO_UUID
+from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.disk.background import Background
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
@@ -35,8 +35,9 @@ DELAY_MS = 30_000
 class StrayReplicas:
     """See the module."""
 
-    def __init__(self, services: Services, background: Background) -> None:
-        self._services = services
+    def __init__(self, store: MetadataStore, replicas: ReplicaManager, background: Background) -> None:
+        self._store = store
+        self._replicas = replicas
         self._background = background
         self._is_due = False
         self._looking: asyncio.Task[None] | None = None
@@ -61,8 +62,7 @@ class StrayReplicas:
         self._looking = asyncio.get_running_loop().create_task(self._look(), name="stray-replicas")
 
     async def _look(self) -> None:
-        services = self._services
-        suspects = await self._not_ours(list(services.data.log_manager.current_logs()))
+        suspects = await self._not_ours(list(self._replicas.log_manager.current_logs()))
         if not suspects:
             return
         try:
@@ -81,7 +81,7 @@ class StrayReplicas:
         """The assignments in the metadata store; None for topics that do not exist, nothing for unreadable ones. Raises StoreError."""
         paths = {topic: topic_path(topic) for topic in topics}
         found: dict[str, TopicAssignment | None] = {}
-        store = self._services.administration.store
+        store = self._store
         for (topic, path), outcome in zip(paths.items(), await store.pipeline(list(map(Get, paths.values()))), strict=True):
             with suppress(MalformedZNode):
                 found[topic] = None if isinstance(outcome, NoNode) else decode_topic(path, data_and_stat(outcome)[0])
@@ -97,35 +97,33 @@ class StrayReplicas:
 
     def _seems_stray(self, partition_log: PartitionLog) -> bool:
         """Whether no LeaderAndIsr made this broker a replica, and the metadata names other brokers, or does not have the topic."""
-        services = self._services
         topic_partition = partition_log.topic_partition
-        manager = services.data.replica_manager
+        manager = self._replicas
         if manager.partition(*topic_partition) is not None or topic_partition in manager.offline or partition_log.topic_id == ZERO_UUID:
             return False
-        image = services.metadata.topics.get(topic_partition.topic)
+        image = manager.cluster.topics.get(topic_partition.topic)
         if image is None or image.topic_id != partition_log.topic_id:
             return manager.frees_names
         state = image.partitions.get(topic_partition.partition)
-        return state is not None and services.broker_id not in state.replicas
+        return state is not None and manager.broker_id not in state.replicas
 
     def _what_happened(self, partition_log: PartitionLog, stored: TopicAssignment | None) -> str:
         """Why the log is not needed any more, for the log file; empty if it may be needed."""
         if stored is None or stored.topic_id != partition_log.topic_id:
-            return "its topic was deleted" if self._services.data.replica_manager.frees_names else ""
+            return "its topic was deleted" if self._replicas.frees_names else ""
         assignment = stored.partitions.get(partition_log.topic_partition.partition)
         if assignment is None or not assignment.replicas:
             return ""
         named = {*assignment.replicas, *assignment.adding_replicas, *assignment.removing_replicas}
-        return "" if self._services.broker_id in named else "it was moved to other brokers"
+        return "" if self._replicas.broker_id in named else "it was moved to other brokers"
 
     def _set_aside(self, partition_log: PartitionLog, what: str) -> None:
         """Rename the log's directory, unless a request named the replica meanwhile."""
-        services = self._services
         topic_partition = partition_log.topic_partition
-        if services.data.log_manager.get(topic_partition) is not partition_log or not self._seems_stray(partition_log):
+        if self._replicas.log_manager.get(topic_partition) is not partition_log or not self._seems_stray(partition_log):
             return
         logger.warning("%s: %s while this broker was down", topic_partition, what)
         try:
-            services.data.log_manager.delete(topic_partition, is_stray=True)
+            self._replicas.log_manager.delete(topic_partition, is_stray=True)
         except LogDirFailure as failure:
-            services.data.replica_manager.on_log_dir_failure(failure.log_dir, failure.what)
+            self._replicas.on_log_dir_failure(failure.log_dir, failure.what)

@@ -7,13 +7,22 @@ reads all quotas again, since notifications may be gone after a long disconnecti
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.broker.configuration.dynamic_config import DynamicConfig
-from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.quotas.quota_bounds import ABSENT, Entity
 from ottla.broker.quotas.quota_type import QUOTA_KEYS, QuotaType
 from ottla.broker.security.rereading import MalformedNodes
+from ottla.config.broker import BrokerConfig
+from ottla.config.keys.metrics import (
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+    METRICS_NUM_SAMPLES,
+    METRICS_SAMPLE_WINDOW_MS,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
+)
 from ottla.controller.admin.config_admin import ConfigAdmin
 from ottla.controller.znodes.layout import DEFAULT_ENTITY, desanitize
 from ottla.controller.znodes.znode_json import MalformedZNode
@@ -25,6 +34,16 @@ CLIENTS = "clients"
 
 _WHOLE = frozenset({QuotaType.PRODUCE, QuotaType.FETCH})
 """Quotas that are whole numbers."""
+
+
+def configured_quotas(config: BrokerConfig, clock_ns: Callable[[], int]) -> ClientQuotas:
+    """No quotas yet, with the configured windows."""
+    return ClientQuotas(
+        Windows.of(config[QUOTA_WINDOW_NUM], config[QUOTA_WINDOW_SIZE_SECONDS] * 1000),
+        Windows.of(config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000),
+        Windows.of(config[METRICS_NUM_SAMPLES], config[METRICS_SAMPLE_WINDOW_MS]),
+        clock_ns,
+    )
 
 
 class StoredQuotas:

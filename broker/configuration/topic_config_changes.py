@@ -17,6 +17,7 @@ from ottla.config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROK
 from ottla.config.topic import UNCLEAN_LEADER_ELECTION_ENABLE
 from ottla.controller.controller import Controller
 from ottla.pauses import begin
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.storage.disk.rounds import visit_all
 from ottla.storage.log.partition_log import PartitionLog
@@ -38,25 +39,25 @@ class TopicConfigChanges:
         config.on_change(lambda _: self._put_in_force(None), TOPIC_DEFAULTS)
         config.on_change(self._on_unclean_election_default, [BROKER_UNCLEAN_LEADER_ELECTION_ENABLE])
         dynamic_config.on_entity_change(TOPICS, self._on_topic)
-        replicas.leadership_listeners.append(lambda partition: self.forget([partition.topic_partition.topic]))
+        replicas.leadership_listeners.append(lambda partition: self._forget_deleted([partition.topic_partition]))
+        replicas.deletion_listeners.append(self._on_partitions_deleted)
         if dynamic_config.has_changed:
             dynamic_config.parse_again()
             self._put_in_force(None)
-
-    def forget(self, topics: Iterable[str]) -> None:
-        """Forget the overrides of those topics that were deleted.
-
-        To be called for topics that leave the metadata. For those that leave the replicas it is called already.
-        """
-        for topic in topics:
-            if topic not in self._replicas.partitions and topic not in self._replicas.cluster.topics:
-                self._dynamic_config.forget(topic)
 
     async def close(self) -> None:
         """Enable no more unclean elections."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        self._forget_deleted(partitions)
+
+    def _forget_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic in {each.topic for each in partitions}:
+            if topic not in self._replicas.partitions and topic not in self._replicas.cluster.topics:
+                self._dynamic_config.forget(topic)
 
     def _on_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
         self._put_in_force(topic)

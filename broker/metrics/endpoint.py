@@ -54,7 +54,6 @@ from ottla.config.keys.own import OTTLA_METRICS_LISTENER, address
 if TYPE_CHECKING:
     from ottla.broker.metrics.request_metrics import RequestMetrics
     from ottla.broker.network.socket_server import SocketServer
-    from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.broker.request.services import Services
     from ottla.coordination.transactions.metadata import TransactionState
 
@@ -138,6 +137,8 @@ class MetricsEndpoint:
         if events is not None:
             events.stopwatch = time.monotonic
             events.on_answered = lambda seconds: self._store_latency.add(int(seconds * 1e6))
+        if services.remote is not None and (loads := services.remote.storage.loads) is not None:
+            loads.on_read = lambda seconds: self._remote_reads.add(int(seconds * 1e6))
         self._trouble = lambda: "" if services.remote is None else services.remote.storage.watch.trouble
         self._new_view = lambda: View(
             services,
@@ -154,11 +155,6 @@ class MetricsEndpoint:
             lambda: self.state,
             self._loop.time,
         )
-
-    def attach_remote(self, storage: RemoteStorage) -> None:
-        """Measure the reads of this store, whose caches are open."""
-        if storage.loads is not None:
-            storage.loads.on_read = lambda seconds: self._remote_reads.add(int(seconds * 1e6))
 
     def on_ready(self) -> None:
         """Requests are served from now on."""

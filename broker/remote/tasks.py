@@ -1,4 +1,4 @@
-"""Begins the tasks of tiered storage on a broker: copies, removals, and the remote part of replication (`replication/remote`)."""
+"""Makes the tasks of tiered storage on a broker: copies, removals, and the remote part of replication (`replication/remote`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from ottla.broker.remote.gone_topics import GoneTopics
 from ottla.broker.remote.leftovers import Leftovers
 from ottla.broker.remote.remote_storage import RemoteStorage
 from ottla.broker.request.services import Services
+from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.stored_topics import stored_topic_id
 from ottla.controller.registration import stored_cluster_id
+from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.remote.aux_state import AuxStates
 from ottla.replication.remote.byte_quota import COPY, ByteQuota
 from ottla.replication.remote.copies import CopyServices
@@ -19,23 +21,29 @@ from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.settings import RemoteSettings
 from ottla.storage.disk.background import Background
+from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.partition_metadata import stray_topic_ids
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.remote.ports import RemoteLogMetadata
 
 
-def begin_tasks(
-    services: Services, storage: RemoteStorage, metadata: RemoteLogMetadata, background: Background, random: Random
-) -> RemoteLogManager:
-    """Has all partitions that get a role from now on copied, expired and followed. The caller stops the manager."""
-    config, clock, replicas = services.config, services.clock, services.data.replica_manager
+def make_tasks(
+    config: BrokerConfig,
+    broker_id: int,
+    clock: Clock,
+    storage: RemoteStorage,
+    metadata: RemoteLogMetadata,
+    background: Background,
+    random: Random,
+) -> tuple[RemoteLogManager, AuxStates]:
+    """Returns the manager of the tasks, which the caller stops, and what begins logs of followers behind remote records."""
     counters = RemoteCounters()
     manager = RemoteLogManager(
         CopyServices(
             storage.store,
             metadata,
-            RemoteSettings(config, services.broker_id, random.random),
+            RemoteSettings(config, broker_id, random.random),
             background,
             clock,
             random.randbytes,
@@ -43,11 +51,14 @@ def begin_tasks(
             counters,
         )
     )
+    return manager, AuxStates(storage.store, metadata, background, counters, manager.on_config_change)
+
+
+def listen_to(replicas: ReplicaManager, manager: RemoteLogManager) -> None:
+    """Has all partitions that get a role from now on copied, expired and followed."""
     replicas.leadership_listeners.append(manager.on_leadership_change)
     replicas.config_listeners.append(manager.on_config_change)
-    if services.cluster.fetcher_pool is not None:
-        services.cluster.fetcher_pool.use_remote_storage(AuxStates(storage.store, metadata, background, counters, manager.on_config_change))
-    return manager
+    replicas.deletion_listeners.append(manager.on_partitions_deleted)
 
 
 def leftovers(services: Services, storage: RemoteStorage, manager: RemoteLogManager, filesystem: FileSystem, interval_ms: int) -> Leftovers:

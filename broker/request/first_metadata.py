@@ -17,11 +17,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.network.request_channel import CLOSE
+from ottla.pauses import COROUTINES
 
 if TYPE_CHECKING:
     from ottla.broker.request.context import RequestContext
-    from ottla.broker.request.services import Services
-from ottla.pauses import COROUTINES
+    from ottla.controller.admin.metadata_waits import MetadataWaits
+    from ottla.replication.control.replica_manager import ReplicaManager
+    from ottla.replication.ports.cluster import MetadataCache
 
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
@@ -33,10 +35,12 @@ WAIT_MS = 3_000
 class FirstMetadata:
     """Knows whether this broker has received the cluster's metadata. Once received, it stays received."""
 
-    __slots__ = ("_is_there", "_services", "has_no_topics")
+    __slots__ = ("_cluster", "_is_there", "_replicas", "_waits", "has_no_topics")
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, cluster: MetadataCache, waits: MetadataWaits, replicas: ReplicaManager) -> None:
+        self._cluster = cluster
+        self._waits = waits
+        self._replicas = replicas
         self._is_there = False
         self.has_no_topics = False
         """Whether the metadata store had no topics, except those being deleted, after a controller had sent metadata."""
@@ -45,7 +49,7 @@ class FirstMetadata:
     def is_there(self) -> bool:
         """Whether the metadata is complete enough for an answer."""
         if not self._is_there:
-            cluster = self._services.metadata
+            cluster = self._cluster
             self._is_there = bool(cluster.brokers) and (bool(cluster.topics) or self.has_no_topics)
         return self._is_there
 
@@ -55,11 +59,10 @@ class FirstMetadata:
         Metadata without topics is enough after the wait if this broker hosts no partition either: then the store is out of reach, or no
         partition has a leader.
         """
-        services = self._services
-        if not await services.administration.metadata_waits.until(lambda: self.is_there, WAIT_MS):
-            self._is_there = bool(services.metadata.brokers) and not services.data.replica_manager.partitions
+        if not await self._waits.until(lambda: self.is_there, WAIT_MS):
+            self._is_there = bool(self._cluster.brokers) and not self._replicas.partitions
             if self._is_there:
-                services.administration.metadata_waits.notify()  # later requests need not wait as long
+                self._waits.notify()  # later requests need not wait as long
         return self._is_there
 
 

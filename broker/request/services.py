@@ -1,7 +1,7 @@
 """Holds the parts of a broker that its handlers delegate to. `Broker` in `broker/server.py` makes them before the first request.
 
 Handlers reach `Services` as `context.broker`. `Services` has the parts that all handlers need, and a group of services for each subject.
-Each group is complete when it is made. A part that needs a later group gets the `Services`, and looks the group up at each use.
+Each group is complete when it is made, and `Services` is made of all of them.
 """
 
 from __future__ import annotations
@@ -99,9 +99,7 @@ class ClusterServices:
     features: FinalizedFeatures
     first_metadata: FirstMetadata
     producer_ids: ProducerIds
-    broker_epoch: int = -1
-    """-1 before the broker has registered."""
-    fetcher_pool: FetcherPool | None = None
+    fetcher_pool: FetcherPool | None
     """None where there can be no other broker to follow."""
 
 
@@ -149,7 +147,7 @@ class Services:
     """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     data: DataServices
     administration: AdministrationServices
-    cluster: ClusterServices = field(init=False)
-    coordinators: CoordinatorServices = field(init=False)
-    remote: RemoteServices | None = None
+    cluster: ClusterServices
+    coordinators: CoordinatorServices
+    remote: RemoteServices | None
     """None without tiered storage."""

@@ -7,7 +7,7 @@ Wiring, by the server:
 
     groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers, transaction_verifier, share_state)
     replica_manager.leadership_listeners.append(groups.on_leadership_change)
-    replica_manager.on_partitions_deleted = groups.on_partitions_deleted
+    replica_manager.deletion_listeners.append(groups.on_partitions_deleted)
     groups.start()          # before the broker registers with the controller, or it would miss what it leads
     ...
     await groups.stop()     # before the logs close

@@ -70,6 +70,7 @@ class ReplicaManager:
         "cluster",
         "config_listeners",
         "controller_epoch",
+        "deletion_listeners",
         "followers",
         "frees_names",
         "isr_changes",
@@ -78,7 +79,6 @@ class ReplicaManager:
         "log_manager",
         "metadata_changes",
         "offline",
-        "on_partitions_deleted",
         "on_replicas_offline",
         "partitions",
         "replica_selector",
@@ -94,12 +94,13 @@ class ReplicaManager:
         replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
         followers: Followers | None = None,
         isr_proposals: IsrProposals | None = None,
+        leader_quota: ReplicationQuota | None = None,
         *,
         replica_selector: ReplicaSelector | None = None,
         on_replicas_offline: Callable[[], None] = lambda: None,
         frees_names: bool = False,
     ) -> None:
-        """Without `followers` and `isr_proposals` the broker is alone. Both may be set later, before the controller's first request.
+        """Without `followers` and `isr_proposals` the broker is alone. `leader_quota` limits the data for followers of throttled replicas.
 
         `frees_names` says that a topic may be deleted, and another one of its name created, while this broker is away.
         """
@@ -114,17 +115,16 @@ class ReplicaManager:
         self.topic_stats = BrokerTopicStats()
         self.followers: Followers = NoFollowers() if followers is None else followers
         self.isr_changes = IsrChanges(cluster, clock, replica_lag_time_max_ms, isr_proposals)
-        self.leader_quota: ReplicationQuota | None = None
-        """Limits the data for followers of throttled replicas."""
+        self.leader_quota = leader_quota
         self.leadership_listeners: list[Callable[[Partition], None]] = []
         """Called with a partition that became leader or follower, or was removed. Coordinators load and unload their state then."""
         self.config_listeners: list[Callable[[Partition], None]] = []
         """Called with a partition whose log has a new configuration."""
         self.on_replicas_offline = on_replicas_offline
         """Called after the partitions of a failed directory went offline, to report that to the controller."""
-        self.on_partitions_deleted: Callable[[list[TopicPartition]], Awaitable[None]] = _no_offsets
-        """Called with the partitions that the controller deleted, so that their committed offsets are removed. The metadata do not change
-        before it is done."""
+        self.deletion_listeners: list[Callable[[list[TopicPartition]], Awaitable[None]]] = []
+        """Called in order with the partitions that the controller deleted, so that their committed offsets are removed, for example. The
+        metadata do not change before they are done."""
         self.log_manager = log_manager
         self._clock = clock
         self.replica_selector = replica_selector
@@ -139,15 +139,7 @@ class ReplicaManager:
         log_manager.flusher.on_flushed = self._on_flushed
         log_manager.context.on_log_start_offset = self._on_log_start_offset
         log_manager.on_truncated = self._on_log_changed
-
-    @property
-    def isr_proposals(self) -> IsrProposals:
-        """Sends ISRs to the controller."""
-        return self.isr_changes.proposals
-
-    @isr_proposals.setter
-    def isr_proposals(self, proposals: IsrProposals) -> None:
-        self.isr_changes.proposals = proposals
+        log_manager.on_log_dir_failure = self.on_log_dir_failure
 
     # -- log directories, metadata, stopped replicas ---------------------------------------------------------------------
 
@@ -166,6 +158,11 @@ class ReplicaManager:
     async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Apply UpdateMetadata (api 6)."""
         return await metadata_updates.on_update_metadata(self, request)
+
+    async def notify_deleted(self, partitions: list[TopicPartition]) -> None:
+        """Call the `deletion_listeners`."""
+        for listener in self.deletion_listeners:
+            await listener(partitions)
 
     async def forget_topics(self, images: Iterable[TopicImage]) -> list[TopicImage]:
         """Forget topics whose deletion no controller reported. Topics with newer metadata stay; returns the forgotten ones."""
@@ -403,7 +400,3 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every online directory."""
         self.log_manager.checkpoint_high_watermarks()
-
-
-async def _no_offsets(partitions: list[TopicPartition]) -> None:
-    """There are no groups."""

@@ -32,6 +32,7 @@ from ottla.storage.errors import (
     CorruptRecord,
     InvalidRecord,
     LogBeingTruncated,
+    LogDirFailure,
     OffsetOutOfRange,
     TopicIdNotDurable,
     UnexpectedAppendOffset,
@@ -79,9 +80,9 @@ class Fetcher:
         "followed",
         "leader_id",
         "on_failed",
-        "on_log_dir_failure",
         "peer",
         "quiet_until",
+        "report_failure",
         "requests",
         "session",
         "settings",
@@ -99,7 +100,7 @@ class Fetcher:
         broker_epoch: Callable[[], int],
         *,
         on_failed: Callable[[TopicPartition], None],
-        on_log_dir_failure: Callable[[str, str], None],
+        report_failure: Callable[[LogDirFailure], None],
         on_idle: Callable[[Fetcher], None],
     ) -> None:
         """`on_failed` is called for each failed partition, `on_idle` when no partition is left; then `run` returns."""
@@ -116,7 +117,7 @@ class Fetcher:
         self._replica_state = ReplicaState(replica_id=settings.broker_id)
         self._broker_epoch = broker_epoch
         self.on_failed = on_failed
-        self.on_log_dir_failure = on_log_dir_failure
+        self.report_failure = report_failure
         self._on_idle = on_idle
         self._awake = asyncio.Event()
         self.unanswered = 0

@@ -94,7 +94,7 @@ def on_broken(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -
     """Handle an append or a truncation that failed for a reason that another fetch would not change."""
     if isinstance(error, LogDirFailure):
         fail(fetcher, followed)
-        fetcher.on_log_dir_failure(error.log_dir, error.what)
+        fetcher.report_failure(error)
     elif followed.partition.log.truncations.current is not None:
         delay(fetcher, followed)  # the log repeats the truncation until it succeeds
     elif followed.is_active:

@@ -5,10 +5,8 @@ Kafka's ReplicaFetcherManager; implements `Followers` for the replica manager. O
 Wiring (`broker/cluster/cluster_wiring.py`):
 
     quotas = ReplicationQuotas(config, broker_id, clock)
-    replicas.leader_quota = quotas.leader
-    replicas.followers = pool = FetcherPool(
-        config, broker_id, lambda: services.broker_epoch, connect, resolve, replicas.on_log_dir_failure, quotas.follower
-    )
+    pool = FetcherPool(config, broker_id, broker_epoch, connect, resolve, logs.report_failure, quotas.follower, aux_states)
+    replicas = ReplicaManager(..., pool, isr_proposals, quotas.leader)
     ...
     await pool.close()                      # at shutdown: before the logs are closed, while the loop still runs
 
@@ -37,6 +35,7 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.peer import Connect, PeerAddress
 from ottla.replication.ports.throttle import ReplicationQuota
 from ottla.replication.remote.aux_state import AuxStates
+from ottla.storage.errors import LogDirFailure
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +50,18 @@ class FetcherPool:
         broker_epoch: Callable[[], int],
         connect: Connect,
         resolve: Callable[[int], PeerAddress | None],
-        on_log_dir_failure: Callable[[str, str], None],
+        report_failure: Callable[[LogDirFailure], None],
         quota: ReplicationQuota,
+        aux_states: AuxStates | None = None,
     ) -> None:
-        """`on_log_dir_failure(log_dir, reason)` is called after disk errors. `quota` limits a follower's data."""
+        """`report_failure` is called after disk errors. `quota` limits a follower's data. `aux_states` begins logs behind the records that
+        leaders have in the remote store only; None without tiered storage."""
         self._config = config
-        self._settings = FetcherSettings(config, broker_id, quota)
+        self._settings = FetcherSettings(config, broker_id, quota, aux_states)
         self._broker_epoch = broker_epoch
         self._connect = connect
         self._resolve = resolve
-        self._on_log_dir_failure = on_log_dir_failure
+        self._report_failure = report_failure
         self._size = config[NUM_REPLICA_FETCHERS]
         self._by_partition: dict[TopicPartition, Fetcher] = {}
         self._tasks: dict[Fetcher, asyncio.Task[None]] = {}
@@ -72,10 +73,6 @@ class FetcherPool:
         self.dead_fetchers = 0
         """Number of fetchers that ended unexpectedly."""
         config.on_change(self._on_change, (NUM_REPLICA_FETCHERS,))
-
-    def use_remote_storage(self, states: AuxStates) -> None:
-        """Begin logs behind the records that leaders have in the remote store only."""
-        self._settings.aux_states = states
 
     # -- Followers
 
@@ -146,7 +143,7 @@ class FetcherPool:
                 self._connect(lambda: self._resolve(leader_id), client_id),
                 self._broker_epoch,
                 on_failed=self._on_failed,
-                on_log_dir_failure=self._on_log_dir_failure,
+                report_failure=self._report_failure,
                 on_idle=self._on_idle,
             )
             task = asyncio.get_running_loop().create_task(fetcher.run(), name=f"{client_id}-from-{leader_id}")

@@ -34,12 +34,12 @@ class FetcherSettings:
         "versions",
     )
 
-    def __init__(self, config: BrokerConfig, broker_id: int, quota: ReplicationQuota) -> None:
+    def __init__(self, config: BrokerConfig, broker_id: int, quota: ReplicationQuota, aux_states: AuxStates | None = None) -> None:
         self.broker_id = broker_id
         self.quota = quota
         self.is_held = False
         """Whether more partitions will follow at once. A fetcher that gets more while it waits for an answer must begin a new session."""
-        self.aux_states: AuxStates | None = None
+        self.aux_states = aux_states
         """Begins logs behind remote records. None without tiered storage."""
         self.versions = InterBrokerVersions(config[INTER_BROKER_PROTOCOL_VERSION])
         self.max_wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]

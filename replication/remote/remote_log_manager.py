@@ -132,7 +132,7 @@ class RemoteLogManager:
         if partition.log.tier is not None and partition.topic_partition not in self._replicas and partition.leader_epoch >= 0:
             self.on_leadership_change(partition)
 
-    def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+    async def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
         """The controller deleted the topics of these partitions: removes the segments of those that this broker leads."""
         for topic_partition in partitions:
             replica = self._replicas.get(topic_partition)

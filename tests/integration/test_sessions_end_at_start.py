@@ -87,7 +87,7 @@ async def check_is_whole(broker: Broker, segment_ms: int) -> None:
     for path in (broker_id_path(7), CONTROLLER):
         assert (await store.get(path))[1].ephemeral_owner == store.session_id
     assert services.cluster.controller.is_active
-    assert services.cluster.broker_epoch == services.cluster.controller.broker_epoch == (await store.get(broker_id_path(7)))[1].czxid
+    assert services.cluster.controller.broker_epoch == (await store.get(broker_id_path(7)))[1].czxid
     partition = services.data.replica_manager.partition("t", 0)
     assert partition is not None
     assert partition.is_leader

@@ -221,7 +221,7 @@ class Story(Stage):
             cluster = broker.services.metadata
             controller = broker.controller
             role = f"controller in epoch {controller.context.epoch}" if controller.is_active else f"follows {cluster.controller_id}"
-            who = f"broker {broker.services.broker_id}, epoch {broker.services.cluster.broker_epoch}"
+            who = f"broker {broker.services.broker_id}, epoch {broker.services.cluster.controller.broker_epoch}"
             lines.append(f"  {who}, {role}, knows {sorted(cluster.brokers)}")
             for partition in WATCHED:
                 replica = broker.services.data.replica_manager.partition(*partition)

@@ -37,6 +37,7 @@ class FakeReplicas:
         self.partitions: dict[str, object] = {}
         self.cluster = SimpleNamespace(topics={})
         self.leadership_listeners: list[Callable[[Any], None]] = []
+        self.deletion_listeners: list[Callable[[list[TopicPartition]], Awaitable[None]]] = []
         self.known_at_creation: dict[str, dict[str, str]] = {}
         self.config_of: Callable[[str], TopicConfig] | None = None
 

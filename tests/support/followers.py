@@ -23,10 +23,12 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import MetadataCache
 from ottla.replication.ports.peer import Peer, PeerUnavailable, Resolve
 from ottla.replication.ports.throttle import ReplicationQuotas
+from ottla.replication.remote.aux_state import AuxStates
 from ottla.replication.waiting.purgatory import Purgatory
 from ottla.replication.waiting.timing_wheel import TimingWheel
 from ottla.storage.disk.directory_writes import OnWritten
 from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from tests.support.background import carry_out
 from tests.support.batches import a_batch
@@ -102,6 +104,7 @@ class Follower:
         broker_id: int = BROKER,
         filesystem: FileSystem | None = None,
         topic_config: dict[str, str] | None = None,
+        aux_states: AuxStates | None = None,
         **config: str | int,
     ) -> None:
         loop: Any = asyncio.get_running_loop()
@@ -125,8 +128,9 @@ class Follower:
             lambda: BROKER_EPOCH,
             self.connect,
             lambda broker_id: None,
-            self._on_log_dir_failure,
+            self._report_failure,
             self.quotas.follower,
+            aux_states,
         )
         self.manager.followers = self.pool
         at_once(self.manager.on_update_metadata(UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=brokers(0, 1, 2))))
@@ -140,9 +144,9 @@ class Follower:
         self.connected.append(peer)
         return peer
 
-    def _on_log_dir_failure(self, log_dir: str, reason: str) -> None:
-        self.failed_dirs.append(log_dir)
-        self.manager.on_log_dir_failure(log_dir, reason)
+    def _report_failure(self, failure: LogDirFailure) -> None:
+        self.failed_dirs.append(failure.log_dir)
+        self.logs.report_failure(failure)
 
     def say(self, *states: LeaderAndIsrPartitionState, topic: str = TOPIC, topic_id: bytes = TOPIC_ID) -> None:
         """LeaderAndIsr about partitions of a topic."""
@@ -322,7 +326,7 @@ class Replica(LeadingBroker):
             lambda: BROKER_EPOCH,
             self._connect,
             lambda broker_id: None,
-            self.manager.on_log_dir_failure,
+            self.bench.replicas.logs.report_failure,
             self.quotas.follower,
         )
         self.manager.followers = self.pool

@@ -147,7 +147,7 @@ class GroupBench:
             level=lambda: self.level,
         )
         self.replica_manager.leadership_listeners.append(self.groups.on_leadership_change)
-        self.replica_manager.on_partitions_deleted = self.groups.on_partitions_deleted
+        self.replica_manager.deletion_listeners.append(self.groups.on_partitions_deleted)
         self.groups.start()
         self.announce({})
 

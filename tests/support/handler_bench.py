@@ -78,7 +78,8 @@ class HandlerBench:
             expansion=Expansion(self.replicas.disks.broker, workers),
             running=running,
         )
-        services.cluster.first_metadata = FirstMetadata(services)
+        waits = services.administration.metadata_waits
+        services.cluster.first_metadata = FirstMetadata(self.replicas.cluster, waits, self.replicas.manager)
         services.cluster.first_metadata.has_no_topics = True
         no_pause_waits()
         self.dispatcher = Dispatcher(services)

@@ -130,7 +130,6 @@ class Replicas:
         self.cluster = MetadataCache()
         self.proposals = Proposals()
         self.manager = ReplicaManager(0, self.logs, self.cluster, self.clock, LAG_MS, isr_proposals=self.proposals)
-        self.logs.on_log_dir_failure = self.manager.on_log_dir_failure
         self.alive(0, 1, 2)
 
     # -- the controller

@@ -8,13 +8,12 @@ its partitions. A marker in `__consumer_offsets` then commits or drops the pendi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import final
+from typing import TypeAlias, final
 
 from ottla.broker.handlers.data.partition_errors import partition_error
-from ottla.broker.request.services import Services
-from ottla.config.keys.network import REQUEST_TIMEOUT_MS
+from ottla.broker.request.services import DataServices
 from ottla.coordination.appends.delayed_produce import ACKS_ALL, AppendedPartition, DelayedProduce
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.coordination.transactions.markers import Marker, OnMarked
@@ -24,30 +23,37 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError
+from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 
+OnCompleted: TypeAlias = Callable[[int, int, bool], None]
+"""Decides about the pending offsets of a producer in a partition of `__consumer_offsets`: (producer id, partition, is_commit)."""
+
 
 @final
 class MarkerWriter:
-    """See the module. The leader is this broker; `Services` has its replicas and its group coordinator."""
+    """See the module."""
 
-    __slots__ = ("_services", "_timeout_ms")
+    __slots__ = ("_clock", "_data", "_on_completed", "_timeout_ms")
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._timeout_ms: int = services.config[REQUEST_TIMEOUT_MS]
+    def __init__(self, data: DataServices, clock: Clock, timeout_ms: int, on_completed: OnCompleted) -> None:
+        """`on_completed` is `GroupCoordinator.on_transaction_completed`. `timeout_ms` is `request.timeout.ms`."""
+        self._data = data
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._on_completed = on_completed
 
     async def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> None:
         """Append the marker to each partition, with pauses. `then` gets an error code for each when all are decided, perhaps here.
 
         `sender` names the coordinator, for the log.
         """
-        data = self._services.data
-        now_ms = self._services.clock.now_ms()
+        data = self._data
+        now_ms = self._clock.now_ms()
         said = EndTransactionMarker(ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT, marker.coordinator_epoch)
         batch = build_end_transaction_marker(said, timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch)
         run = BatchRun(memoryview(batch))
@@ -93,7 +99,7 @@ class MarkerWriter:
     def _complete_offsets(self, marker: Marker, index: int) -> int:
         """Decide about the pending offsets; the error code for the marker. The marker is in the log even if that fails."""
         try:
-            self._services.coordinators.groups.on_transaction_completed(marker.producer_id, index, marker.is_commit)
+            self._on_completed(marker.producer_id, index, marker.is_commit)
         except Exception:
             logger.exception("the offsets of producer %d in %s-%d are not up to date", marker.producer_id, GROUP_METADATA_TOPIC, index)
             return ErrorCode.UNKNOWN_SERVER_ERROR

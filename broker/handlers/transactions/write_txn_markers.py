@@ -14,6 +14,7 @@ from functools import partial
 from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import DelayedAnswer, RequestContext
+from ottla.config.keys.network import REQUEST_TIMEOUT_MS
 from ottla.coordination.transactions.markers import Marker
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
@@ -45,7 +46,8 @@ async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: Req
             await pause()
         return await _response(codes)
     markers = WrittenMarkers(len(request.markers), codes, DelayedAnswer(context))
-    writer = MarkerWriter(context.broker)
+    broker = context.broker
+    writer = MarkerWriter(broker.data, broker.clock, broker.config[REQUEST_TIMEOUT_MS], broker.coordinators.groups.on_transaction_completed)
     sender = f"{context.client.connection_id} (client id {context.client_id})"
     for each in request.markers:
         producer_id = each.producer_id

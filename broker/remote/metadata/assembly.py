@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.remote.metadata.peers import MetadataPeers
 from ottla.broker.remote.metadata.reader import MetadataReader
@@ -20,37 +20,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from ottla.broker.request.services import Services
     from ottla.config.remote_metadata import MetadataSettings
-    from ottla.replication.ports.peer import Connect
-    from ottla.storage.disk.filesystem import FileSystem
+    from ottla.controller.admin.topic_admin import TopicAdmin
+    from ottla.replication.ports.cluster import MetadataCache
+    from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 
+class NewProducerIds(Protocol):
+    """Gives producer ids of this broker's block."""
+
+    def next_now(self) -> int | None:
+        """Returns a new id, or None while there is none."""
+
+    def when_next(self, then: Callable[[], None]) -> None:
+        """Calls `then` when there is one, or the controller gave no block."""
+
+
 def topic_metadata(
-    services: Services,
     settings: MetadataSettings,
-    connect: Connect,
-    filesystem: FileSystem,
-    log_dir: str,
+    cluster: MetadataCache,
+    peers: MetadataPeers,
+    clock: Clock,
+    snapshots: SnapshotFiles,
+    topic_admin: TopicAdmin,
+    producer_ids: NewProducerIds,
     while_loading: Callable[[], AbstractContextManager[None]],
 ) -> TopicMetadata:
-    """Returns the metadata of a broker, which is to be started and closed. `log_dir` is the first of `log.dirs`."""
+    """Returns the metadata of a broker, which is to be started and closed."""
     if settings.ignored:
         logger.info("without effect here, because this broker is no client of Java: %s", ", ".join(settings.ignored))
-    cluster, clock = services.metadata, services.clock
-    topic = MetadataTopic(settings, cluster, services.administration.topic_admin)
-    peers = MetadataPeers(connect, cluster, settings.listener_name, services.broker_id)
-    snapshots = SnapshotFiles(log_dir, filesystem, services.workers, clock, services.cluster_id, settings.partitions)
+    topic = MetadataTopic(settings, cluster, topic_admin)
     reader = MetadataReader(settings.partitions, cluster, topic, peers, snapshots, while_loading)
-    writer = MetadataWriter(cluster, peers, clock, partial(_next_producer_id, services))
+    writer = MetadataWriter(cluster, peers, clock, partial(_next_producer_id, producer_ids))
     return TopicMetadata(reader, writer, settings.consume_wait_ms)
 
 
-async def _next_producer_id(services: Services) -> int:
+async def _next_producer_id(ids: NewProducerIds) -> int:
     """Allocates a producer id of this broker's block. Raises PeerUnavailable."""
-    ids = services.cluster.producer_ids
     found = ids.next_now()
     if found is None:
         known: Future[None] = asyncio.get_running_loop().create_future()

@@ -45,6 +45,7 @@ from ottla.coordination.shares.state.upkeep import ShareStateUpkeep
 from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.control.replica_manager import ReplicaManager
 from ottla.replication.leader.partition import Partition
 from ottla.replication.waiting.purgatory import Purgatory
@@ -178,7 +179,7 @@ class ShareCoordinator:
         """A partition of this broker has a new leader, or is no longer hosted here."""
         self._elections.on_leadership_change(partition)
 
-    async def on_partitions_deleted(self) -> None:
+    async def on_partitions_deleted(self, _: Sequence[TopicPartition]) -> None:
         """The cluster has deleted partitions: their states are deleted, too, and those that an earlier coordinator left."""
         await self._upkeep.forget_deleted()
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +20,7 @@ def test_copies_that_no_leader_removed_go_after_the_second_listing(tmp_path: Pat
     shared = tmp_path / "shared"
     shared.mkdir()
     keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
-    monkeypatch.setattr(RemoteLogManager, "on_partitions_deleted", lambda *_: None)
+    monkeypatch.setattr(RemoteLogManager, "on_partitions_deleted", AsyncMock())
     with a_broker_in_process(tmp_path / "logs", **keys, **{"ottla.remote.leftovers.interval.ms": "300"}) as broker:
         fill(broker, 2)
         until(lambda: min(local_starts(broker, 2)) > RECORDS // 2)

@@ -64,7 +64,8 @@ def test_the_overrides_of_deleted_topics_are_forgotten() -> None:
         def known() -> list[str]:
             return [topic for topic in ("deleted", "hosted", "elsewhere") if stage.dynamic.topic_config_of(topic).overrides]
 
-        stage.changes.forget(["deleted", "hosted", "elsewhere"])
+        (on_deleted,) = stage.replicas.deletion_listeners
+        await on_deleted([TopicPartition(topic, 0) for topic in ("deleted", "hosted", "elsewhere")])
         assert known() == ["hosted", "elsewhere"]
         del stage.replicas.partitions["hosted"]
         for listener in stage.replicas.leadership_listeners:

@@ -39,6 +39,11 @@ class Stage(HandlerBench):
         at_once(self.replicas.manager.on_update_metadata(request))
         self.services.administration.metadata_waits.notify()
 
+    def missed_deletions(self, store: MemoryStore) -> MissedDeletions:
+        """What looks for topics that were deleted while nobody could tell."""
+        services = self.services
+        return MissedDeletions(store, services.administration.metadata_waits, services.cluster.first_metadata, self.replicas.manager)
+
     def metadata(self) -> Asking:
         """Ask for the topic."""
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
@@ -104,7 +109,7 @@ async def test_nobody_waits_for_topics_where_there_are_none() -> None:
     stage.hear()
     await rest()
     assert asking.waits
-    missed = MissedDeletions(stage.services)
+    missed = stage.missed_deletions(store)
     missed.on_other_controller()
     await rest()
     assert told(asking) == ([0, 1, 2], [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)])
@@ -120,7 +125,7 @@ async def test_topics_that_exist_are_waited_for() -> None:
     await store.ensure_path(DELETE_TOPICS)
     stage.hear()
     asking = stage.metadata()
-    missed = MissedDeletions(stage.services)
+    missed = stage.missed_deletions(store)
     missed.on_other_controller()
     await rest()
     assert asking.waits

@@ -1,6 +1,7 @@
 """Topics whose end nobody could tell a broker: found when another controller speaks to it, or to another life of it."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,7 +19,6 @@ from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.pauses import at_once
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, into, metadata, state
-from tests.support.services import services_with
 
 DELETED_ID = b"id of a deleted."
 
@@ -30,24 +30,19 @@ class Stage:
         self.replicas = Replicas()
         self.store = MemoryStore(new_ensemble())
         self.deleted: list[TopicPartition] = []
-        self.replicas.manager.on_partitions_deleted = into(self.deleted)
+        self.replicas.manager.deletion_listeners.append(into(self.deleted))
         self.waits = MetadataWaits()
-        self.control = ControlRequests(self.replicas.manager, cast("Any", None), self.waits)
-        services = services_with(
-            metadata=self.replicas.cluster,
-            replica_manager=self.replicas.manager,
-            store=self.store,
-            metadata_waits=self.waits,
-            first_metadata=SimpleNamespace(is_there=True),
-        )
-        self.missed = MissedDeletions(services)
+        first_metadata = cast("Any", SimpleNamespace(is_there=True))
+        self.missed = MissedDeletions(self.store, self.waits, first_metadata, self.replicas.manager)
+        self.others: list[Callable[[], None]] = []
+        self.control = ControlRequests(self.replicas.manager, cast("Any", None), self.waits, on_other_controller=self.others)
 
     async def begin(self) -> None:
         await self.store.open_session()
         await self.store.ensure_path("/brokers/topics/kept")
         self.replicas.say(state())
         self.update(1, 7, (TOPIC, TOPIC_ID), ("kept", b"id of what stays"), ("deleted", DELETED_ID))
-        self.control.on_other_controller = self.missed.on_other_controller
+        self.others.append(self.missed.on_other_controller)
 
     def update(self, controller_epoch: int, broker_epoch: int, *topics: tuple[str, bytes]) -> None:
         at_once(

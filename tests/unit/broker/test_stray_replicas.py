@@ -15,7 +15,6 @@ from tests.support.handler_bench import on_a_loop
 from tests.support.logs import append
 from tests.support.pauses import at_once
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
-from tests.support.services import services_with
 
 T0 = TopicPartition(TOPIC, 0)
 ELSEWHERE = ReplicaAssignment((1, 2))
@@ -44,14 +43,7 @@ class Stage:
         self.log = self.replicas.logs.get_or_create(T0, TOPIC_ID, is_new=True)
         append(self.log)
         self.store = MemoryStore(new_ensemble())
-        services = services_with(
-            broker_id=0,
-            metadata=self.replicas.cluster,
-            log_manager=self.replicas.logs,
-            replica_manager=self.replicas.manager,
-            store=self.store,
-        )
-        self.strays = StrayReplicas(services, self.replicas.disks.background)
+        self.strays = StrayReplicas(self.store, self.replicas.manager, self.replicas.disks.background)
 
     async def begin(self, assignment: ReplicaAssignment | None = ELSEWHERE, topic_id: bytes = TOPIC_ID) -> None:
         """The store has this, and the controller says that broker 1 leads it and is its only replica."""

@@ -20,7 +20,7 @@ MANY = 20
 def test_deleted_partitions_are_reported() -> None:
     replicas = Replicas()
     gone: list[TopicPartition] = []
-    replicas.manager.on_partitions_deleted = into(gone)
+    replicas.manager.deletion_listeners.append(into(gone))
     topic_states = [metadata(TOPIC, TOPIC_ID, p0=-2, p1=-2)]
     at_once(replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=topic_states)))
     assert gone == [T0, TopicPartition(TOPIC, 1)]
@@ -119,7 +119,7 @@ def test_they_are_taken_in_one_after_the_other_as_they_came() -> None:
 def test_of_a_controller_that_is_deposed_meanwhile_nothing_is_taken_in() -> None:
     replicas = Replicas()
     gone: list[TopicPartition] = []
-    replicas.manager.on_partitions_deleted = into(gone)
+    replicas.manager.deletion_listeners.append(into(gone))
     at_once(replicas.manager.on_update_metadata(news(0)))
     seen, (old, new) = asyncio.run(turns_of(replicas, news(-2), news(1, controller_epoch=2)))
     assert (old.error_code, new.error_code) == (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.NONE)

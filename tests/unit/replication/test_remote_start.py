@@ -71,9 +71,8 @@ def next_fetch(peer: ScriptedPeer, offset: int, index: int = 0) -> Callable[[], 
 
 
 def a_follower(peer: ScriptedPeer, remote: Remote, *, enable: str = "true") -> Follower:
-    follower = Follower(peer, topic_config={"remote.storage.enable": enable}, remote_log_storage_system_enable="true")
-    follower.pool.use_remote_storage(remote.states())
-    return follower
+    topic_config = {"remote.storage.enable": enable}
+    return Follower(peer, topic_config=topic_config, aux_states=remote.states(), remote_log_storage_system_enable="true")
 
 
 def offsets(api_key: ApiKey, version: int, request: Any) -> ListOffsetsResponse:

@@ -325,7 +325,7 @@ def test_the_states_of_a_deleted_topic_are_deleted() -> None:
         bench.initialize(key=SharePartitionKey("h", TOPIC_ID, 2))
         cluster = bench.replica_manager.cluster
         cluster.forget([cluster.topics["t"]])
-        await bench.shares.on_partitions_deleted()
+        await bench.shares.on_partitions_deleted([])
         assert [state.key for state in bench.shares.states] == [other]
         tombstones = [record.key for record in bench.state_records() if record.value is None]
         assert tombstones == [snapshot_key(KEY), snapshot_key(SharePartitionKey("h", TOPIC_ID, 2))]

@@ -251,7 +251,7 @@ def test_the_deletion_of_a_topic_removes_its_segments_although_the_store_is_down
                 raise RemoteStoreError("no connection")
 
         replica.store.before = fail
-        manager.on_partitions_deleted([replica.partition.topic_partition])
+        await manager.on_partitions_deleted([replica.partition.topic_partition])
         replica.partition.take_offline()
         manager.on_leadership_change(replica.partition)
         await until(lambda: TIERED not in replica.metadata.followed)
@@ -267,7 +267,7 @@ def test_the_objects_of_a_cancelled_copy_are_removed_when_no_thread_can_write_th
         become_leader(replica, manager)
         replica.produce(2)
         await begun.wait()
-        manager.on_partitions_deleted([replica.partition.topic_partition])
+        await manager.on_partitions_deleted([replica.partition.topic_partition])
         replica.partition.take_offline()
         manager.on_leadership_change(replica.partition)
         before = replica.metadata.questions
@@ -298,7 +298,7 @@ def test_the_deletion_of_a_topic_removes_a_copy_that_is_finished_meanwhile() -> 
                 await replica.metadata.update(SegmentUpdate(late.id, 7, 0, FINISHED))
 
         replica.store.before = finish
-        manager.on_partitions_deleted([replica.partition.topic_partition])
+        await manager.on_partitions_deleted([replica.partition.topic_partition])
         replica.partition.take_offline()
         manager.on_leadership_change(replica.partition)
         await until(lambda: TIERED not in replica.metadata.followed)
@@ -344,7 +344,7 @@ def test_no_task_begins_after_the_stop() -> None:
         await manager.stop()
         manager.on_config_change(replica.partition)
         become_leader(replica, manager, 1)
-        manager.on_partitions_deleted([replica.partition.topic_partition])
+        await manager.on_partitions_deleted([replica.partition.topic_partition])
         manager.on_leftovers(TIERED, [], is_gone)
         assert len(asyncio.all_tasks()) == 1
 
