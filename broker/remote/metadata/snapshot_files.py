@@ -11,7 +11,6 @@ import logging
 from concurrent.futures import Executor
 from typing import Final
 
-from ottla.pauses import pause
 from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
@@ -52,8 +51,8 @@ class SnapshotFiles:
             pieces = await asyncio.get_running_loop().run_in_executor(self._workers, self._read, path)
             snapshot = await decode_snapshot(pieces, self._identity(topic_id, index))
             while pieces:
-                pieces.pop()
-                await pause()
+                await asyncio.sleep(0)
+                pieces.pop()  # in a turn of its own: the allocator gives several of them back at once, in 0.8 ms
         except FileNotFoundError:
             return None
         except SnapshotUnusable as reason:

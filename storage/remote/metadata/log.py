@@ -30,8 +30,8 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 NAMED: Final = 10
 """Records of a partition that get a log line each when they are left out."""
 NO_EPOCH: Final = -1
-_BATCHES_AT_ONCE: Final = 4
-"""Batches between two looks at the time, 20 µs. To look costs a twentieth of a batch."""
+_BATCHES_AT_ONCE: Final = 2
+"""Batches between two looks at the time, 10 µs: a copy begins and ends, and one list grows. To look costs a twentieth of a batch."""
 
 
 class Followed:
