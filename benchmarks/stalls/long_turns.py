@@ -4,9 +4,9 @@
 Three brokers in one process and on one loop, with one metadata file; logs are in a memory file system if there is one. Topics are created,
 a broker leaves and comes back, the controller loses its session, a client asks for all metadata, offsets are checkpointed, topics are
 deleted. A turn is one callback of the loop. Its processor time in the loop's thread is measured, which other programs affect little. The
-clock counts where it shows less: a virtual machine adds milliseconds to a thread now and then. The longest turns of each step are printed
-with their callbacks, and with the share of the garbage collector, which here visits the objects of three brokers. `--where` samples the
-lines in them, once a millisecond of processor time.
+clock counts where it shows less: a virtual machine adds milliseconds to a thread now and then, mostly to one that is interrupted for
+another program. The longest turns of each step are printed with their callbacks, and with the share of the garbage collector, which here
+visits the objects of three brokers. `--where` samples the lines in them, once a millisecond of processor time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import resource
 import signal
 import tempfile
 import time
@@ -45,7 +46,7 @@ class Turns:
     """Watches every callback of every loop in this process."""
 
     def __init__(self, *, where: bool) -> None:
-        self.turns: list[tuple[int, str, int, int]] = []
+        self.turns: list[tuple[int, str, int, int, int]] = []
         self._collecting = 0
         self._collection_began = 0
         gc.callbacks.append(self._on_collection)
@@ -56,11 +57,12 @@ class Turns:
         def watched(handle: asyncio.Handle) -> None:
             self._number += 1
             self._collecting = 0
+            switched = _switches()
             began, began_cpu = time.monotonic_ns(), time.thread_time_ns()
             run(handle)
             took = min(time.thread_time_ns() - began_cpu, time.monotonic_ns() - began)
             if took > 500_000:
-                self.turns.append((took, _name(handle), self._number, self._collecting))
+                self.turns.append((took, _name(handle), self._number, self._collecting, _switches() - switched))
 
         asyncio.Handle._run = watched  # type: ignore[method-assign, assignment]  # the loop asks the class for it each time
         if where:
@@ -89,14 +91,20 @@ class Turns:
     def report(self, step: str) -> None:
         """Print the longest turns since the last report."""
         longest = sorted(self.turns, reverse=True)[:SHOWN]
-        over = sum(took > 2_000_000 for took, *_ in self.turns)
-        print(f"{step}: {over} turns over 2 ms", flush=True)
-        for took, name, number, collecting in longest:
-            print(f"  {took / 1e6:7.1f} ms  {name}" + (f", collector {collecting / 1e6:.1f} ms" if collecting else ""))
+        over = [switches for took, *_, switches in self.turns if took > 2_000_000]
+        print(f"{step}: {len(over)} turns over 2 ms, {len(over) - over.count(0)} of them interrupted", flush=True)
+        for took, name, number, collecting, switches in longest:
+            notes = (f", collector {collecting / 1e6:.1f} ms" if collecting else "") + (", interrupted" if switches else "")
+            print(f"  {took / 1e6:7.1f} ms  {name}{notes}")
             for stack, times in Counter(self._stacks.get(number, ())).most_common(6):
                 print(f"            {times:3} {stack}")
         self.turns.clear()
         self._stacks.clear()
+
+
+def _switches() -> int:
+    """How often the system has taken this thread off its core."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def _name(handle: asyncio.Handle) -> str:
