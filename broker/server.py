@@ -25,6 +25,7 @@ from ottla.broker.cluster.auto_topics import AutoTopics
 from ottla.broker.cluster.cluster_wiring import ClusterWiring, FollowerParts
 from ottla.broker.cluster.control_requests import ControlRequests
 from ottla.broker.cluster.features import FinalizedFeatures, UnsupportedFeatures
+from ottla.broker.cluster.former_replicas import set_former_replicas_aside
 from ottla.broker.cluster.itself import Itself
 from ottla.broker.cluster.log_dir_failures import LogDirFailures
 from ottla.broker.cluster.producer_ids import ProducerIds
@@ -363,6 +364,7 @@ class Broker:
         if (problem := self._security.problem()) is not None:
             raise problem
         await self._load_key_sets()
+        await in_session(self.store, partial(set_former_replicas_aside, self.store, self.config, self.log_manager, self._executor))
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 

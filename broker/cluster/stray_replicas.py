@@ -122,7 +122,7 @@ class StrayReplicas:
         topic_partition = partition_log.topic_partition
         if self._replicas.log_manager.get(topic_partition) is not partition_log or not self._seems_stray(partition_log):
             return
-        logger.warning("%s: %s while this broker was down", topic_partition, what)
+        logger.warning("%s: %s while this broker was down or its log directory had failed", topic_partition, what)
         try:
             self._replicas.log_manager.delete(topic_partition, is_stray=True)
         except LogDirFailure as failure:

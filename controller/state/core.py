@@ -76,7 +76,7 @@ class ControllerCore:
         self.states = PartitionStates(store, self.context, self.pause, on_refused, leaders_write=not asks_controller)
         self.elections = PartitionElections(store, self.context, self.states, config, self.pause)
         self.deletion = TopicDeletion(
-            store, self.context, self.states, self.pause, on_deletion_progress, waits_for_dead_brokers=not frees_names(config)
+            store, self.context, self.states, self.pause, on_deletion_progress, waits_for_offline_replicas=not frees_names(config)
         )
         self._inter_broker_listener = inter_broker_listener
         self.on_response = on_response

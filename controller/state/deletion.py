@@ -8,8 +8,9 @@ Steps for a topic whose replicas are all on live brokers:
 - when all have answered, the znodes are deleted, the request last.
 
 Every step can be repeated: if a controller dies in the middle, the request remains and the next controller starts again. With ZooKeeper a
-topic with a replica on a dead broker waits until that broker is back; its live replicas are already deleted by then. Without ZooKeeper no
-dead broker is waited for, as in Apache Kafka 4. A broker that is back sets its replicas aside, because their topic's id is gone.
+topic with a replica on a dead broker, or in a failed log directory, waits until that is back; its other replicas are already deleted by
+then. Without ZooKeeper neither is waited for, as in Apache Kafka 4. A broker that is back, or has its directory back, sets its replicas
+aside, because their topic's id is gone.
 """
 
 import logging
@@ -22,6 +23,7 @@ from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
 from ottla.controller.store.metadata_store import Delete, MetadataStore
 from ottla.controller.znodes.layout import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
 from ottla.controller.znodes.pauses import Pause, slices
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -38,18 +40,18 @@ class TopicDeletion:
         pause: Pause,
         on_progress: Callable[[], None],
         *,
-        waits_for_dead_brokers: bool,
+        waits_for_offline_replicas: bool,
     ) -> None:
         """`on_progress` is called when a deletion is finished, suspended or left to another controller."""
         self._store = store
         self._context = context
         self._states = states
         self._pause = pause
-        self._waits_for_dead_brokers = waits_for_dead_brokers
+        self._waits_for_offline_replicas = waits_for_offline_replicas
         self._started: dict[str, set[Replica]] = {}
         """Topics whose replicas were sent StopReplica with delete, and the replicas that have not answered."""
         self._deleted: dict[str, set[Replica]] = {}
-        """Topics whose deletion was reported to all brokers, and the replicas that were deleted."""
+        """Topics whose deletion was reported to all brokers, and the replicas that were deleted or are not waited for."""
         self._on_progress = on_progress
 
     def clear(self) -> None:
@@ -112,7 +114,7 @@ class TopicDeletion:
                     continue
                 waiting = self._started.get(topic, set())
                 waiting.discard(replica)
-                if error == 0:
+                if error == ErrorCode.NONE or (error == ErrorCode.KAFKA_STORAGE_ERROR and not self._waits_for_offline_replicas):
                     self._deleted.setdefault(topic, set()).add(replica)
                 else:
                     self._halt(topic, f"broker {broker_id} could not delete {replica.partition} (error {error})")
@@ -121,11 +123,16 @@ class TopicDeletion:
             await self._pause()
 
     async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
-        """Suspend the deletion of topics with replicas that went offline, or continue without those of dead brokers."""
+        """Suspend the deletion of topics with replicas that went offline, or continue without those of dead brokers.
+
+        A live broker whose log directory failed answers StopReplica.
+        """
         for some in slices(replicas):
             for replica in some:
                 topic = replica.partition.topic
-                if self._waits_for_dead_brokers or replica.broker_id in self._context.brokers:
+                if not self._waits_for_offline_replicas and replica.broker_id in self._context.brokers:
+                    continue
+                if self._waits_for_offline_replicas:
                     self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
                 else:
                     self._context.topics_ineligible_for_deletion.discard(topic)
@@ -140,7 +147,7 @@ class TopicDeletion:
         """Suspend topics that cannot be deleted completely now; called when a controller becomes active."""
         for topic in self._context.topics_to_be_deleted:
             for some in self._slices_of(topic):
-                if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in some):
+                if not all(map(self._may_delete, some)):
                     self._halt(topic, "a replica is offline")
                 await self._pause()
 
@@ -171,7 +178,7 @@ class TopicDeletion:
                 Replica(partition, broker_id)
                 for partition in some
                 for broker_id in sorted(set(context.replicas(partition)))
-                if broker_id in context.brokers or (self._waits_for_dead_brokers and partition in context.leaderships)
+                if broker_id in context.brokers or (self._waits_for_offline_replicas and partition in context.leaderships)
             ]
 
     async def _start(self, topics: list[str], batch: RequestBatch) -> None:
@@ -209,8 +216,8 @@ class TopicDeletion:
                 await self._finish(topic)
 
     def _may_delete(self, replica: Replica) -> bool:
-        """Whether its broker can be asked to delete it."""
-        return self._context.is_online(replica.broker_id, replica.partition, include_shutting_down=not self._waits_for_dead_brokers)
+        """Whether its broker can be asked to delete it, and to answer whether it did where that is waited for."""
+        return not self._waits_for_offline_replicas or self._context.is_online(replica.broker_id, replica.partition)
 
     async def _stop(self, broker_id: int, partitions: list[TopicPartition], batch: RequestBatch, *, delete: bool) -> None:
         for some in slices(partitions):

@@ -22,7 +22,7 @@ async def _take_offline(manager: "ReplicaManager", log_dir: str, reason: str) ->
     failed = [partition for partition in manager if partition.log.log_dir == log_dir]
     for partition in failed:
         partition.has_failed = True
-        manager.offline.add(partition.topic_partition)
+        manager.offline[partition.topic_partition] = partition.topic_id
         manager.hide(partition)
     # A move that ended after a pause would serve its partition from the failed disk, and delete the other log.
     manager.log_manager.moves.on_log_dir_failure(log_dir)

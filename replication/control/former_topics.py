@@ -35,6 +35,7 @@ async def make_way(manager: ReplicaManager, states: Iterable[NamedState], answer
     renamed_in: set[str] = set()
     for named in states:
         topic_partition = TopicPartition(named.topic, named.state.partition_index)
+        forget_offline(manager, topic_partition, named.topic_id)
         log = manager.log_manager.get(topic_partition)
         if manager.broker_id not in named.state.replicas or answer.is_over(named):
             continue
@@ -48,6 +49,13 @@ async def make_way(manager: ReplicaManager, states: Iterable[NamedState], answer
         await pause()
     if renamed_in:
         await done(partial(manager.log_manager.renames.when_done, renamed_in))
+
+
+def forget_offline(manager: ReplicaManager, topic_partition: TopicPartition, topic_id: bytes) -> None:
+    """Forget a replica in a failed log directory, if another topic than this one had it. It is set aside when the directory is back."""
+    offline = manager.offline.get(topic_partition)
+    if offline is not None and not is_same_topic(offline, topic_id):
+        del manager.offline[topic_partition]
 
 
 def is_same_topic(topic_id: bytes, other: bytes) -> bool:

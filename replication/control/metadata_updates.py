@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from ottla.pauses import pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.control.former_topics import is_same_topic
+from ottla.replication.control.former_topics import forget_offline, is_same_topic
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.cluster import TopicImage
 
@@ -36,6 +37,8 @@ async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataReq
     async with manager.metadata_changes:
         left: list[tuple[Partition, bytes, UpdateMetadataPartitionState]] = []
         for name, topic_id, state in _states(request):
+            if manager.offline and manager.frees_names:
+                forget_offline(manager, TopicPartition(name, state.partition_index), topic_id)
             partition = manager.partition(name, state.partition_index)
             if partition is not None and _has_left(manager, partition, topic_id, state):
                 left.append((partition, topic_id, state))
@@ -68,6 +71,10 @@ async def forget_topics(manager: ReplicaManager, images: Iterable[TopicImage]) -
                 logger.warning("%s: its topic was deleted; no longer served, the log stays", partition.topic_partition)
                 manager.remove(partition)
                 await pause()
+        if manager.frees_names:
+            names = {image.name for image in gone}
+            for topic_partition in [each for each in manager.offline if each.topic in names]:
+                del manager.offline[topic_partition]
     return gone
 
 

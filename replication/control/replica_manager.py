@@ -111,7 +111,8 @@ class ReplicaManager:
         self.metadata_changes = asyncio.Lock()
         """Held during changes of `cluster`."""
         self.partitions: dict[str, dict[int, Partition]] = {}
-        self.offline: set[TopicPartition] = set()
+        self.offline: dict[TopicPartition, bytes] = {}
+        """The partitions that should be hosted and whose log directory has failed, with the ids of their topics."""
         self.topic_stats = BrokerTopicStats()
         self.followers: Followers = NoFollowers() if followers is None else followers
         self.isr_changes = IsrChanges(cluster, clock, replica_lag_time_max_ms, isr_proposals)
@@ -285,7 +286,7 @@ class ReplicaManager:
             self.log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
             self.on_log_dir_failure(failure.log_dir, failure.what)
-            self.offline.add(topic_partition)
+            self.offline[topic_partition] = topic_id
             return ErrorCode.KAFKA_STORAGE_ERROR
         except InconsistentTopicId as error:
             logger.error("%s", error)

@@ -49,7 +49,9 @@ def _stop(
 ) -> tuple[ErrorCode, list[DirectoryRename]]:
     renames: list[DirectoryRename] = []
     if topic_partition in manager.offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR, renames
+        if not (manager.frees_names and leader_epoch == EPOCH_DURING_DELETE and delete):
+            return ErrorCode.KAFKA_STORAGE_ERROR, renames
+        del manager.offline[topic_partition]  # another topic may get the name before the directory is back
     partition = manager.partition(*topic_partition)
     if partition is not None:
         if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:

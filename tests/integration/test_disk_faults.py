@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.admin_requests import a_topic, create
+from tests.support.admin_requests import OK, a_topic, create, delete, said
 from tests.support.batches import a_batch
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.clients import ConfluentClient, read_all
@@ -173,6 +173,28 @@ def test_a_directory_that_vanishes_goes_offline_and_the_other_serves(tmp_path: P
         broker.start()
         assert count(broker, in_b) == 3 * (1 + acknowledged)
         assert count(broker, in_a) == 90
+
+
+def test_a_topic_is_deleted_and_created_again_while_a_directory_is_offline_and_no_old_record_comes_back(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}", **SMALL_SEGMENTS) as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC, 2))
+            in_b = where(b)
+            assert [write(client, partition) for partition in (0, 1, in_b)] == ["NONE"] * 3
+            b.rename(tmp_path / "gone")
+            while write(client, in_b) != "KAFKA_STORAGE_ERROR":
+                pass
+            assert [said(result) for result in delete(client, TOPIC)] == [OK]
+            assert [said(result) for result in create(client, a_topic(TOPIC, 2))] == [OK]
+            assert [write(client, partition) for partition in (0, 1)] == ["NONE"] * 2
+        assert broker.stop() == 0
+        (tmp_path / "gone").rename(b)
+        broker.start()
+        assert [count(broker, partition) for partition in (0, 1)] == [3, 3]
+        (stray,) = b.glob(f"{TOPIC}-{in_b}.*-stray")
+        assert (stray / f"{0:020d}.log").stat().st_size
+        assert not (b / f"{TOPIC}-{in_b}").exists()
 
 
 def test_a_broker_whose_last_directory_fails_stops_with_status_1(tmp_path: Path) -> None:

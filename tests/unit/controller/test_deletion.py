@@ -8,6 +8,7 @@ import pytest
 
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.state.context import Replica
 from ottla.controller.store.metadata_store import Multi, Request, Result, SetData
 from ottla.controller.znodes.changes import encode_log_dir_event
 from ottla.controller.znodes.layout import partition_state_path
@@ -69,6 +70,69 @@ def test_without_zookeeper_a_topic_is_gone_at_once_and_its_name_is_free_while_a_
     run(scenario)
 
 
+async def delete_with_a_failed_directory(cluster: Cluster, *, is_known: bool) -> None:
+    """Broker 2 has a replica there. `is_known` says that the controller knows it before, and not only from the answer to StopReplica."""
+    await cluster.topic([1, 2])
+    cluster.peers[2].error_of = lambda _: ErrorCode.KAFKA_STORAGE_ERROR
+    if is_known:
+        path = "/log_dir_event_notification/log_dir_event_"
+        await cluster.brokers[2].store.create(path, encode_log_dir_event(2), sequential=True)
+        await cluster.settle()
+    assert bool(cluster.controller.controller.context.offline_replicas) == is_known
+    assert await cluster.brokers[0].topics.delete_topics(["t"]) == {"t": None}
+    await cluster.settle()
+    assert P not in cluster.peers[1].replicas
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_without_zookeeper_a_topic_is_gone_at_once_and_its_name_is_free_while_a_log_directory_has_failed(is_known: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await delete_with_a_failed_directory(cluster, is_known=is_known)
+        context = cluster.controller.controller.context
+        assert not {"/brokers/topics/t", "/admin/delete_topics/t", "/config/topics/t"} & cluster.ensemble.dump().keys()
+        assert not context.topics_to_be_deleted | context.topics_ineligible_for_deletion
+        assert not context.offline_replicas
+        stopped = [request for request in cluster.peers[2].requests if isinstance(request, StopReplicaRequest)]
+        assert [each.delete_partition for request in stopped for topic in request.topic_states for each in topic.partition_states][-1]
+        await cluster.topic([2, 1])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_with_zookeeper_a_deletion_waits_for_a_failed_log_directory(is_known: bool) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await delete_with_a_failed_directory(cluster, is_known=is_known)
+        assert cluster.controller.controller.context.topics_ineligible_for_deletion == {"t"}
+        assert {"/brokers/topics/t", "/admin/delete_topics/t"} <= cluster.ensemble.dump().keys()
+
+    run(scenario, on_zookeeper=True)
+
+
+def test_without_zookeeper_a_directory_that_fails_while_a_broker_is_asked_does_not_end_the_wait_for_its_answer() -> None:
+    """Its replicas of the topic in other directories are still to be deleted."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        is_back = asyncio.Event()
+        stop = cluster.peers[2].on_stop_replica
+
+        async def stop_later(request: StopReplicaRequest) -> StopReplicaResponse:
+            await is_back.wait()
+            return await stop(request)
+
+        cluster.peers[2].on_stop_replica = stop_later  # type: ignore[method-assign]  # as a broker whose disk is slow
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await until(lambda: P not in cluster.peers[1].replicas)
+        await cluster.controller.controller._core.deletion.on_replicas_offline([Replica(P, 2)])
+        assert "/brokers/topics/t" in cluster.ensemble.dump()
+        assert not cluster.controller.controller.context.topics_ineligible_for_deletion
+        is_back.set()
+        await until(lambda: "/brokers/topics/t" not in cluster.ensemble.dump())
+
+    run(scenario)
+
+
 def test_without_zookeeper_a_topic_whose_brokers_are_all_down_is_gone_at_once() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([1, 2])
@@ -95,7 +159,7 @@ def test_without_zookeeper_a_deletion_goes_on_when_the_broker_that_held_it_up_di
             raise AssertionError
 
         if fails:
-            cluster.peers[2].error_of = lambda _: ErrorCode.KAFKA_STORAGE_ERROR
+            cluster.peers[2].error_of = lambda _: ErrorCode.UNKNOWN_SERVER_ERROR
         else:
             cluster.peers[2].on_stop_replica = hang  # type: ignore[method-assign]  # as a broker that hangs
         await cluster.brokers[0].topics.delete_topics(["t"])
@@ -216,7 +280,7 @@ def test_what_was_deleted_is_not_hosted_again_when_a_directory_fails() -> None:
 def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([1, 2])
-        cluster.peers[2].error_of = lambda _: 56
+        cluster.peers[2].error_of = lambda _: ErrorCode.UNKNOWN_SERVER_ERROR
         await cluster.brokers[0].topics.delete_topics(["t"])
         await cluster.settle()
         await cluster.kill(0)

@@ -21,6 +21,7 @@ from ottla.controller.errors import (
 )
 from ottla.controller.store.metadata_store import ANY_VERSION, Request, Result, Stat, Watch
 from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
@@ -124,7 +125,7 @@ def test_a_topic_whose_partitions_are_moving_does_not_grow() -> None:
 
 def test_partitions_added_to_a_topic_that_is_being_deleted_are_taken_back() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
-        broker.receiver.error_of = lambda _: 56
+        broker.receiver.error_of = lambda _: ErrorCode.UNKNOWN_SERVER_ERROR
         await broker.topics.delete_topics(["cfg"])
         await broker.growth.create_partitions([NewPartitions("cfg", 3)], timeout_ms=0)
         await broker.settle()

@@ -27,6 +27,7 @@ from ottla.controller.errors import (
 )
 from ottla.controller.store.metadata_store import Create, Request, Result
 from ottla.controller.znodes.layout import decode_topic, topic_path
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
@@ -256,7 +257,7 @@ def test_deletion_can_be_forbidden_and_orders_are_then_dropped() -> None:
 def test_a_topic_that_is_still_being_deleted_blocks_its_name() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
         await broker.topics.create_topics([NewTopic("t", 1, 1)])
-        broker.receiver.error_of = lambda _: 56
+        broker.receiver.error_of = lambda _: ErrorCode.UNKNOWN_SERVER_ERROR
         assert await broker.topics.delete_topics(["t"]) == {"t": None}
         await broker.settle()
         result = (await broker.topics.create_topics([NewTopic("t", 1, 1)]))["t"]
@@ -284,7 +285,7 @@ def test_a_name_that_is_soon_free_is_waited_for() -> None:
 def test_a_name_whose_deletion_is_suspended_is_refused_at_once() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
         await broker.topics.create_topics([NewTopic("t", 1, 1)])
-        broker.receiver.error_of = lambda _: 56
+        broker.receiver.error_of = lambda _: ErrorCode.UNKNOWN_SERVER_ERROR
         assert await broker.topics.delete_topics(["t"]) == {"t": None}
         result = await broker.topics.create_topics(
             [NewTopic("t", 1, 1)], timeout_ms=600_000, is_soon_free=broker.controller.context.is_soon_deleted

@@ -7,9 +7,10 @@ from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
-from ottla.replication.control.controller_requests import LeaderAndIsrAnswer, NamedState
+from ottla.replication.control.controller_requests import EPOCH_DURING_DELETE, LeaderAndIsrAnswer, NamedState
 from ottla.replication.control.former_topics import make_way
 from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
 from tests.support.pauses import at_once
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
@@ -128,3 +129,67 @@ def test_with_zookeeper_metadata_of_another_topic_end_nothing_here() -> None:
     stage.replicas.manager.frees_names = False
     stage.update(OTHER_ID)
     assert stage.replicas.manager.partition(*T0) is stage.former
+
+
+class OfflineStage(Stage):
+    """A log directory has failed, in which broker 0 has a replica of a topic that is or was deleted."""
+
+    def __init__(self, *, frees_names: bool = True) -> None:
+        self.replicas = Replicas(log_dirs="/failed,/data")
+        self.replicas.manager.frees_names = frees_names
+        self.replicas.say(state(epoch=7, isr=[0], replicas=[0]))
+        self.replicas.append(3)
+        assert self.replicas.partition.log.log_dir == "/failed"
+        self.replicas.manager.on_log_dir_failure("/failed")
+        self.replicas.disks.settle()
+        assert self.replicas.manager.offline == {T0: TOPIC_ID}
+
+    def delete(self) -> int:
+        return self.replicas.stop(EPOCH_DURING_DELETE, delete=True).partition_errors[0].error_code
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["the deletion was not reported", "the deletion was reported"])
+def test_a_new_topic_gets_a_log_in_a_directory_that_works(is_told: bool) -> None:
+    stage = OfflineStage()
+    if is_told:
+        assert stage.delete() == ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(UnknownTopicOrPartition):
+            stage.replicas.manager.partition_or_raise(*T0)
+    assert stage.say(state(epoch=0, isr=[0], replicas=[0], is_new=True)) == ErrorCode.NONE
+    assert stage.replicas.partition.log.directory == "/data/orders-0"
+    assert (stage.replicas.partition.topic_id, stage.replicas.manager.offline) == (OTHER_ID, {})
+
+
+def test_a_replica_of_the_same_topic_stays_offline() -> None:
+    stage = OfflineStage()
+    assert stage.say(state(epoch=8, isr=[0], replicas=[0], is_new=True), TOPIC_ID) == ErrorCode.KAFKA_STORAGE_ERROR
+    stage.update(TOPIC_ID)
+    assert stage.replicas.manager.offline == {T0: TOPIC_ID}
+
+
+def test_a_replica_that_was_moved_to_other_brokers_stays_offline_because_its_topic_may_come_back() -> None:
+    stage = OfflineStage()
+    assert stage.replicas.stop(8, delete=True).partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert stage.replicas.manager.offline == {T0: TOPIC_ID}
+
+
+def test_metadata_of_a_new_topic_on_other_brokers_end_an_offline_replica_of_the_former_one() -> None:
+    stage = OfflineStage()
+    stage.update(OTHER_ID)
+    with pytest.raises(NotLeaderOrFollower):
+        stage.replicas.manager.partition_or_raise(*T0)
+
+
+def test_a_topic_that_was_forgotten_has_no_offline_replicas() -> None:
+    stage = OfflineStage()
+    stage.update(TOPIC_ID)
+    manager = stage.replicas.manager
+    assert at_once(manager.forget_topics(list(manager.cluster.topics.values())))
+    assert manager.offline == {}
+
+
+def test_with_zookeeper_a_deletion_leaves_the_replica_offline() -> None:
+    stage = OfflineStage(frees_names=False)
+    assert stage.delete() == ErrorCode.KAFKA_STORAGE_ERROR
+    stage.update(OTHER_ID)
+    assert stage.replicas.manager.offline == {T0: TOPIC_ID}
