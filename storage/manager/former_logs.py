@@ -52,7 +52,7 @@ def _topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
 
 
 def set_aside(filesystem: FileSystem, log_dir: str, topic_partition: TopicPartition) -> None:
-    """Rename the directory of a former topic's log to end with `-stray`. A disk error is logged, and met again by those who open the logs."""
+    """Rename the directory of a former topic's log to end with `-stray`. A disk error is logged; those who open the logs meet it, too."""
     former = f"{log_dir}/{topic_partition}"
     renamed = f"{log_dir}/{suffixed_name(topic_partition, DirectoryKind.STRAY, uuid.uuid4().hex)}"
     try:
