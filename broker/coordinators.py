@@ -63,7 +63,7 @@ def make_coordinators(
         cluster.producer_ids.next_now,
         partial(level, TRANSACTION_VERSION),
         while_loading=while_loading,
-        markers_here=(replicas.broker_id, MarkerWriter(data, clock, config[REQUEST_TIMEOUT_MS], on_offsets_committed).write),
+        markers_here=(replicas.broker_id, MarkerWriter(data, clock, workers, config[REQUEST_TIMEOUT_MS], on_offsets_committed).write),
     )
     verifier = wiring.transaction_verifier(transactions)
     shares = ShareCoordinator(config, clock, wheel, replicas, data.produce_purgatory, workers, while_loading=while_loading)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import TypeAlias, final
 
 from ottla.broker.handlers.data.partition_errors import partition_error
+from ottla.broker.loop.background import in_thread
 from ottla.broker.request.services import DataServices
 from ottla.coordination.appends.delayed_produce import ACKS_ALL, AppendedPartition, DelayedProduce
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
@@ -26,6 +28,7 @@ from ottla.replication.errors import ReplicationError
 from ottla.storage.disk.clock import Clock
 from ottla.storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.log.pending_topic_id import is_durable, make_durable
 from ottla.storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
@@ -38,12 +41,13 @@ OnCompleted: TypeAlias = Callable[[int, int, bool], None]
 class MarkerWriter:
     """See the module."""
 
-    __slots__ = ("_clock", "_data", "_on_completed", "_timeout_ms")
+    __slots__ = ("_clock", "_data", "_on_completed", "_timeout_ms", "_workers")
 
-    def __init__(self, data: DataServices, clock: Clock, timeout_ms: int, on_completed: OnCompleted) -> None:
+    def __init__(self, data: DataServices, clock: Clock, workers: Executor, timeout_ms: int, on_completed: OnCompleted) -> None:
         """`on_completed` is `GroupCoordinator.on_transaction_completed`. `timeout_ms` is `request.timeout.ms`."""
         self._data = data
         self._clock = clock
+        self._workers = workers
         self._timeout_ms = timeout_ms
         self._on_completed = on_completed
 
@@ -67,11 +71,13 @@ class MarkerWriter:
             if partition is None:
                 codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            run.point_at(0, size)  # each leader stamps the same bytes
-            run.read(0)
-            run.marker = said
-            run.raises_epoch = raises_epoch(marker.transaction_version)
             try:
+                if not is_durable(partition.log):
+                    await in_thread(self._workers, make_durable, partition.log)
+                run.point_at(0, size)  # each leader stamps the same bytes
+                run.read(0)
+                run.marker = said
+                run.raises_epoch = raises_epoch(marker.transaction_version)
                 partition.append(run, ACKS_ALL, now_ms, COORDINATOR)
             except (StorageError, ReplicationError) as error:
                 codes[topic_partition] = partition_error(error, data)

@@ -47,7 +47,8 @@ async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: Req
         return await _response(codes)
     markers = WrittenMarkers(len(request.markers), codes, DelayedAnswer(context))
     broker = context.broker
-    writer = MarkerWriter(broker.data, broker.clock, broker.config[REQUEST_TIMEOUT_MS], broker.coordinators.groups.on_transaction_completed)
+    on_completed = broker.coordinators.groups.on_transaction_completed
+    writer = MarkerWriter(broker.data, broker.clock, broker.workers, broker.config[REQUEST_TIMEOUT_MS], on_completed)
     sender = f"{context.client.connection_id} (client id {context.client_id})"
     for each in request.markers:
         producer_id = each.producer_id
