@@ -3,6 +3,9 @@
 A log that has records and no id is taken for one of any topic of its name. So `PartitionLog` appends nothing until its id is in
 `partition.metadata` and would survive a power cut, as in Apache Kafka. Usually `LogCheckpoints` has written the file a moment after the log
 got its id. If a batch of a client comes earlier, the worker thread that validates it writes the file.
+
+Coordinators append on the event loop, and would refuse requests meanwhile. So the thread that creates or opens a log of their topics makes
+its id durable (`BROKERS_TOPICS`).
 """
 
 import threading

@@ -32,7 +32,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.pending_topic_id import PendingTopicId
 from ottla.storage.log.producer_replay import rebuild_producer_state, replay_producer
 from ottla.storage.producers.state_manager import ProducerStateManager, snapshot_offsets
-from ottla.storage.remote.tier import is_tiered, was_tiered
+from ottla.storage.remote.tier import BROKERS_TOPICS, is_tiered, was_tiered
 from ottla.storage.segment.batch_scan import header_at, whole_batches
 from ottla.storage.segment.leftovers import clean_up_leftovers
 from ottla.storage.segment.log_segments import LogSegments
@@ -76,7 +76,10 @@ def open_log(
         opened = _Loader(context, topic_partition, log_dir, where, config, clean_shutdown, is_new).load(log_start_offset, recovery_point)
         opened.topic_id = _topic_id(context, topic_partition, where, topic_id)
         if opened.topic_id != ZERO_UUID and not clean_shutdown and not opened.size_bytes:
-            opened.pending_topic_id = PendingTopicId(opened)  # the process that wrote it may have been killed before it was durable
+            # The process that wrote it may have been killed before it was durable.
+            opened.pending_topic_id = PendingTopicId(opened)
+            if topic_partition.topic in BROKERS_TOPICS:
+                opened.pending_topic_id.write()
     except OSError as error:
         raise LogDirFailure(log_dir, str(error.filename or where), error.strerror or str(error)) from error
     except RecordFormatError as error:

@@ -84,7 +84,7 @@ class FutureLogs:
         self._checkpoints.on_created(created)
         # The partition may have been there before: the recovery point in the file does not apply to this log.
         self._checkpoints.recovery_points([log_dir])
-        if topic_id != ZERO_UUID:
+        if topic_id not in (ZERO_UUID, created.topic_id):
             take_topic_id(created, topic_id)
         log.info("%s: moving from %s to %s", topic_partition, self._current[topic_partition].log_dir, created.directory)
 

@@ -337,7 +337,7 @@ class LogManager:
         directory.log_count += 1
         self._checkpoints.watch(created)
         self._checkpoints.on_created(created)
-        if topic_id != ZERO_UUID:
+        if topic_id not in (ZERO_UUID, created.topic_id):
             take_topic_id(created, topic_id)
         self.events.add(f"created in {directory.path}", topic_partition)
 

@@ -24,6 +24,7 @@ from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
 from ottla.storage.manager.log_directories import LogDirectory
+from ottla.storage.remote.tier import BROKERS_TOPICS
 
 if TYPE_CHECKING:
     from ottla.storage.manager.log_manager import LogManager
@@ -210,7 +211,10 @@ class NewLogs:
             return None
         log = open_log(context, topic_partition, directory.path, config, directory=path, is_new=True)
         if topic_id != ZERO_UUID:
-            write_topic_id(context.filesystem, path, topic_id, sync=False)
+            is_durable = topic_partition.topic in BROKERS_TOPICS
+            write_topic_id(context.filesystem, path, topic_id, sync=is_durable)
+            if is_durable:
+                log.topic_id = topic_id
         return log
 
     def _publish(self, batch: _Batch, place: _Place, log: PartitionLog) -> None:

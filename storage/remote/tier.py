@@ -11,10 +11,10 @@ from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, OffsetAndEpoch, first_missing, with_records
 from ottla.storage.remote.ports import MetadataNotReady
 
-NEVER_TIERED = frozenset(
+BROKERS_TOPICS = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata", "__cluster_metadata")
 )
-"""Topics that brokers need to reach the remote store, or to begin to serve. Their configuration does not count."""
+"""Topics that brokers need to reach the remote store, or to begin to serve. They are never tiered, whatever their configuration."""
 
 
 OTHER_LOG: Final = "remote-log-is-another"
@@ -63,7 +63,7 @@ class Tier:
 
 def is_tiered(topic: str, config: TopicConfig) -> bool:
     """Tells if closed segments of the topic go to the remote store."""
-    return config.has_remote_storage and topic not in NEVER_TIERED
+    return config.has_remote_storage and topic not in BROKERS_TOPICS
 
 
 def was_tiered(topic: str, config: TopicConfig, checkpoint: int | None, first_base_offset: int) -> bool:
@@ -72,7 +72,7 @@ def was_tiered(topic: str, config: TopicConfig, checkpoint: int | None, first_ba
     `checkpoint` is its entry in `log-start-offset-checkpoint`. Only a tiered log has one that is not behind the base of its first
     segment; or any other log, if a crash left an old entry. For such a log the metadata show later that the store has nothing.
     """
-    return config.has_remote_store and topic not in NEVER_TIERED and checkpoint is not None and checkpoint <= first_base_offset
+    return config.has_remote_store and topic not in BROKERS_TOPICS and checkpoint is not None and checkpoint <= first_base_offset
 
 
 def _no_entries(epoch: int) -> Sequence[SegmentEntry]:

@@ -8,11 +8,12 @@ import pytest
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.completion import complete_and_append
 from ottla.replication.leader.partition import Partition
-from ottla.storage.disk.partition_metadata import read_topic_id
+from ottla.storage.disk.partition_metadata import encode_topic_id, read_topic_id
 from ottla.storage.errors import LogDirFailure, TopicIdNotDurable
 from ottla.storage.log.origins import CLIENT, COORDINATOR, REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
+from ottla.storage.manager.new_logs import NewLog
 from tests.support.batches import a_batch, a_run
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, topic
@@ -211,3 +212,27 @@ def test_a_copy_of_a_former_topics_log_is_deleted_and_never_takes_the_place_of_t
     assert (log.log_dir, log.topic_id, log.log_end_offset) == ("/a", OTHER_ID, 3)
     assert manager.get(T0, future=True) is None
     assert "belongs to another topic of that name" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_a_log_of_a_coordinators_topic_takes_appends_at_once(name: str) -> None:
+    """Its appends are made on the event loop. The thread that creates the log, or opens it after a crash, has synced the id."""
+    memory = MemoryFileSystem()
+    disks = disks_on(memory)
+    manager = disks.start()
+    partition = TopicPartition(name, 0)
+    path = f"/data/{partition}/partition.metadata"
+    manager.new_logs.make([NewLog(partition, TOPIC_ID, is_new=True)], lambda error: None)
+    assert memory.nodes[path].durable == encode_topic_id(TOPIC_ID)
+    created = manager.get_or_create(partition, TOPIC_ID)
+    created.append(a_run(a_batch(2)), 0, 0, COORDINATOR)
+
+    empty = disks_on(MemoryFileSystem())
+    manager = empty.start()
+    manager.new_logs.make([NewLog(partition, TOPIC_ID, is_new=True)], lambda error: None)
+    assert isinstance(empty.filesystem, MemoryFileSystem)
+    empty.filesystem.nodes[path].durable = b""  # as if the process had been killed before the sync
+    empty.crash(manager)
+    opened = empty.start().get_or_create(partition, TOPIC_ID)
+    assert empty.filesystem.nodes[path].durable == encode_topic_id(TOPIC_ID)
+    opened.append(a_run(a_batch(2)), 0, 0, COORDINATOR)

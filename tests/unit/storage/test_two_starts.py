@@ -9,7 +9,7 @@ from ottla.storage.errors import OffsetMovedToTieredStorage, OffsetOutOfRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote.lineage import NOTHING_COPIED
-from ottla.storage.remote.tier import NEVER_TIERED, is_tiered
+from ottla.storage.remote.tier import BROKERS_TOPICS, is_tiered
 from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
 from tests.support.background import ManualBackground
 from tests.support.batches import a_batch
@@ -224,7 +224,7 @@ def test_a_log_gets_its_tier_when_the_topic_does_and_keeps_it() -> None:
         assert log.tier is not None
 
 
-@pytest.mark.parametrize("topic", sorted(NEVER_TIERED))
+@pytest.mark.parametrize("topic", sorted(BROKERS_TOPICS))
 def test_internal_topics_are_never_tiered(topic: str) -> None:
     config = a_topic_config({"remote.storage.enable": "true"}, BROKER)
     assert is_tiered("orders", config)
