@@ -125,7 +125,7 @@ class Connection:
         """Keep what was received, because the time of this turn of the loop is used up."""
         reader = self._reader
         if reader.receive(nbytes):
-            reader.keep_all(reader.start)
+            self._keep_or_wait(reader.start)
             reader.on_handled()
         self._state |= YIELDED
         self._pause()
@@ -588,7 +588,7 @@ class Connection:
             return False
         if state & WAITING:
             return not self.busy
-        return bool(state & (PAUSED | SENDING)) or not self._reader.keeps_frame()
+        return bool(state & (PAUSED | SENDING)) or not self._reader.is_held_back
 
     @property
     def busy(self) -> bool:

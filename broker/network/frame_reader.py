@@ -25,6 +25,8 @@ from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffe
 from ottla.protocol.cursors import fields
 
 FIRST_ALLOCATION: Final = LARGEST_KEPT
+HEAD_BYTES: Final = 6
+"""Length and API key of a frame. Before both have arrived, the frame may be urgent."""
 
 
 class Owner(Protocol):
@@ -109,7 +111,7 @@ class FrameReader:
         kept = len(rest) - self._from
         view = processor.view
         view[:kept] = memoryview(rest)[self._from :]
-        return view[kept : kept + FULL_WINDOW_BYTES] if is_narrow else view[kept:]
+        return view[kept : max(kept + FULL_WINDOW_BYTES, self._taken)] if is_narrow else view[kept:]  # all that has room may come
 
     def receive(self, count: int) -> bool:
         """Note that `count` bytes were received into `buffer`. Returns whether there may be frames to handle."""
@@ -193,7 +195,7 @@ class FrameReader:
         channel = self._processor.channel
         if (
             channel.unhandled_bytes > channel.most_unhandled_bytes
-            and self.end - start >= 4
+            and self.end - start >= HEAD_BYTES
             and not self._take(4 + fields.int32(self.data, start), start, True)
         ):
             self._starve()

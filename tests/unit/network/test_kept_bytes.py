@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.network.frame_memory import HUGE_BYTES
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, PATIENCE_NS, RECEIVE_BUFFER_BYTES, TURN_BYTES, UNHANDLED_DIVISOR, NetworkLimits
+from ottla.broker.network.limits import (
+    FULL_WINDOW_BYTES,
+    PATIENCE_NS,
+    RECEIVE_BUFFER_BYTES,
+    TURN_BYTES,
+    TURN_NS,
+    UNHANDLED_DIVISOR,
+    NetworkLimits,
+)
 from ottla.broker.network.request_channel import Answer, Pending
 from tests.support.network import BETWEEN_BROKERS, Bench, Client, framed, other, produce
 
@@ -117,6 +125,15 @@ def test_nobody_is_closed_whose_request_the_broker_will_answer(kind: str) -> Non
     assert closed(clients) == 0
 
 
+def test_nobody_is_closed_whose_large_request_is_not_read_before_replicas_have_appended_ones() -> None:
+    polls = Polls(appended=True)
+    clients = polls.attackers(framed(produce(b"poll"), other(bytes(2 * RECEIVE_BUFFER_BYTES))))
+    assert not clients[0].transport.reading
+    assert clients[0].connection.kept_bytes > FULL_WINDOW_BYTES
+    polls.end_late()
+    assert not clients[0].transport.closing
+
+
 def test_nobody_is_closed_who_waits_for_a_throttle_time() -> None:
     polls = Polls()
     clients = polls.attackers()
@@ -186,6 +203,19 @@ def test_one_between_brokers_needs_no_room() -> None:
     assert polls.bench.handled == [urgent]
 
 
+def test_one_between_brokers_needs_no_room_although_it_comes_in_pieces() -> None:
+    polls = Polls()
+    clients = polls.attackers(UNFINISHED)
+    while not polls.bench.channel.frame_memory.is_wanted:
+        clients += polls.attackers(UNFINISHED)
+    broker = polls.bench.connect()
+    urgent = bytes([0, BETWEEN_BROKERS]) + bytes(100)
+    stream = framed(urgent)
+    broker.send_all(stream[:5])
+    broker.send_all(stream[5:])
+    assert polls.bench.handled == [urgent]
+
+
 def a_scarce_bench(handler: Polls | None = None) -> Bench:
     """One that reads in small windows, and wants room for every unfinished request."""
     bench = handler.bench if handler is not None else Bench()
@@ -211,6 +241,32 @@ def test_room_is_given_back_with_the_answer_and_behind_an_append() -> None:
     bench.turns.run()
     assert client.answers == [other(bytes(10_000)), b"stored", other(bytes(10_000))]
     assert (memory.taken, polls.held) == (0, 0)
+
+
+def test_a_request_with_room_is_read_to_its_end_at_once() -> None:
+    """Otherwise a busy broker takes longer than its client may."""
+    client = a_scarce_bench().connect()
+    request = framed(other(bytes(200_000)))
+    client.send(request[:FULL_WINDOW_BYTES])
+    assert len(client.connection.get_buffer(-1)) == len(request) - FULL_WINDOW_BYTES
+
+
+def test_a_request_keeps_its_room_when_the_time_of_a_turn_is_used_up() -> None:
+    """Otherwise it would wait behind all others again, after each piece."""
+    bench = a_scarce_bench()
+    bench.now_ns = 1
+    client, request = bench.connect(), framed(other(bytes(200_000)))
+    client.send(request[:FULL_WINDOW_BYTES])
+    bench.now_ns += TURN_NS + 1
+    memory = bench.channel.frame_memory
+    client.send(request[FULL_WINDOW_BYTES:10_000])
+    assert not client.transport.reading
+    assert memory.taken == len(request)
+    bench.turns.run()
+    assert memory.taken == len(request)
+    client.send_all(request[10_000:])
+    assert client.answers == [other(bytes(200_000))]
+    assert (memory.taken, bench.channel.unhandled_bytes) == (0, 0)
 
 
 @pytest.mark.slow
