@@ -584,14 +584,13 @@ class Produce:
     def finish(self) -> Answer:
         """The answer, once `run` is done."""
         self._take_throttle_time()
-        if self._unverified is not None:
-            pending = Pending()
-            self._verify(pending)
-            return pending
-        if self._in_work is not None:
-            pending = Pending()
+        if self._unverified is None and self._in_work is None:
+            return self._answer_or_wait(None)
+        pending = Pending(in_turns=True)
+        if self._unverified is None:
             return self._services.running.begin(self._end(pending), pending, holds_slot=False)
-        return self._answer_or_wait(None)
+        self._verify(pending)
+        return pending
 
     def _take_throttle_time(self) -> None:
         connection = self._connection
@@ -607,7 +606,10 @@ class Produce:
             return self._end_without_answer()
         if self._waiting is None:
             return self._encoded()
-        self._pending = pending = Pending(appended=True) if pending is None else pending
+        if pending is None:
+            pending = Pending()
+        pending.in_turns, pending.appended = False, True
+        self._pending = pending
         delayed = DelayedProduce(self._waiting, self._acks, self._answer_to)
         delayed.begin(self._services.data.produce_purgatory, self.reader.timeout_ms)
         return pending

@@ -300,6 +300,18 @@ async def test_what_workers_did_is_answered_in_the_place_that_the_request_gave_i
 
 
 @on_a_loop
+async def test_a_batch_for_a_worker_is_worked_on_and_then_appended_like_any_other() -> None:
+    """So no connection is closed meanwhile that only waits for the broker."""
+    bench = followed(compression_type="gzip")
+    asked = bench.produce(a_batch(400))
+    assert asked.pending.is_worked_on_in_turns
+    await until(lambda: bench.replicas.partition.log.log_end_offset == 400)
+    await until(lambda: asked.pending.appended)
+    assert asked.waits
+    assert not asked.pending.is_worked_on_in_turns
+
+
+@on_a_loop
 async def test_a_request_that_goes_on_in_turns_needs_its_buffer_no_more() -> None:
     bench = HandlerBench()
     count = 3 * AT_ONCE
