@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.remote.stored_names import stored_name
@@ -16,7 +17,7 @@ from ottla.client.config_admin import ConfigResourceType, describe_configs
 from ottla.client.offsets import EARLIEST_LOCAL, reachable_offsets
 from ottla.config.topic import REMOTE_STORAGE_ENABLE
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ADVICE: Final = "; its leader still has the segment, and copies it again by: ottla remote scrub --copy-again"
 _RECORDS: Final = "log"
 _NOT_THERE: Final = "its leader does not have all of the segment any more"
+_REMOVED: Final = "its leader has just removed the segment, too; only a version of the object that the bucket keeps has its records"
 _OF_OTHER_LOG: Final = "the copies of its partition are those of a lost log"
 _NOT_TIERED: Final = "its topic does not have remote.storage.enable=true"
 _NO_OTTLA: Final = "its leader is no broker of Ottla, and those of Apache Kafka copy no segment twice"
@@ -76,15 +78,18 @@ def give_up(cluster: Cluster, entries: Sequence[SegmentEntry], known: Iterable[S
 
     local = still_local(cluster, entries)
     marked = {entry.id.partition for entry in known if entry.state == SegmentState.COPY_SEGMENT_FINISHED and is_marked(entry.custom)}
+    refusal = cache(partial(_refusal, cluster))  # a store that was emptied has lost all copies of a partition
     outcomes: dict[str, str | None] = {}
     given_up = []
     for entry in entries:
-        reason = _NOT_THERE if entry.id not in local else _OF_OTHER_LOG if entry.id.partition in marked else _refusal(cluster, entry)
+        reason = _NOT_THERE if entry.id not in local else _OF_OTHER_LOG if entry.id.partition in marked else refusal(entry.id.partition)
         outcomes[name_of(entry)] = reason
         if reason is None:
             given_up.append(entry)
     if given_up:
         _publish(cluster, given_up)
+        local = still_local(cluster, given_up)  # until a leader has read what was published, its retention goes on
+        outcomes.update({name_of(entry): _REMOVED for entry in given_up if entry.id not in local})
     return outcomes
 
 
@@ -93,12 +98,11 @@ def name_of(entry: SegmentEntry) -> str:
     return f"{entry.id.partition.topic}-{entry.id.partition.partition}: {entry.start_offset} to {entry.end_offset}"
 
 
-def _refusal(cluster: Cluster, entry: SegmentEntry) -> str | None:
-    topic = entry.id.partition.topic
-    configs = {each.name: each.value for each in describe_configs(cluster, ConfigResourceType.TOPIC, topic)}
+def _refusal(cluster: Cluster, partition: TopicIdPartition) -> str | None:
+    configs = {each.name: each.value for each in describe_configs(cluster, ConfigResourceType.TOPIC, partition.topic)}
     if configs.get(REMOTE_STORAGE_ENABLE.name) != "true":
         return _NOT_TIERED
-    leader = cluster.leader(TopicPartition(topic, entry.id.partition.partition))
+    leader = cluster.leader(TopicPartition(partition.topic, partition.partition))
     loggers = describe_configs(cluster, ConfigResourceType.BROKER_LOGGER, str(leader))
     return None if any(each.name.startswith("ottla.") for each in loggers) else _NO_OTTLA
 

@@ -20,7 +20,7 @@ from ottla.cli.options import Amount, cluster_command, fail, json_option, report
 from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.lost_copies import ADVICE, give_up, has_vanished, still_local, vanished
 from ottla.cli.remote.removal import remove_orphans
-from ottla.cli.remote.store_access import config_option, the_store
+from ottla.cli.remote.store_access import config_option, the_own_store, the_store
 from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, copies_in, known_copies, read_metadata, still_read
 from ottla.client.errors import ClientError
 
@@ -143,13 +143,9 @@ def scrub(
 
 def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, *, as_json: bool) -> None:
     """Lists the objects of no copy, and removes them. Raises ConfigError, RemoteStoreError."""
-    from ottla.config.errors import ConfigError
-    from ottla.storage.remote.ports import OWNER_NAME
 
     async def remove() -> dict[str, str | None]:
-        async with the_store(config_file, cluster_id) as storage:
-            if await storage.store.owner() is None:
-                raise ConfigError(f"the store has no {OWNER_NAME}, which a broker writes when it starts: its cluster is not known")
+        async with the_own_store(config_file, cluster_id) as storage:
             objects = [each async for each in storage.store.list("")]
             caches = read_metadata(cluster)
             known = copies_in(caches)
@@ -165,10 +161,13 @@ def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluste
 
 
 def _copy_again(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, *, as_json: bool) -> None:
-    """Has leaders make the copies again that have vanished. Raises ConfigError, RemoteStoreError."""
+    """Has leaders make the copies again that have vanished. Raises ConfigError, RemoteStoreError.
+
+    Leaders remove what is left of such a copy. So in the place of their store an empty one of no cluster would cost all copies.
+    """
 
     async def find() -> tuple[list[SegmentEntry], list[SegmentEntry]]:
-        async with the_store(config_file, cluster_id) as storage:
+        async with the_own_store(config_file, cluster_id) as storage:
             known = known_copies(cluster)
             objects = [each async for each in storage.store.list("")]
             wanted = [entry for entry, is_read in known if is_read and chosen(entry, topics)]

@@ -35,9 +35,21 @@ async def the_store(config_file: Path, cluster_id: str | None = None) -> AsyncIt
     with ThreadPoolExecutor(2) as threads:
         storage = RemoteStorage(BrokerConfig(load_properties(config_file, os.environ)), RealFileSystem(), threads, SystemClock())
         try:
-            await storage.probe()
+            await storage.probe(prepares=False)
             if cluster_id is not None:
                 await storage.check_owner(cluster_id)
             yield storage
         finally:
             await storage.store.close()
+
+
+@asynccontextmanager
+async def the_own_store(config_file: Path, cluster_id: str) -> AsyncIterator[RemoteStorage]:
+    """The same for a command that changes something: also raises ConfigError if the store names no cluster at all."""
+    from ottla.config.errors import ConfigError
+    from ottla.storage.remote.ports import OWNER_NAME
+
+    async with the_store(config_file, cluster_id) as storage:
+        if await storage.store.owner() is None:
+            raise ConfigError(f"the store has no {OWNER_NAME}, which a broker writes when it starts: its cluster is not known")
+        yield storage

@@ -201,14 +201,15 @@ def test_the_store_of_another_cluster_is_neither_read_nor_changed(scrubbed: Scru
     words = ["-b", scrubbed.bootstrap, "--config", str(scrubbed.properties)]
     right = owner.read_text()
     owner.write_text("another\n")
-    for command in (["scrub"], ["scrub", "--remove"], ["check"]):
+    for command in (["scrub"], ["scrub", "--remove"], ["scrub", "--copy-again"], ["check"]):
         done = CliRunner().invoke(main, ["remote", *command, *words])
         (line,) = done.stderr.strip().splitlines()
         assert (done.exit_code, "belongs to the cluster another" in line) == (1, True)
     owner.unlink()
-    done = CliRunner().invoke(main, ["remote", "scrub", "--remove", *words])
-    (line,) = done.stderr.strip().splitlines()
-    assert (done.exit_code, f"has no {OWNER_NAME}" in line) == (1, True)
+    for option in ("--remove", "--copy-again"):
+        done = CliRunner().invoke(main, ["remote", "scrub", option, *words])
+        (line,) = done.stderr.strip().splitlines()
+        assert (done.exit_code, f"has no {OWNER_NAME}" in line) == (1, True)
     assert scrubbed.scrub()[0] == 0
     owner.write_text(right)
     assert scrubbed.scrub("--remove") == (0, [])

@@ -16,6 +16,7 @@ from ottla.cli.remote.restore import _write
 from ottla.cli.remote.scrub import Throttle, _faults_of
 from ottla.cli.remote.store_access import the_store
 from ottla.cli.remote.stored_logs import stored_logs
+from ottla.config.errors import ConfigError
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.storage.disk.filesystem import RealFileSystem
@@ -131,6 +132,21 @@ def test_a_copy_without_its_object_has_vanished(stored: Stored) -> None:
     assert asyncio.run(find()) == []
 
 
+def test_a_command_makes_no_store_where_none_is(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    mounted = tmp_path / "shared"
+    mounted.rename(tmp_path / "elsewhere")
+    mounted.mkdir()
+
+    async def use() -> None:
+        async with the_store(stored.properties, CLUSTER):
+            pass
+
+    with pytest.raises(ConfigError, match="is no directory"):
+        asyncio.run(use())
+    assert list(mounted.iterdir()) == []
+
+
 class Leader:
     """Takes the place of a cluster with one broker."""
 
@@ -138,9 +154,11 @@ class Leader:
         self, monkeypatch: pytest.MonkeyPatch, *, logger: str = "ottla.broker", tiered: str = "true", is_here: bool = True
     ) -> None:
         self.given_up: list[SegmentEntry] = []
+        self.asked: list[str] = []
         configs = {"t": ("remote.storage.enable", tiered), "7": (logger, "INFO")}
 
         def describe(_: object, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+            self.asked.append(name)
             key, value = configs["7" if name == "7" else "t"]
             return [DescribeConfigsResourceResult(name=key, value=value)]
 
@@ -174,6 +192,20 @@ def test_only_a_copy_that_its_leader_makes_again_is_given_up(
     found = asked.give_up(entry, replace(other, custom=with_mark(None, is_of_other_log=is_marked)))
     assert asked.given_up == ([] if reason else [entry])
     assert found is None if reason is None else reason in str(found)
+
+
+def test_brokers_are_asked_once_for_all_copies_of_a_partition(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Leader(monkeypatch)
+    assert set(give_up(leader, stored.entries, stored.entries).values()) == {None}  # type: ignore[arg-type]  # as above
+    assert leader.given_up == stored.entries
+    assert len(leader.asked) == 2
+
+
+def test_a_segment_that_its_leader_removes_meanwhile_is_not_told_to_be_copied(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Leader(monkeypatch)
+    answers = iter([{stored.entries[0].id}, set()])
+    monkeypatch.setattr(lost_copies, "still_local", lambda *_: next(answers))
+    assert "has just removed the segment" in str(leader.give_up(stored.entries[0]))
 
 
 def test_removing_and_copying_again_are_two_commands(stored: Stored) -> None:
