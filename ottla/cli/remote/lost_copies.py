@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.storage.remote.ports import RemoteStore, StoredObject
 
 ADVICE: Final = "; its leader still has the segment, and copies it again by: ottla remote scrub --copy-again"
-_RECORDS: Final = "log"
 _NOT_THERE: Final = "its leader does not have all of the segment any more"
 _REMOVED: Final = "its leader has just removed the segment, too; only a version of the object that the bucket keeps has its records"
 _OF_OTHER_LOG: Final = "the copies of its partition are those of a lost log"
@@ -35,7 +34,10 @@ _NO_OTTLA: Final = "its leader is no broker of Ottla, and those of Apache Kafka 
 
 
 async def has_vanished(store: RemoteStore, entry: SegmentEntry) -> bool:
-    """Tells if the store has no records of the copy, or nothing of one without records. Raises RemoteStoreError if it does not say so."""
+    """Tells if the store has no records of the copy, or no manifest of them, or nothing of one without records.
+
+    Raises RemoteStoreError if it does not say so.
+    """
     try:
         if entry.size:
             await store.fetch(entry, 0, 1)
@@ -47,15 +49,17 @@ async def has_vanished(store: RemoteStore, entry: SegmentEntry) -> bool:
 
 
 async def vanished(store: RemoteStore, objects: Iterable[StoredObject], entries: Iterable[SegmentEntry]) -> list[SegmentEntry]:
-    """Returns the copies without an object of records. Raises RemoteStoreError.
+    """Returns the copies without an object of records, or without the manifest that tells how to read it. Raises RemoteStoreError.
 
     A copy that was made since the objects were listed is not among them, nor is one below another prefix.
     """
     from ottla.protocol.uuid import to_text
+    from ottla.storage.remote.object_layout import INDEXES, LOG, MANIFEST
 
     names = (stored_name(each.name) for each in objects)
-    listed = {(name.uuid, name.start_offset) for name in names if name is not None and name.part == _RECORDS}
-    missing = [entry for entry in entries if (to_text(entry.id.uuid), entry.start_offset) not in listed]
+    listed = {(name.uuid, name.start_offset, name.part) for name in names if name is not None}
+    needed = (LOG, MANIFEST) if any(part in (INDEXES, MANIFEST) for *_, part in listed) else (LOG,)
+    missing = [entry for entry in entries if any((to_text(entry.id.uuid), entry.start_offset, part) not in listed for part in needed)]
     return [entry for entry in missing if await has_vanished(store, entry)]
 
 

@@ -21,8 +21,8 @@ from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.entries import SegmentEntry
-from ottla.storage.remote.object_layout import with_mark
-from ottla.storage.remote.ports import StoredObject
+from ottla.storage.remote.object_layout import INDEXES, LOG, MANIFEST, object_key, with_mark
+from ottla.storage.remote.ports import RemoteObjectMissing, StoredObject
 from tests.support.batches import a_batch
 from tests.support.logs import a_context, a_log, append, follow
 from tests.support.remote_reading import copy_closed_segments, run
@@ -145,6 +145,20 @@ def test_a_command_makes_no_store_where_none_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no directory"):
         asyncio.run(use())
     assert list(mounted.iterdir()) == []
+
+
+def test_a_copy_without_its_manifest_has_vanished_too(stored: Stored) -> None:
+    unreadable, *_ = stored.entries
+
+    class Store:
+        """Takes the place of a bucket in which a manifest is missing."""
+
+        async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
+            raise RemoteObjectMissing("the manifest")
+
+    names = {object_key("", entry, part) for entry in stored.entries for part in (LOG, INDEXES, MANIFEST)}
+    objects = [StoredObject(name, 0) for name in names - {object_key("", unreadable, MANIFEST)}]
+    assert asyncio.run(vanished(Store(), objects, stored.entries)) == [unreadable]  # type: ignore[arg-type]  # all that is asked
 
 
 class Leader:
