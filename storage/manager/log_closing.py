@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import LogDirFailure
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ def _flush_and_close(each: PartitionLog) -> bool:
 def _close(each: PartitionLog, *, flush: bool = False) -> bool:
     try:
         each.truncations.finish()
+        make_durable(each)  # after a clean stop nothing would do so any more
         if flush:
             each.flush()
         each.close(sync=flush)

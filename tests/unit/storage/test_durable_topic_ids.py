@@ -236,3 +236,17 @@ def test_a_log_of_a_coordinators_topic_takes_appends_at_once(name: str) -> None:
     opened = empty.start().get_or_create(partition, TOPIC_ID)
     assert empty.filesystem.nodes[path].durable == encode_topic_id(TOPIC_ID)
     opened.append(a_run(a_batch(2)), 0, 0, COORDINATOR)
+
+
+def test_a_clean_stop_makes_the_id_of_an_empty_log_durable() -> None:
+    """The next start trusts it, and this process has appended nothing."""
+    memory = MemoryFileSystem()
+    disks = disks_on(memory)
+    manager = disks.start()
+    a_new_log(manager)
+    disks.settle()
+    path = "/data/topic-0/partition.metadata"
+    memory.nodes[path].durable = b""  # as if the process had been killed before the sync
+    disks.crash(manager)
+    disks.start().shutdown()
+    assert memory.nodes[path].durable == encode_topic_id(TOPIC_ID)
