@@ -42,7 +42,7 @@ from ottla.broker.environment import Environment
 from ottla.broker.fetching.fetch_sessions import FetchSessionCache
 from ottla.broker.handlers.table import SERVED
 from ottla.broker.loop.background import LoopBackground, in_thread
-from ottla.broker.loop.collector import collector_paused, collector_resting
+from ottla.broker.loop.collector import collector_paused, collector_paused_for_tables, collector_resting
 from ottla.broker.metadata_store import may_have_metadata, open_metadata_store
 from ottla.broker.metrics.request_log import RequestLog
 from ottla.broker.network.acceptor import BindFailed
@@ -430,7 +430,8 @@ class Broker:
         storage, reads = opened
         log_dir = next(iter(self.log_manager.directories.all))
         snapshots = partial(SnapshotFiles, log_dir, self._environment.file_system, self._executor, self._clock, self._cluster_id)
-        metadata = self._cluster.remote_metadata(snapshots, topic_admin, producer_ids, self._paused)
+        while_loading = collector_paused_for_tables if self._environment.is_process else nullcontext
+        metadata = self._cluster.remote_metadata(snapshots, topic_admin, producer_ids, while_loading)
         tasks, aux_states = make_tasks(self.config, self._broker_id, self._clock, storage, metadata, self._background, self._random)
         return RemoteServices(storage=storage, reads=reads, metadata=metadata, tasks=tasks), aux_states
 

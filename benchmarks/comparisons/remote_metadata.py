@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.stalls.long_turns import Turns
-from ottla.broker.loop.collector import collector_paused
+from ottla.broker.loop.collector import collector_paused_for_tables
 from ottla.broker.remote.metadata.fetching import FETCH_VERSION, LIST_OFFSETS_VERSION, MAX_PARTITION_BYTES
 from ottla.broker.server import COLLECTOR_THRESHOLDS
 from ottla.protocol.api_keys import ApiKey
@@ -107,7 +107,7 @@ class LongTopic(PlayedTopic):
 
 async def take_in(topic: LongTopic, filesystem: MemoryFileSystem, name: str, turns: Turns) -> Numbers:
     """Print and return how long it takes until lookups are answered, and the longest turn meanwhile."""
-    metadata = PlayedMetadata(topic, filesystem, while_loading=collector_paused)
+    metadata = PlayedMetadata(topic, filesystem, while_loading=collector_paused_for_tables)
     gc.collect()
     gc.freeze()  # the broker of the topic is in this process, too
     await asyncio.sleep(0)

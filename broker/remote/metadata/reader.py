@@ -42,6 +42,8 @@ HIDDEN_SECONDS: Final = 300.0
 BACKOFF_SECONDS: Final = 0.1
 LONG_BACKOFF_SECONDS: Final = 1.0
 """The pause of a partition whose records cannot be taken in."""
+LITTLE_BYTES: Final = 65_536
+"""Old records up to this size are taken in as new ones are: they make no large tables."""
 _EXPECTED: Final = (PeerUnavailable, ProtocolError, OSError)
 
 
@@ -283,7 +285,7 @@ class MetadataReader:
         if not answer.records:
             return False
         try:
-            with self._while_loading() if log.is_behind else nullcontext():
+            with self._while_loading() if log.is_behind and len(answer.records) > LITTLE_BYTES else nullcontext():
                 await log.take(bytes(answer.records))
         except RecordFormatError as error:
             self._postpone([log], str(error), LONG_BACKOFF_SECONDS)

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.broker.cluster import control_requests
 from ottla.broker.cluster.control_requests import ControlRequests
-from ottla.broker.loop.collector import collector_paused, collector_resting
+from ottla.broker.loop.collector import collector_paused, collector_paused_for_tables, collector_resting
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.coordination.groups.coordinator import GroupCoordinator
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
@@ -50,12 +50,23 @@ def test_the_collector_works_again_after_a_failure() -> None:
 def test_what_was_made_in_a_pause_is_never_looked_at() -> None:
     gc.set_threshold(1_000, 10, 10)
     gc.collect()
-    with collector_paused():
+    with collector_paused_for_tables():
         long = list(range(50_000))
     assert not any(each is long for each in gc.get_objects())
     with collector_paused():
         many = [[] for _ in range(5_000)]  # type: list[list[int]]
     assert not any(each is many[0] for each in gc.get_objects())
+
+
+def test_little_work_keeps_no_cycles_for_good() -> None:
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    for _ in range(50):
+        cycle: list[object] = []
+        cycle.append(cycle)
+        with collector_paused():
+            pass
+    assert gc.get_freeze_count() == frozen
 
 
 @pytest.mark.slow

@@ -400,7 +400,8 @@ def test_a_snapshot_of_several_pieces_is_used(monkeypatch: pytest.MonkeyPatch) -
     run(after, topic, filesystem)
 
 
-def test_old_records_are_taken_in_while_the_collector_pauses_and_new_ones_while_it_works() -> None:
+def test_old_records_are_taken_in_while_the_collector_pauses_and_new_ones_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "LITTLE_BYTES", 0)
     topic = PlayedTopic().create()
     offsets: list[tuple[int, int]] = []
     known: list[PlayedMetadata] = []
