@@ -125,7 +125,10 @@ class Connection:
         """Keep what was received, because the time of this turn of the loop is used up."""
         reader = self._reader
         if reader.receive(nbytes):
-            self._keep_or_wait(reader.start)
+            if reader.is_counted:  # unfinished until now, with a length that was checked; it keeps its room
+                self._keep_or_wait(reader.start)
+            else:
+                reader.keep_all(reader.start)
             reader.on_handled()
         self._state |= YIELDED
         self._pause()

@@ -336,6 +336,11 @@ class FrameReader:
         """Whether a large frame is being received."""
         return self._filled > 0
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether the frame at `start` takes part in the frame memory."""
+        return self._is_counted
+
     def keeps_frame(self) -> bool:
         """Whether a complete frame is kept."""
         rest = self._rest

@@ -38,6 +38,16 @@ def test_connections_that_are_read_late_in_a_turn_are_handled_in_the_next_ones_i
     assert all(client.transport.reading for client in clients)
 
 
+def test_an_impossible_length_that_is_read_late_in_a_turn_is_refused_in_the_next_one() -> None:
+    bench = a_slow_bench(1)
+    first, second = (bench.connect() for _ in range(2))
+    first.send(framed(b"1"))
+    second.send((2**31 - 1).to_bytes(4, "big") + bytes(RECEIVE_BUFFER_BYTES // 2))
+    assert bench.channel.frame_memory.taken == 0
+    bench.turns.run()
+    assert second.transport.aborted
+
+
 def test_what_is_read_while_others_wait_comes_behind_them() -> None:
     bench = a_slow_bench(1)
     first, second, third = (bench.connect() for _ in range(3))
