@@ -549,6 +549,11 @@ class Connection:
         poll.register(sock.fileno(), select.POLLRDHUP)
         return bool(poll.poll(0))
 
+    @property
+    def has_left_request(self) -> bool:
+        """Whether the client has closed its side while its request waits. Bytes behind the request keep the connection from being read."""
+        return bool(self._state & WAITING) and not self._state & (PAUSED | SENDING) and self.has_left
+
     # Closing --------------------------------------------------------------------------------------------------------------------------
 
     @property

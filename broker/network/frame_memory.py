@@ -19,6 +19,10 @@ PARTS_DIVISOR: Final = 2
 """Share of `max_bytes` that requests which need no room may take in addition."""
 
 
+MUCH_BYTES: Final = 32 * 1024 * 1024
+"""Kept bytes that have to be freed before malloc gives memory back."""
+
+
 class Reader(Protocol):
     """A reader that waits for room."""
 
@@ -95,3 +99,20 @@ class FrameMemory:
             del self._waiting[reader]
             self.taken += size
             reader.on_room()
+
+
+class Level:
+    """The kept bytes over time. Blocks of less than a megabyte lie between others when they are freed, so malloc keeps them by itself."""
+
+    __slots__ = ("_most",)
+
+    def __init__(self) -> None:
+        self._most = 0
+
+    def has_fallen(self, kept_bytes: int) -> bool:
+        """Whether MUCH_BYTES were freed since the highest level, or since the last time that this was so."""
+        self._most = max(self._most, kept_bytes)
+        if self._most - kept_bytes < MUCH_BYTES:
+            return False
+        self._most = kept_bytes
+        return True

@@ -59,6 +59,8 @@ LATE_CHECK_SECONDS: Final = 0.5
 UNHANDLED_DIVISOR: Final = 4
 """Share of the memory of large requests that the kept bytes of small ones may take in addition, before every unfinished request needs room.
 Beyond that a connection that is read keeps no more than FULL_WINDOW_BYTES without room."""
+UNHANDLED_FREE_BYTES: Final = 4 * 1024 * 1024
+"""Kept bytes of small requests for which no connection is examined."""
 
 INT_MAX: Final = 2**31 - 1
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, final
 
 from ottla.broker.network.buffer_supplier import BufferSupplier
 from ottla.broker.network.handler import RequestHandler
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, NetworkLimits
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, UNHANDLED_FREE_BYTES, NetworkLimits
 from ottla.broker.network.offenders import Offenders, describe_length
 from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.quotas.throttle import Quotas
@@ -130,9 +130,13 @@ class Processor:
         if channel.frame_memory.is_wanted:
             late = [each for each in self.connections if each.is_late(now_ns)]
             self._end(late, "a large request arrives too slowly, and others wait for memory")
-        if channel.unhandled_bytes > channel.most_unhandled_bytes:
+        if channel.unhandled_bytes > min(UNHANDLED_FREE_BYTES, channel.most_unhandled_bytes):
             idle = [each for each in self.connections if each.holds_too_long(now_ns)]
-            self._end(idle, "requests are unfinished, or wait behind one that does, and take memory that others need")
+            if channel.unhandled_bytes > channel.most_unhandled_bytes:
+                self._end(idle, "requests are unfinished, or wait behind one that does, and take memory that others need")
+            else:
+                for connection in [each for each in idle if each.has_left_request]:
+                    connection.abort()
 
     def _end(self, connections: list[Connection], reason: str) -> None:
         for connection in connections:

@@ -16,11 +16,13 @@ from ottla.broker.network.acceptor import Acceptor, BeginAuthentication, bind
 from ottla.broker.network.authentication_counts import AuthenticationCounts
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_quotas import ConnectionQuotas
+from ottla.broker.network.frame_memory import Level
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.limits import LATE_CHECK_SECONDS, NetworkLimits
 from ottla.broker.network.offenders import Offenders
 from ottla.broker.network.processor import Processor
 from ottla.broker.network.request_channel import RequestChannel
+from ottla.broker.process import give_back_freed_memory
 from ottla.broker.quotas.throttle import Quotas
 from ottla.broker.security.authorizer import Authorizer
 from ottla.config.listeners import EndPoint
@@ -62,6 +64,7 @@ class SocketServer:
         self._authorizer: Authorizer | None = None
         self._client_quotas: Quotas | None = None
         self._tls_of: Callable[[EndPoint], ListenerTls] | None = None
+        self._kept = Level()
         self.limits = limits
         self.processors: list[Processor] = []
         self.quotas = ConnectionQuotas(limits, self._loop.time())
@@ -316,7 +319,9 @@ class SocketServer:
             processor.expire_idle(idle_ms)
 
     def _check_late(self) -> None:
-        """Have large requests that arrive slowly make room for others."""
+        """Have requests that arrive slowly or wait for their client make room for others, and the system get what many of them took."""
         self._late_timer = self._loop.call_later(LATE_CHECK_SECONDS, self._check_late)
         for processor in (*self.processors, *self._former):
             processor.end_late()
+        if self._kept.has_fallen(self.request_channel.unhandled_bytes):
+            self._loop.run_in_executor(None, give_back_freed_memory)

@@ -52,6 +52,7 @@ CROWD = 5_000
 """Connections of an attack by many. KEPT_BYTES follow on each, as many as the broker reads at once, and stay for STAY_S."""
 KEPT_BYTES = 256 * 1024
 STAY_S = 3.0
+PAUSE_S = 0.001
 STORM_MEMBERS = 5_000
 STORM_CONNECTIONS = 50
 
@@ -210,7 +211,10 @@ def leave_out_the_last_byte(broker: Watched) -> None:
 
 
 def send_and_stay(broker: Watched, data: bytes) -> None:
-    """Send what the broker takes on CROWD connections, and keep them open for a while."""
+    """Send what the broker takes on CROWD connections, and keep them open for a while.
+
+    One connection follows another: a turn whose time is used up would read only 4 KiB of each.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     with ExitStack() as stack:
@@ -222,13 +226,14 @@ def send_and_stay(broker: Watched, data: bytes) -> None:
             for connection in list(left):
                 try:
                     left[connection] = left[connection][connection.send(left[connection]) :]
+                    time.sleep(PAUSE_S)
                 except BlockingIOError:
                     continue
                 except OSError:
                     left[connection] = b""  # the broker has closed it
                 if not left[connection]:
                     del left[connection]
-            time.sleep(0.01)
+            time.sleep(PAUSE_S)
         time.sleep(STAY_S)
 
 

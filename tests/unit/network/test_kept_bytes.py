@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.network.frame_memory import HUGE_BYTES
+from ottla.broker.network.frame_memory import HUGE_BYTES, MUCH_BYTES, Level
 from ottla.broker.network.limits import (
     FULL_WINDOW_BYTES,
     PATIENCE_NS,
@@ -14,6 +16,7 @@ from ottla.broker.network.limits import (
     TURN_BYTES,
     TURN_NS,
     UNHANDLED_DIVISOR,
+    UNHANDLED_FREE_BYTES,
     NetworkLimits,
 )
 from ottla.broker.network.request_channel import Answer, Pending
@@ -108,12 +111,21 @@ def test_those_that_keep_much_behind_a_waiting_request_are_closed_when_it_is_man
     assert wide.send(MANY) == RECEIVE_BUFFER_BYTES
 
 
-def test_while_it_is_little_nobody_is_closed() -> None:
+def test_while_it_is_little_only_those_are_closed_whose_client_has_left() -> None:
+    """Nothing is read of them, so that nothing else shows it."""
     polls = Polls()
-    client = polls.bench.connect()
-    client.send(MANY)
-    polls.end_late()
-    assert not client.transport.closing
+    clients = [polls.bench.connect() for _ in range(UNHANDLED_FREE_BYTES // BEHIND + 2)]
+    polls.bench.channel.most_unhandled_bytes = 2 * UNHANDLED_FREE_BYTES
+    ours, theirs = socket.socketpair()
+    with ours:
+        for client in clients:
+            client.transport._extra["socket"] = ours
+            client.send(MANY)
+        polls.end_late()
+        assert closed(clients) == 0
+        theirs.close()
+        polls.end_late()
+        assert closed(clients) == len(clients)
 
 
 @pytest.mark.parametrize("kind", ["appended", "occupies_slot", "in_turns"])
@@ -154,6 +166,14 @@ def test_those_that_do_not_read_their_answers_are_closed() -> None:
     polls.end_late()
     assert polls.held > LIMIT
     assert closed(clients) > 0
+
+
+def test_memory_is_given_back_once_for_each_time_that_much_was_freed() -> None:
+    level = Level()
+    most = 3 * MUCH_BYTES
+    assert [level.has_fallen(kept) for kept in (0, most, most - MUCH_BYTES + 1, MUCH_BYTES, MUCH_BYTES, 1, 0)] == [
+        False, False, False, True, False, False, True,
+    ]  # fmt: skip
 
 
 # -- unfinished requests ---------------------------------------------------------------------------------------------------
@@ -221,6 +241,14 @@ def a_scarce_bench(handler: Polls | None = None) -> Bench:
     bench = handler.bench if handler is not None else Bench()
     bench.channel.most_unhandled_bytes = -1
     return bench
+
+
+def test_one_that_has_room_is_read_to_its_end_and_no_further() -> None:
+    bench = a_scarce_bench()
+    client = bench.connect()
+    assert len(client.connection.get_buffer(-1)) == FULL_WINDOW_BYTES
+    client.send(framed(other(bytes(100_000)))[:10])
+    assert len(client.connection.get_buffer(-1)) == 100_006 - 10
 
 
 def test_room_is_given_back_with_the_answer_and_behind_an_append() -> None:
