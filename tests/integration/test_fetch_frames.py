@@ -19,6 +19,7 @@ from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.protocol.schema.registry import api
 from ottla.protocol.schema.wire import ProtocolError
 from ottla.storage.log.origins import CLIENT
+from ottla.storage.log.pending_topic_id import make_durable
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.transaction_index import AbortedTransaction as AbortedInLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
@@ -44,6 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
 def fill(services: Services) -> None:
     for index in (0, 2):
         partition = services.data.replica_manager.partition_or_raise(TOPIC, index)
+        make_durable(partition.log)
         for _ in range(BATCHES):
             partition.append(a_run(a_batch(RECORDS, value_bytes=100)), -1, FIRST_TIMESTAMP, CLIENT)
 
