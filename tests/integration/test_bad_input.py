@@ -55,7 +55,11 @@ DIFFERENCES = {
 }
 """By the name of the case."""
 
-ANYWHERE = {"limits of a Fetch", "large requests, without `queued.max.request.bytes`"}
+ANYWHERE = {
+    "limits of a Fetch",
+    "large requests, without `queued.max.request.bytes`",
+    "requests of up to 256 KiB that are unfinished, or wait behind one that waits for an event or for its client to read",
+}
 """Rows that are not about one case: see `whole_batches`."""
 
 

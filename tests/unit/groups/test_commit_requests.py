@@ -160,7 +160,7 @@ def check(request: OffsetCommitRequest, version: int, isr: tuple[int, ...]) -> N
         if not offsets:
             assert len(bench.records()) == records_before
         elif request.generation_id_or_member_epoch >= 0:
-            code = ErrorCode.ILLEGAL_GENERATION
+            code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
         else:
             written = {partition: value for partition, value in offsets.items() if len(value.metadata) <= 4096}
         if written and len(isr) > 1:
