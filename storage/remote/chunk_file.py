@@ -102,8 +102,10 @@ class ChunkFile:
         """Forgets a chunk that is only in memory."""
         if self.in_memory.pop(number, None) is not None:
             self.present.discard(number)
+            # Other bytes may come the next time, so no walk may end at a batch of this chunk that was verified.
+            self._heads = {position: offset for position, offset in self._heads.items() if position // self.chunk_bytes != number}
             if number in self._borders:
-                self._open_at[number] = self._borders[number]  # other bytes may come the next time
+                self._open_at[number] = self._borders[number]
 
     # -- in a thread -----------------------------------------------------------------------------------------------------
 

@@ -237,8 +237,12 @@ def test_a_chunk_is_verified_although_the_disk_does_not_give_back_the_chunk_befo
     run(story)
 
 
-@pytest.mark.parametrize("dropped", [0, 1])
-def test_a_chunk_that_takes_the_place_of_one_in_memory_is_verified(tmp_path: Path, dropped: int) -> None:
+@pytest.mark.parametrize(
+    ("stored", "dropped", "is_first_changed"), [((0,), 0, False), ((0, 1), 1, True), ((0, 1), 1, False), ((1, 0), 1, False)]
+)
+def test_a_chunk_that_takes_the_place_of_one_in_memory_is_verified(
+    tmp_path: Path, stored: tuple[int, ...], dropped: int, is_first_changed: bool
+) -> None:
     log = a_local_log(tmp_path)
 
     async def story() -> None:
@@ -246,12 +250,11 @@ def test_a_chunk_that_takes_the_place_of_one_in_memory_is_verified(tmp_path: Pat
         first, second, at = await first_chunks(reading, entry)
         reading.chunks._off_until = 1 << 60  # the disk refuses everything
         reading.budget.used = 5000
-        await reading.chunks.put(entry, 0, first, 0)
-        if dropped == 1:
-            await reading.chunks.put(entry, 1, second, at)
+        for number in stored:
+            await reading.chunks.put(entry, number, (first, second)[number], (0, at)[number])
         reading.chunks._drop(entry.id.uuid, dropped)
         with pytest.raises(CorruptChunk):
-            await reading.chunks.put(entry, 1, changed(second, 0 if dropped else at - 1000 + 70), at)
+            await reading.chunks.put(entry, 1, changed(second, 0 if is_first_changed else at - 1000 + 70), at)
 
     run(story)
 
