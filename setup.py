@@ -34,8 +34,8 @@ BUILD = Path("build") / f"cython-{SUFFIX.removeprefix('.').removesuffix('.so')}"
 SOURCES = BUILD / "sources"
 SOURCE_URL = os.environ.get("OTTLA_SOURCE_URL", "")
 """Where the files of this version can be read, as https://forge.example/ottla/blob/v1; the publisher knows it."""
-CIMPORT = re.compile(r"^\s*(?:from (\S+) )?cimport ([^#\n]+)|\bfrom cython\.cimports\.(\S+) import (\w+)", re.MULTILINE)
-"""What a file declares to use: declarations of a module, or the module itself. In Python files it is an import from `cython.cimports`."""
+CIMPORT = re.compile(r"^\s*(?:from (\S+) )?cimport ([^#\n]+)", re.MULTILINE)
+"""What a file declares to use: declarations of a module, or the module itself."""
 RELATIVE = re.compile(r"(!?\[([^\]]*)\])\((?!https?:|#)([^)]*)\)")
 """A link or a picture of the README by a path in the sources; its text, and the path."""
 
@@ -292,8 +292,7 @@ def _declarations(sources: set[Path]) -> set[Path]:
             continue
         if file.suffix == ".pxd":
             found.add(file)
-        for *declared, place, name in CIMPORT.findall(file.read_text(encoding="utf-8")):
-            package, names = (place, name) if name else declared
+        for package, names in CIMPORT.findall(file.read_text(encoding="utf-8")):
             modules = [name.split()[0] for name in names.strip(" ()").split(",") if name.strip()]
             used = [package, *(f"{package}.{name}" for name in modules)] if package else modules
             left |= {(SOURCES / name.replace(".", "/")).with_suffix(".pxd") for name in used}

@@ -56,8 +56,7 @@ class Found:
 class Declared:
     """What the declarations of a module define that is not compiled."""
 
-    types: dict[str, str]
-    """What each type means."""
+    types: frozenset[str]
     functions: dict[str, str]
     """By their names: the C types of what they return."""
 
@@ -102,15 +101,15 @@ class Modules:
         """What those declarations define."""
         if name not in self._declared:
             text = self.path_of(name).with_suffix(".pxd").read_text(encoding="utf-8") if self.has_declarations(name) else ""
-            types = {each: kind for kind, each in re.findall(r"^ctypedef ([^\n]*) (\w+)$", text, flags=re.MULTILINE)}
+            types = re.findall(r"^ctypedef [^\n]* (\w+)$", text, flags=re.MULTILINE)
             functions = re.findall(r"^cdef inline (\([^)]*\)|\w+) (\w+)\(", text, flags=re.MULTILINE)
-            aliases_of = {each: kind for each, kind in types.items() if kind.startswith("(")}
-            self._declared[name] = Declared(types, {each: aliases_of.get(kind, kind) for kind, each in functions})
+            aliases_of = {each: kind for kind, each in re.findall(r"^ctypedef (\([^)]*\)) (\w+)$", text, flags=re.MULTILINE)}
+            self._declared[name] = Declared(frozenset(types), {each: aliases_of.get(kind, kind) for kind, each in functions})
         return self._declared[name]
 
-    def meaning_of_type(self, kind: str) -> str:
-        """What declarations of a module that is not compiled say that a type is; empty if none does."""
-        return next((each.types[kind] for each in self._declared.values() if kind in each.types), "")
+    def source_of_type(self, kind: str) -> str:
+        """The module whose declarations define a type; empty if none does."""
+        return next((name for name in self._declared if kind in self._declared[name].types), "")
 
     def find(self, module: Module, name: str) -> Found | None:
         """The definition of a name, through all imports. None if the module does not define it."""

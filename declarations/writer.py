@@ -35,26 +35,25 @@ class Writer:
         owners = self._owners(module)
         parts = [
             "".join(f"cdef class {owner.name}\n" for owner in owners) if len(owners) > 1 else "",
+            "".join(f"cdef {self._use(kind)} {name}\n" for name, kind in self.constants(module).items()),
             *(self._class(owner) for owner in owners),
             "".join(self._function(each) for each in self._members.functions(module)),
         ]
         return "\n".join(part for part in (self._imports(module), *parts) if part)
 
     def _imports(self, module: Module) -> str:
-        lines = ["cimport cython\n", "from libc.stdint cimport int64_t, uint8_t, uint32_t\n"]
+        lines = ["cimport cython\n", "from libc.stdint cimport int64_t\n"]
+        hidden = self._members.method_names(module)
+        for name, what in module.names.items():
+            if isinstance(what, Imported) and name not in hidden and (place := self._imported(module, name, what)):
+                lines.append(f"from {place[0]} cimport {place[1]}{f' as {name}' if name != place[1] else ''}\n")
         for kind in sorted(self._used):
             owner = self.types.classes.get(kind)
             if owner is not None and owner.module is not module:
                 lines.append(f"from {owner.module.name} cimport {kind}\n")
-            elif owner is None and (meant := self.modules.meaning_of_type(kind)):
-                lines.append(f"ctypedef {meant} {kind}\n")
+            elif owner is None and (source := self.modules.source_of_type(kind)):
+                lines.append(f"from {source} cimport {kind}\n")
         return "".join(lines)
-
-    def in_c(self, module: Module) -> dict[str, tuple[str, str]]:
-        """The modules and functions of C that a module imports: by their names in it, where they are from and their names there."""
-        hidden = self._members.method_names(module)
-        found = {name: what for name, what in module.names.items() if isinstance(what, Imported) and name not in hidden}
-        return {name: place for name, what in found.items() if (place := self._imported(module, name, what))}
 
     def _imported(self, module: Module, name: str, what: Imported) -> tuple[str, str] | None:
         """The module and the name of a module or of a function of C that a module imports."""
@@ -78,8 +77,6 @@ class Writer:
     def source(self, name: str) -> str:
         """The text of a module for Cython: without annotations and decorators, which its declarations have, and with constants that Python
         may import. Each line keeps its number.
-
-        It begins with what C needs in this module alone. Each module that reads declarations compiles all that they define or import.
         """
         module = self.modules.hot_module(name)
         text = self.modules.path_of(name).read_text(encoding="utf-8")
@@ -87,13 +84,7 @@ class Writer:
         for owner in self._owners(module):
             for each in owner.node.decorator_list:
                 lines[each.lineno - 1] = "\n"
-        constants = self.constants(module)
-        declared = [f"from cython.cimports.{place} import {there} as {name}" for name, (place, there) in self.in_c(module).items()]
-        declared += [f"{each} = cython.declare({kind})" for each, kind in constants.items()]
-        if declared:
-            first = _first_simple_statement(module.tree).lineno - 1
-            lines[first] = "; ".join(("import cython", *declared, lines[first]))
-        shown = [each for each in constants if isinstance(module.names[each], Assigned) and not each.startswith("_")]
+        shown = [each for each in self.constants(module) if isinstance(module.names[each], Assigned) and not each.startswith("_")]
         if shown:
             lines.append(f"globals().update({', '.join(f'{each}={each}' for each in shown)})\n")
         return "".join(lines)
@@ -115,7 +106,7 @@ class Writer:
             found = self.types.attribute(owner.name, name)
             assert found is not None
             kind = self._use(found[1])
-            is_hidden = self.modules.meaning_of_type(kind) or (decorators and name.startswith("_"))
+            is_hidden = self.modules.source_of_type(kind) or (decorators and name.startswith("_"))
             lines.append(f"    cdef {'' if is_hidden else 'public '}{kind} {name}\n")
         lines += [self._function(each) for each in self._members.methods(owner)]
         return "".join(lines) if len(lines) > 2 else f"{''.join(lines)}    pass\n"
@@ -136,12 +127,6 @@ class Writer:
         indent = "    " if owner else ""
         decorator = f"{indent}@cython.locals({', '.join(known)})\n" if known else ""
         return f"{decorator}{indent}{'cdef' if member.is_hidden else 'cpdef'} {self._use(returned)} {node.name}({', '.join(parts)})\n"
-
-
-def _first_simple_statement(tree: ast.Module) -> ast.stmt:
-    """The first statement that may share a line with others; a docstring and imports from the future have to be alone."""
-    first = (each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign))
-    return next(each for each in first if not (isinstance(each, ast.ImportFrom) and each.module == "__future__"))
 
 
 def write(root: Path, into: Path, hot: tuple[str, ...], sources: list[str]) -> list[str]:

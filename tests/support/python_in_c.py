@@ -23,6 +23,7 @@ RECORDING = Path(__file__).parents[1] / "recorded" / "python-in-c.txt"
 TYPE = r"\([^)]*\)|\w+"
 CLASS = re.compile(r"^cdef class (\w+).*:$")
 ATTRIBUTE = re.compile(rf"^    cdef (?:public )?({TYPE}) (\w+)$")
+CONSTANT = re.compile(rf"^cdef (?!class )({TYPE}) (\w+)$")
 FUNCTION = re.compile(rf"^(?:    )?c(?:p?)def ({TYPE}) (\w+)\((.*)\)$")
 LOCALS = re.compile(r"^ *@cython\.locals\((.*)\)$")
 IMPORT = re.compile(r"^from (\S+) cimport (\w+)(?: as (\w+))?$")
@@ -36,6 +37,7 @@ class InC:
     """By class, the types of its attributes."""
     functions: dict[str, dict[str, str]] = field(default_factory=dict)
     """By function or `Class.method`, the types of its parameters and variables."""
+    constants: set[str] = field(default_factory=set)
     imported: dict[str, str] = field(default_factory=dict)
     """The names of C that come from other modules, each with its name in full."""
 
@@ -59,6 +61,8 @@ def read(declarations: str) -> InC:
             variables = match[1]
         elif match := ATTRIBUTE.match(line):
             found.attributes[owner][match[2]] = match[1]
+        elif match := CONSTANT.match(line):
+            found.constants.add(match[2])
     return found
 
 
@@ -88,9 +92,6 @@ class Lister:
         self.writer = Writer(ROOT, HOT)
         self._modules, self._types = self.writer.modules, self.writer.types
         self.in_c = {name: read(self.writer.declarations(name)) for name in HOT}
-        for name, of_module in self.in_c.items():
-            of_c = self.writer.in_c(self._modules.hot_module(name))
-            of_module.imported |= {each: f"{place}.{there}" for each, (place, there) in of_c.items()}
         found = self.in_c.values()
         written = [self._modules.declared(file.removesuffix(".pxd").replace("/", ".")).functions for file in DECLARATIONS]
         names = [*(each.functions for each in found), *(attributes for each in found for attributes in each.attributes.values()), *written]
@@ -112,7 +113,7 @@ class Lister:
             if each in found.functions:
                 self._function(module, owner_class, function, each, left)
         used = {node.id for node in ast.walk(module.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        left.constants = sorted(each for each in used - set(self.writer.constants(module)) if self._is_constant(module, each))
+        left.constants = sorted(each for each in used - found.constants if self._is_constant(module, each))
         return left
 
     def _is_constant(self, module: Module, name: str) -> bool:
