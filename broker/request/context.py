@@ -194,11 +194,11 @@ class DelayedAnswer:
         else:
             self._pending.complete(answer)
 
-    def answer(self, on_closed: Callable[[], None] | None = None) -> Message | Answer:
-        """The response if it is complete by now, otherwise a Pending for it. `on_closed` is called if the connection is closed first."""
+    def answer(self) -> Message | Answer:
+        """The response if it is complete by now, otherwise a Pending for it."""
         if self._response is not None:
             return self._response
-        self._pending = Pending(on_closed=on_closed)
+        self._pending = Pending()
         return self._pending
 
 

@@ -234,9 +234,8 @@ def follow(inner: Pending, outer: Pending) -> None:
 
     def on_closed() -> None:
         inner.connection = None
-        inner_on_closed, inner.on_closed = inner.on_closed, None  # it refers to the inner Pending
-        if inner_on_closed is not None:
-            inner_on_closed()
+        if inner.on_closed is not None:
+            inner.on_closed()
 
     if outer.connection is None:
         on_closed()

@@ -55,7 +55,7 @@ from ottla.coordination.groups.loading import GroupLoader
 from ottla.coordination.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
 from ottla.coordination.groups.metadata_bytes import MetadataBudget
 from ottla.coordination.groups.offset_commits import OffsetCommits
-from ottla.coordination.groups.rebalance import Join, on_client_lost, on_join, on_timer
+from ottla.coordination.groups.rebalance import Join, on_join, on_timer
 from ottla.coordination.groups.records import group_key, group_value_version, is_too_long, offset_value_version
 from ottla.coordination.groups.share.configuration import share_settings
 from ottla.coordination.groups.share.coordinator import ShareGroups, ShareMachine
@@ -308,11 +308,8 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` whose leader coordinates the group."""
         return self.groups.partition_for(group_id)
 
-    def join(self, group_id: str, join: Join) -> Callable[[], None] | None:
-        """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete.
-
-        Returns what is to be called if the connection of the client is closed before that; None if nothing is.
-        """
+    def join(self, group_id: str, join: Join) -> None:
+        """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""
         error = ErrorCode.UNSUPPORTED_VERSION if self.settings.refuses(join.group_instance_id) else self.groups.check(group_id)
         if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
@@ -328,31 +325,25 @@ class GroupCoordinator:
                 join = join._replace(uuid=str(self._new_uuid()))
             error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             if isinstance(group, ConsumerGroup):
-                return self._join_consumer_group(group, join, now_ms)
+                self._join_consumer_group(group, join, now_ms)
+                return
         if not isinstance(group, ClassicGroup):
             join.waiter(JoinResult(join.member_id, error))
-            return None
-        return self._join_classic_group(group, join, now_ms)
-
-    def _join_classic_group(self, group: ClassicGroup, join: Join, now_ms: int) -> Callable[[], None] | None:
+            return
         self._runner.run(group, on_join(group, join, now_ms))
-        return None if join.member_id else partial(self._on_client_lost, group, join)
 
-    def _on_client_lost(self, group: ClassicGroup, join: Join) -> None:
-        self._runner.run(group, on_client_lost(group, join, self._clock.now_ms()))
-
-    def _join_consumer_group(self, group: ConsumerGroup, join: Join, now_ms: int) -> Callable[[], None] | None:
+    def _join_consumer_group(self, group: ConsumerGroup, join: Join, now_ms: int) -> None:
         """JoinGroup in a group of the new protocol. One without members becomes a classic group."""
-        reply = join.waiter
         if group.members or group.replaced is not None:
             self.consumer.join(group, join)
-        elif join.member_id:
+            return
+        reply = join.waiter
+        if join.member_id:
             reply(JoinResult(join.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         elif (classic := self.consumer.become_classic(group)) is None:
             reply(JoinResult(join.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
-            return self._join_classic_group(classic, join, now_ms)
-        return None
+            self._runner.run(classic, on_join(classic, join, now_ms))
 
     def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""

@@ -75,11 +75,6 @@ class Join(NamedTuple):
     uuid: str = ""
 
 
-def new_member_id(join: Join) -> str:
-    """The id of the new member that joins by this JoinGroup without a member id."""
-    return f"{join.client_id if join.group_instance_id is None else join.group_instance_id}-{join.uuid}"
-
-
 def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
     """A client joins the group, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
@@ -138,7 +133,7 @@ def _has_room_for_metadata(group: ClassicGroup, join: Join) -> bool:
 
 def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     instance_id = join.group_instance_id
-    member_id = new_member_id(join)
+    member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
     if is_too_long(member_id):
         _refuse(join, ErrorCode.INVALID_REQUEST, out)
     elif instance_id is not None:
@@ -410,17 +405,6 @@ def remove_member(group: ClassicGroup, member: Member, reason: str, now_ms: int,
         maybe_prepare_rebalance(group, reason, now_ms, out)
     else:
         maybe_complete_join(group, now_ms, out)
-
-
-def on_client_lost(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
-    """The connection of a JoinGroup was closed before the answer. A new dynamic member is removed if only this answer would have told its
-    id, because no client can continue it. Any other member may return on another connection."""
-    out: list[Effect] = []
-    member_id = new_member_id(join)
-    if join.member_id == NO_MEMBER_ID and join.group_instance_id is None and group.join_waiters.get(member_id) is join.waiter:
-        logger.info("group %s: new member %s is removed: its client left before it got the member id", group.group_id, member_id)
-        remove_member(group, group.members[member_id], f"the client of new member {member_id} left", now_ms, out)
-    return out
 
 
 def remove_pending_member(group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:

@@ -18,10 +18,7 @@ import pytest
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
@@ -264,21 +261,6 @@ def test_requests_that_wait_for_weeks_stand_in_nobodys_way_and_do_not_hold_up_th
     assert time.monotonic() - began < STOP_SECONDS / 2
     for connection in connections:
         connection.close()
-
-
-def test_a_new_member_whose_connection_closes_before_the_answer_takes_its_metadata_along(tmp_path: Path) -> None:
-    """The session would last for half an hour. From version 4 on a member knows its id, and may return on another connection."""
-    find, describe = FindCoordinatorRequest(coordinator_keys=["large"]), DescribeGroupsRequest(groups=["large"])
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(MiB))]
-    join = JoinGroupRequest(
-        group_id="large", session_timeout_ms=1_800_000, rebalance_timeout_ms=1_800_000, protocol_type="consumer", protocols=protocols
-    )
-    with a_hostile_world(tmp_path, group_initial_rebalance_delay_ms=600_000) as broker, a_wire_client(broker.port) as client:
-        eventually(lambda: not client.ask(find, 4).coordinators[0].error_code, what="the coordinator")
-        with connect(broker) as connection:
-            connection.sendall(request_frame(join, ApiKey.JOIN_GROUP, 3))
-            eventually(lambda: client.ask(describe, 5).groups[0].members, what="the new member")
-        eventually(lambda: not client.ask(describe, 5).groups[0].members, what="a group without the member")
 
 
 # -- slow ------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ottla.coordination.groups.effects import Completion, Effect, JoinResult, St
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
 from ottla.coordination.groups.metadata_bytes import MetadataBudget
-from ottla.coordination.groups.rebalance import Join, on_client_lost, on_join, on_timer
+from ottla.coordination.groups.rebalance import Join, on_join, on_timer
 from ottla.coordination.groups.syncing import Sync, on_stored, on_sync
 from ottla.coordination.partitions.effects import Arm, Disarm, Many, Reply
 from ottla.protocol.errors import ErrorCode
@@ -42,7 +42,6 @@ class GroupDriver:
         self.stores_at_once = stores_at_once
         self.stores: list[Store] = []
         self.stored: list[Completion] = []
-        self._joins: dict[int, Join] = {}
         self._waiters = 0
         self._uuids = 0
 
@@ -78,13 +77,8 @@ class GroupDriver:
             supports_skipping_assignment=may_skip,
             uuid=str(self._uuids),
         )
-        self._joins[waiter] = join
         self.run(on_join(self.group, join, self.now_ms))
         return waiter
-
-    def lose_client(self, waiter: int) -> None:
-        """The connection of a JoinGroup is closed."""
-        self.run(on_client_lost(self.group, self._joins[waiter], self.now_ms))
 
     def sync(
         self,

@@ -66,7 +66,8 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Mes
         requires_known_member_id=version >= FIRST_VERSION_WITH_REQUIRED_MEMBER_ID and request.group_instance_id is None,
         supports_skipping_assignment=version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
     )
-    return answer.answer(context.broker.coordinators.groups.join(request.group_id, join))
+    context.broker.coordinators.groups.join(request.group_id, join)
+    return answer.answer()
 
 
 def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Protocols:
