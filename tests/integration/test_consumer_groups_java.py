@@ -33,10 +33,11 @@ def create_topic(broker: BrokerProcess, topic: str, partitions: int = 1) -> None
     CommandLine(broker.bootstrap)("topics", "create", topic, "-p", str(partitions))
 
 
-def fill(broker: BrokerProcess, topic: str, count: int) -> None:
+def fill(broker: BrokerProcess, topic: str, count: int, partitions: int = 1) -> None:
+    """Writes records to all partitions in turn."""
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(count):
-        producer.produce(topic, str(number))
+        producer.produce(topic, str(number), partition=number % partitions)
     assert producer.flush(SECONDS) == 0
 
 
@@ -59,7 +60,7 @@ def tool(broker: BrokerProcess, *arguments: str) -> str:
 def test_javas_consumer_reads_commits_and_goes_on(broker: BrokerProcess, protocol: str) -> None:
     topic = f"java-{protocol}"
     create_topic(broker, topic, partitions=3)
-    fill(broker, topic, 30)
+    fill(broker, topic, 30, partitions=3)
     lines = consume(broker, topic, "names", topic, 30, group_protocol=protocol)
     assert f"assigned {topic}-0 {topic}-1 {topic}-2" in lines
     assert {line for line in lines if line.startswith(f"{topic} ")} == {f"{topic} {number}" for number in range(30)}
@@ -89,7 +90,7 @@ def test_an_unknown_assignor_is_an_error_of_javas_consumer(broker: BrokerProcess
 
 def test_the_tool_shows_resets_and_deletes_a_group(broker: BrokerProcess) -> None:
     create_topic(broker, "shown", partitions=2)
-    fill(broker, "shown", 4)
+    fill(broker, "shown", 4, partitions=2)
     member = confluent_kafka.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "shown", "group.protocol": "consumer", "auto.offset.reset": "earliest"}
     )
