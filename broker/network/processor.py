@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, final
 
 from ottla.broker.network.buffer_supplier import BufferSupplier
 from ottla.broker.network.handler import RequestHandler
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, UNHANDLED_FREE_BYTES, NetworkLimits
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, TURN_NS, UNHANDLED_FREE_BYTES, NetworkLimits
 from ottla.broker.network.offenders import Offenders, describe_length
 from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.quotas.throttle import Quotas
@@ -139,9 +139,13 @@ class Processor:
                     connection.abort()
 
     def _end(self, connections: list[Connection], reason: str) -> None:
+        """Close connections, until the time of a turn is used up: the next check finds the others."""
+        until_ns: int = self.clock_ns() + TURN_NS
         for connection in connections:
             self.report(connection.client, reason)
             connection.abort()
+            if self.clock_ns() > until_ns:
+                break
 
     def expire_idle(self, max_idle_ms: int) -> None:
         """Close connections that were idle for `max_idle_ms` (connections.max.idle.ms; negative: never), the most idle first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -109,6 +110,19 @@ def test_those_that_keep_much_behind_a_waiting_request_are_closed_when_it_is_man
     assert polls.held <= LIMIT
     wide = polls.bench.connect()
     assert wide.send(MANY) == RECEIVE_BUFFER_BYTES
+
+
+def test_only_as_many_are_closed_at_once_as_the_time_of_a_turn_allows() -> None:
+    polls = Polls()
+    clients = polls.attackers()
+    polls.bench.turns.run()
+    polls.bench.now_ns += PATIENCE_NS + 1
+    polls.bench.processor.clock_ns = count(polls.bench.now_ns, TURN_NS // 4).__next__
+    polls.bench.processor.end_late()
+    first = closed(clients)
+    assert 0 < first <= 4
+    polls.bench.processor.end_late()
+    assert closed(clients) > first
 
 
 def test_while_it_is_little_only_those_are_closed_whose_client_has_left() -> None:
