@@ -37,7 +37,7 @@ from ottla.broker.serving.oversized import OversizedRequests
 from ottla.broker.serving.refused_protocols import RefusedProtocols
 from ottla.broker.serving.route import BETWEEN_BROKERS, Route
 from ottla.coordination.error_map import error_code, is_expected
-from ottla.pauses import COROUTINES, begin_slice, in_slices
+from ottla.pauses import COROUTINES, in_slices
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.cursors import fields
 from ottla.protocol.errors import ErrorCode
@@ -104,7 +104,6 @@ class Dispatcher(RequestHandler):
         route.requests = count = route.requests + 1
         if count == route.sample_at and self._metrics is not None:
             return self._metrics.handle(self.handle, frame, connection, route)
-        begin_slice()
         if route.frame_handler is None:
             return self._handle_message(frame, offset, correlation_id, route, connection)
         try:

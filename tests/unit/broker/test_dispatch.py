@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from itertools import count
 from random import Random
 from typing import Any
 
@@ -15,7 +14,6 @@ from ottla.broker.quotas.quota_type import QuotaType
 from ottla.broker.request.malformed import name_of
 from ottla.broker.serving.route import BETWEEN_BROKERS
 from ottla.controller.errors import SessionExpired
-from ottla.pauses import begin_slices, is_over
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -177,27 +175,6 @@ async def test_a_fault_of_a_handler_is_an_error_of_the_answer_where_it_has_one()
     fail(bench, ApiKey.FIND_COORDINATOR, 2, RuntimeError("a fault"))
     asked = bench.ask(FindCoordinatorRequest(key="k"), ApiKey.FIND_COORDINATOR, 2)
     assert asked.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-@on_a_loop
-async def test_each_request_of_a_turn_begins_with_a_slice_of_its_own() -> None:
-    bench = leading()
-    begin_slices(asyncio.get_running_loop(), count(1).__next__, 10)
-    steps: list[int] = []
-
-    def handler(request: object, context: object) -> FindCoordinatorResponse:
-        steps.append(0)
-        while not is_over():
-            steps[-1] += 1
-        return FindCoordinatorResponse()
-
-    route = bench.dispatcher.route_of(ApiKey.FIND_COORDINATOR, 2)
-    assert route is not None
-    route.handler = handler
-    for _ in range(3):
-        bench.ask(FindCoordinatorRequest(key="k"), ApiKey.FIND_COORDINATOR, 2)
-    assert len(set(steps)) == 1
-    assert steps[0] > 1
 
 
 @pytest.mark.parametrize(("error", "has_place"), [(RuntimeError("a fault"), True), (SessionExpired("/brokers/topics"), False)])
