@@ -38,6 +38,7 @@ from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.pauses import begin_slices
 from ottla.protocol.records.batch import ATTRIBUTES_OFFSET
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.pending_topic_id import make_durable
 from ottla.storage.segment.file_region import FileRegion
 from tests.support.connections import ClientConnection
 
@@ -87,6 +88,8 @@ async def measure(scratch: Path) -> list[tuple[Line, float, float]]:
         topics = [NewTopic(TOPIC, PARTITIONS, 1), NewTopic("produced", 1, 1), NewTopic(COMMITTED, COMMITS[-1][0], 1)]
         await broker.services.administration.topic_admin.create_topics([*topics, NewTopic(GROUP_METADATA_TOPIC, 1, 1)])
         await until_coordinating(broker)
+        for log in broker.log_manager.all_logs():
+            make_durable(log)  # its first Produce would wait for that in a worker
         results = []
         for line in lines(broker, scratch):
             costs, floors = [], []

@@ -31,6 +31,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.storage.log.pending_topic_id import make_durable
 from tests.support.batches import a_batch
 from tests.support.connections import ClientConnection
 
@@ -68,6 +69,8 @@ async def costs(broker: Broker, turns: int) -> None:
     """The table of the hot path."""
     services = broker.services
     await services.administration.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+    for log in broker.log_manager.all_logs():
+        make_durable(log)  # its first Produce would wait for that in a worker
     topic_id = services.data.replica_manager.partition_or_raise(TOPIC, 0).topic_id
     off = Dispatcher(services)
     on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.data.replica_manager.topic_stats, services.error_counts))

@@ -49,6 +49,7 @@ def test_everything_that_was_appended_is_answered_though_more_requests_lie_unrea
         while sent < len(frames) and time.monotonic() < deadline:
             with suppress(BlockingIOError):
                 sent += client.send(frames[sent : sent + (1 << 16)])
+        eventually(lambda: sum(1 for _ in batch_headers(broker.data / "t-0")) > 100)
         broker.signal(signal.SIGTERM)
         eventually(lambda: " stops (ottla.broker.server)" in broker.log_file.read_text(encoding="utf-8"))
         client.settimeout(30)

@@ -189,7 +189,7 @@ def test_more_logs_than_files_that_may_be_open_are_created_written_and_opened_ag
         for _ in range(2):
             for each in partitions:  # within one turn of the loop: nothing is closed in between but for need
                 append(manager.get_or_create(each, is_new=True))
-        assert len(open_files(tmp_path)) < 60
+        assert len(open_files(tmp_path)) < len(partitions)  # the limit holds them at 60, or some more if other files were closed meanwhile
         background.run_work()
         manager.shutdown()
         manager, background = a_manager(tmp_path)
