@@ -1,8 +1,10 @@
 """Lets long work pause, so that the event loop does other work in between.
 
 A loop over many elements calls `await pause()` between two of them. The call waits only when the slice of this turn of the event loop is
-used up. All work of a turn shares one slice of SLICE_NS. Paused work resumes in order, one coroutine in each turn, with a slice of its own.
-Any state may have changed when `pause` returns after a wait, so a caller checks the epochs that it depends on again.
+used up. All work of a turn shares one slice of SLICE_NS. Only the requests that one connection has received at once have a slice of their
+own (`begin_slice`): the time for requests in a turn is bounded where they are read. Paused work resumes in order, one coroutine in each
+turn, with a slice of its own. Any state may have changed when `pause` returns after a wait, so a caller checks the epochs that it depends
+on again.
 
 `begin` runs a coroutine without a task until it waits for the first time. Most work ends before that, and then costs no task.
 
@@ -77,6 +79,10 @@ class Slices:
         """Whether the event loop runs, and the slice of its current turn has begun and lasts."""
         return self._is_begun and self._clock_ns() < self._until_ns and self.loop.is_running()
 
+    def restart(self) -> None:
+        """Gives the work that begins now a slice of its own, which the first look at the time begins."""
+        self._is_begun = False
+
     def has_ended(self) -> bool:
         """Whether long work has used up its time in this turn."""
         now_ns = self._clock_ns()
@@ -140,6 +146,13 @@ def _slices_here() -> Slices | None:
         slices = begin_slices(loop)
     _latest[get_ident()] = slices
     return slices
+
+
+def begin_slice() -> None:
+    """Gives the requests of a connection that are handled from now on a slice of their own, whatever other work of this turn has used."""
+    latest = _latest.get(get_ident())
+    if latest is not None:
+        latest.restart()
 
 
 def is_over() -> bool:

@@ -35,6 +35,7 @@ from ottla.broker.quotas.throttle import Throttle
 from ottla.broker.quotas.token_bucket import MutationQuota
 from ottla.broker.security.access import Access
 from ottla.broker.security.client import Client
+from ottla.pauses import begin_slice
 from ottla.protocol.cursors import fields
 
 logger = logging.getLogger(__name__)
@@ -155,6 +156,7 @@ class Connection:
         reader = self._reader
         if self._writer.unsent is not None:
             self.send_unsent()
+        begin_slice()
         try:
             position = self._handle_frames(reader, admitted)
         except Exception:

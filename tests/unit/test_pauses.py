@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.pauses import SORTED_AT_ONCE, begin, begin_slices, each, how_often, in_order, in_slices, is_over, pause
+from ottla.pauses import SORTED_AT_ONCE, begin, begin_slice, begin_slices, each, how_often, in_order, in_slices, is_over, pause
 from tests.support.pauses import a_turn, at_once, every_pause_waits, steps_of
 
 ELEMENTS_PER_SLICE = 10
@@ -51,6 +51,19 @@ def test_longer_work_goes_on_in_later_turns_a_slice_in_each() -> None:
             await asyncio.sleep(0)
             most = max(most, len(log) - before)
         assert 1 < most <= ELEMENTS_PER_SLICE + 1
+
+    on_a_loop(scenario())
+
+
+def test_a_request_has_a_slice_of_its_own_in_a_turn_that_others_have_used() -> None:
+    async def scenario() -> None:
+        log: list[str] = []
+        begin(work("long", 50, log))
+        begin(work("shares", ELEMENTS_PER_SLICE - 1, log))
+        assert log[-1] == "shares"
+        begin_slice()
+        begin(work("request", ELEMENTS_PER_SLICE - 1, log))
+        assert log[-1] == "request ends"
 
     on_a_loop(scenario())
 

@@ -1,9 +1,14 @@
 """Requests are handled for a while in a turn of the loop; connections that are read later have their turn in the next ones."""
 
+import asyncio
+from itertools import count
+
 import pytest
 
 from ottla.broker.network.limits import FULL_WINDOW_BYTES, LARGE_READS, NS_PER_BYTE, RECEIVE_BUFFER_BYTES, TURN_NS
 from ottla.broker.network.request_channel import Answer, Pending
+from ottla.pauses import begin_slices, is_over
+from tests.support.handler_bench import on_a_loop
 from tests.support.network import BETWEEN_BROKERS, Bench, framed
 
 NAMES = [b"%d" % number for number in range(10)]
@@ -200,3 +205,22 @@ def test_a_queued_request_is_handled_however_much_urgent_ones_are_read_in_each_t
         between_brokers.send(framed(AN_URGENT_ONE))
         bench.turns.turn()
     assert b"next" in bench.handled
+
+
+@on_a_loop
+async def test_what_is_read_of_a_connection_at_once_shares_a_slice_that_other_connections_have_no_part_in() -> None:
+    begin_slices(asyncio.get_running_loop(), count(1).__next__, 10)
+    steps: list[int] = []
+
+    def handle(frame: memoryview, _: object) -> Answer:
+        steps.append(0)
+        while not is_over():
+            steps[-1] += 1
+        return bytes(frame[:1])
+
+    bench = Bench(handle)
+    for client in (bench.connect(), bench.connect()):
+        client.send(framed(b"1", b"2"))
+    first, second, third, fourth = steps
+    assert first == third > 1
+    assert second == fourth == 0
