@@ -201,7 +201,7 @@ class Connection:
                 gathered += size + ANSWER_WEIGHT
             else:
                 gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-            if gathered >= TURN_BYTES:
+            if gathered >= TURN_BYTES or (position != end and channel.turn_is_over()):
                 if position != end:
                     self._state |= YIELDED
                     channel.wake(self)
@@ -294,6 +294,7 @@ class Connection:
         if processor.quotas.counts_time:
             self._throttle.interrupt(processor.clock_ns())
         pending.connection = self
+        pending.keep_in(processor.channel)
         if pending.occupies_slot:
             self._processor.channel.hold_slot(pending)
         elif pending.waiting_bytes:

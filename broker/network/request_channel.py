@@ -94,8 +94,8 @@ class Pending:
     first. Completing it is still allowed then, and sends nothing.
     """
 
-    __slots__ = ("answer", "appended", "channel", "completed", "connection", "in_turns", "occupies_slot", "on_closed", "timing",
-                 "waiting_bytes")  # fmt: skip
+    __slots__ = ("_keeper", "_kept_bytes", "answer", "appended", "channel", "completed", "connection", "in_turns", "occupies_slot",
+                 "on_closed", "timing", "waiting_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -116,6 +116,8 @@ class Pending:
         # Set by the connection that waits for it. Cleared when it is answered or the connection is closed, so that no cycle is left.
         self.connection: Waiter | None = None
         self.channel: RequestChannel | None = None
+        self._keeper: RequestChannel | None = None
+        self._kept_bytes = 0
         self.timing: Timing | None = None  # set when the request is measured
 
     def take_slot(self) -> None:
@@ -146,11 +148,30 @@ class Pending:
             self.channel = None
             channel.end_waiting(size)
 
+    def keep(self, size: int) -> None:
+        """Count that many bytes of the request, which the handler keeps until it calls `end_keeping` or has answered."""
+        self._kept_bytes += size
+        if self._keeper is not None:
+            self._keeper.keep(size)
+
+    def keep_in(self, channel: RequestChannel) -> None:
+        """Have the channel count what the handler keeps."""
+        self._keeper = channel
+        if self._kept_bytes:
+            channel.keep(self._kept_bytes)
+
+    def end_keeping(self) -> None:
+        """The handler keeps nothing of the request any more."""
+        size, self._kept_bytes = self._kept_bytes, 0
+        if size and self._keeper is not None:
+            self._keeper.end_keeping(size)
+
     def complete(self, answer: Completion) -> None:
         """Answer the request. The answer is sent after those to earlier requests of the connection. Later calls are ignored."""
         if self.completed:
             return
         self.completed = True
+        self.end_keeping()
         self.answer = answer
         self.on_closed = None
         if self.timing is not None:
@@ -349,6 +370,16 @@ class RequestChannel:
     def end_waiting(self, size: int) -> None:
         """Uncount a request that waited for its turn."""
         self.waiting_for_turn -= 1
+        self._end_keeping(size)
+        self._update()
+
+    def keep(self, size: int) -> None:
+        """Count what the handler of a request in progress keeps of it."""
+        self._keep(size)
+        self._update()
+
+    def end_keeping(self, size: int) -> None:
+        """Uncount bytes that `keep` has counted."""
         self._end_keeping(size)
         self._update()
 

@@ -82,11 +82,12 @@ class DelayedPartitions(DelayedOperation):
 class AppendedPartition:
     """One partition of a Produce whose records are in its log, below `end_offset`. A waiter of the partition."""
 
-    __slots__ = ("base_offset", "completed", "end_offset", "error_code", "partition", "place", "produce")
+    __slots__ = ("_leader_epoch", "base_offset", "completed", "end_offset", "error_code", "partition", "place", "produce")
 
     def __init__(self, partition: Partition, base_offset: int, end_offset: int, place: int) -> None:
-        """`place` is the place of the partition in the answer."""
+        """`place` is the place of the partition in the answer. Made in the turn of the loop that appended."""
         self.partition = partition
+        self._leader_epoch = partition.leader_epoch
         self.base_offset = base_offset
         self.end_offset = end_offset
         self.place = place
@@ -99,9 +100,12 @@ class AppendedPartition:
         produce = self.produce
         if self.completed or produce is None:
             return self.completed
+        partition = self.partition
         try:
-            if not self.partition.is_acknowledged(self.end_offset, produce.acks):
+            if not partition.is_acknowledged(self.end_offset, produce.acks):
                 return False
+            if partition.leader_epoch != self._leader_epoch:
+                partition.check_kept(self._leader_epoch, self.end_offset)
         except ReplicationError as error:
             self.error_code = error_code(error)
         self.completed = True

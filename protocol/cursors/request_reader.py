@@ -22,6 +22,8 @@ NOTHING: Final = 0
 END: Final = -1
 UUID_BYTES: Final = 16
 """Length of a topic id."""
+NO_FRAME: Final = memoryview(bytearray(1))
+"""In place of a frame that is no longer needed."""
 NO_RECORDS: Final = -1
 """The `start` of a partition whose records are null."""
 
@@ -117,6 +119,11 @@ class RequestReader:
         """Continue in a copy of the frame, because the buffer of the frame is used again."""
         self.frame = memoryview(bytearray(self.frame))
         self.data = self.frame
+
+    def forget_frame(self) -> None:
+        """Let go of the frame, of which nothing more is read."""
+        self.frame = NO_FRAME
+        self.data = NO_FRAME
 
     # -- differences between the requests --------------------------------------------------------------------------------
 

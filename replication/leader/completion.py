@@ -29,9 +29,8 @@ def complete_and_append(left: BatchRun, partition: Partition, required_acks: int
     """
     while True:
         log = partition.log
-        now_ms = clock.now_ms()
-        run = yield partial(_complete, left, log, now_ms, log.log_end_offset)
-        partition.append(run, required_acks, now_ms, origin)
+        run = yield partial(_complete, left, log, clock.now_ms(), log.log_end_offset)
+        partition.append(run, required_acks, clock.now_ms(), origin)
         if not run.needs_worker:
             return run
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ottla.config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from ottla.protocol.records.batch import CURRENT_MAGIC
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.errors import (
@@ -331,6 +332,16 @@ class Partition:
         if len(self.maximal_isr) < self.effective_min_isr:
             raise NotEnoughReplicasAfterAppend(self.topic_partition, len(self.maximal_isr), self.effective_min_isr)
         return True
+
+    def check_kept(self, leader_epoch: int, end_offset: int) -> None:
+        """Check that the log still has what was appended in that epoch below `end_offset`.
+
+        A request that does not wait for the partition yet is not told that another broker led it meanwhile, when this one cut its log. Logs
+        of old formats know no epochs. Raises NotLeaderOrFollower.
+        """
+        log = self.log
+        if log.rules.magic == CURRENT_MAGIC and log.end_offset_for_epoch(leader_epoch) < (leader_epoch, end_offset):
+            raise self._led_elsewhere()
 
     def maybe_advance_high_watermark(self) -> bool:
         """Move the high watermark up to the smallest end offset of the required replicas. Returns whether it moved."""

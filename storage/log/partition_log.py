@@ -371,8 +371,12 @@ class PartitionLog:
             return run.start
         if run.magic != CURRENT_MAGIC:
             return self._judge_messages(run)
+        if run.takes_log_append_time:
+            run.accept(now_ms)  # a worker has had the batch, and others were appended meanwhile
         first_offset = self.log_end_offset
         run.has_producers = run.producer_id >= 0
+        if run.has_producers and self.truncations.current is not None:
+            raise LogBeingTruncated(self.topic_partition)  # its producers are unknown until the truncation has ended
         if run.has_producers and self._is_duplicate(run, first_offset, origin):
             return run.start
         check_fits_segment(run.size, self.segments.settings.segment_bytes, self.rules)

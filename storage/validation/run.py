@@ -7,7 +7,7 @@ created for a batch.
 Invariants: after `read` the header fields are those of the batch at `at`. A run with `needs_worker` set is not accepted.
 """
 
-from typing import final
+from typing import Final, final
 
 from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import (
@@ -32,6 +32,9 @@ from ottla.protocol.records.builder import EndTransactionMarker
 from ottla.protocol.records.checksum import crc32c
 from ottla.protocol.records.walk import RecordCheck
 from ottla.storage.validation.conversion_cost import Conversion
+
+NO_FRAME: Final = memoryview(bytearray(1))
+"""In place of a buffer that is no longer needed."""
 
 
 @final
@@ -127,6 +130,11 @@ class BatchRun:
         self.first_offset = self.last_offset = -1
         self.log_start_offset = -1
         self.log_append_time_ms = self.new_max_timestamp = NO_TIMESTAMP
+
+    def forget_frame(self) -> None:
+        """Let go of the buffer, of which nothing more is read."""
+        self.frame = NO_FRAME
+        self.data = NO_FRAME
 
     def read(self, at: int) -> None:
         """Read the header of the batch at `at` of the frame. Raises FieldError when the frame ends in the header."""

@@ -30,6 +30,7 @@ from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.handlers.data.produce_conversion import append_in_worker
 from ottla.broker.handlers.data.produce_verification import unverified
 from ottla.broker.handlers.data.topic_counters import count_refused_produce
+from ottla.broker.network.buffer_supplier import is_reused
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
 from ottla.broker.quotas.quota_type import PRODUCE
 from ottla.broker.request.malformed import name_of, refused_if_malformed
@@ -46,8 +47,8 @@ from ottla.protocol.cursors.response_writer import NodeEndpoints
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.protocol.uuid import to_text
-from ottla.replication.errors import ReplicationError, UnknownTopicOrPartition
+from ottla.protocol.uuid import ZERO_UUID, to_text
+from ottla.replication.errors import InconsistentTopicId, ReplicationError, UnknownTopicOrPartition
 from ottla.replication.leader.partition import Partition
 from ottla.storage.errors import InvalidRecord, StorageError
 from ottla.storage.log.origins import CLIENT
@@ -148,6 +149,7 @@ class Produce:
         "_acks",
         "_answer",
         "_connection",
+        "_copied",
         "_has_valid_acks",
         "_in_work",
         "_is_closed",
@@ -207,6 +209,8 @@ class Produce:
         self._in_work: list[LeftBatch] | None = None
         self._leaders: set[int] | None = None
         self._pending: Pending | None = None
+        self._copied = 0
+        """Bytes of the batches that were left."""
 
     # -- turns -----------------------------------------------------------------------------------------------------------
 
@@ -233,15 +237,17 @@ class Produce:
         return False
 
     def go_on(self, frame: memoryview) -> Answer:
-        """Continue with a copy of the request, whose buffer is about to be reused."""
-        self.reader.detach()
-        self._run = BatchRun(self.reader.frame)
+        """Continue later, with a copy of the request if its buffer is about to be reused."""
+        if is_reused(frame):
+            self.reader.detach()
+            self._run = BatchRun(self.reader.frame)
         # As long as nothing has been done, it waits for its turn among the large requests.
         waits = not self.reader.is_verified
         pending = Pending(in_turns=True, waiting_bytes=self._size if waits else 0)
         work = refused_if_malformed(name_of(frame), self._connection, self._work, pending)
         running = self._services.running
         if not waits:
+            pending.keep(self._size)
             return running.begin(work, pending, holds_slot=False)
         running.large.wait(work, pending)
         return pending
@@ -251,6 +257,7 @@ class Produce:
         while not self.run(AT_ONCE):
             await pause()
         self._take_throttle_time()
+        self._keep_copies(pending)
         if self._unverified is None:
             return await self._end(pending)
         self._verify(pending)
@@ -287,6 +294,8 @@ class Produce:
                 return
             if partition is None:
                 partition = self._services.data.replica_manager.partition_or_raise(self._topic, index)
+            if self._version >= FIRST_WITH_TOPIC_IDS and partition.log.topic_id not in (reader.topic, ZERO_UUID):
+                raise InconsistentTopicId(f"{partition.topic_partition} belongs to another topic of that name")
             if partition.log.rolls.unfinished and is_over():
                 self._leave(index, partition)  # the log rolls often, and a roll takes a millisecond
                 return
@@ -413,13 +422,25 @@ class Produce:
         if self._in_work is None:
             self._in_work = []
         place = self._answer.put_later(index)
+        self._copied += self._run.size
         self._in_work.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     async def _end(self, pending: Pending) -> Answer:
         """Append what was left, in turns; worker threads validate and recompress it first where that is necessary. Answer."""
         for left in self._in_work or ():
             await self._complete(left)
+        self._in_work = None
         return self._answer_or_wait(pending)
+
+    def _keep_copies(self, pending: Pending) -> None:
+        """Let go of the request, of which all batches are appended, refused or copied. The copies count while they wait."""
+        self._forget_frame()
+        pending.end_keeping()
+        pending.keep(self._copied)
+
+    def _forget_frame(self) -> None:
+        self.reader.forget_frame()
+        self._run.forget_frame()
 
     async def _complete(self, left: LeftBatch) -> None:
         """Append or refuse one batch."""
@@ -529,6 +550,7 @@ class Produce:
         if self._unverified is None:
             self._unverified = []
         place = self._answer.put_later(index)
+        self._copied += self._run.size
         self._unverified.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     def _verify(self, pending: Pending) -> None:
@@ -556,7 +578,8 @@ class Produce:
 
     async def _append_verified(self, errors: dict[TopicPartition, ErrorCode], pending: Pending) -> Answer:
         now_ms = self._services.clock.now_ms()
-        for left in self._unverified or ():
+        batches, self._unverified = self._unverified or (), None
+        for left in batches:
             partition, run = left.partition, left.run
             code = errors.get(partition.topic_partition)
             if code is not None:
@@ -587,6 +610,7 @@ class Produce:
         if self._unverified is None and self._in_work is None:
             return self._answer_or_wait(None)
         pending = Pending(in_turns=True)
+        self._keep_copies(pending)
         if self._unverified is None:
             return self._services.running.begin(self._end(pending), pending, holds_slot=False)
         self._verify(pending)
@@ -608,6 +632,8 @@ class Produce:
             return self._encoded()
         if pending is None:
             pending = Pending()
+        self._forget_frame()  # the replicas may take long
+        pending.end_keeping()
         pending.in_turns, pending.appended = False, True
         self._pending = pending
         delayed = DelayedProduce(self._waiting, self._acks, self._answer_to)

@@ -224,3 +224,16 @@ async def test_what_is_read_of_a_connection_at_once_shares_a_slice_that_other_co
     first, second, third, fourth = steps
     assert first == third > 1
     assert second == fourth == 0
+
+
+def test_requests_that_one_connection_sends_together_take_no_longer_than_a_turn() -> None:
+    bench = a_slow_bench(3)
+    client = bench.connect()
+    client.send(framed(*NAMES))
+    handled = [len(bench.handled)]
+    for _ in range(3):
+        bench.turns.turn()
+        handled.append(len(bench.handled))
+    assert handled == [3, 6, 9, 10]
+    bench.turns.run()
+    assert client.answers == NAMES
