@@ -340,8 +340,10 @@ class Partition:
         of old formats know no epochs. Raises NotLeaderOrFollower.
         """
         log = self.log
-        if log.rules.magic == CURRENT_MAGIC and log.end_offset_for_epoch(leader_epoch) < (leader_epoch, end_offset):
-            raise self._led_elsewhere()
+        if log.rules.magic == CURRENT_MAGIC:
+            epoch, end = log.end_offset_for_epoch(leader_epoch)
+            if epoch < leader_epoch or end < end_offset:
+                raise self._led_elsewhere()
 
     def maybe_advance_high_watermark(self) -> bool:
         """Move the high watermark up to the smallest end offset of the required replicas. Returns whether it moved."""
