@@ -86,8 +86,7 @@ def later_version(package: Package, folder: Path) -> Path:
     for name in ("ottla/server.properties", "default/ottla"):
         with (tree / "etc" / name).open("a") as conffile:
             conffile.write("# of the later version\n")
-    (tree / "usr" / "share" / "doc" / "ottla" / "operations.md.gz").unlink(missing_ok=True)
-    (tree / "usr" / "share" / "doc" / "ottla" / "operations.md").unlink(missing_ok=True)
+    (tree / "usr" / "share" / "doc" / "ottla" / "operations.md").unlink()
     work.run("dpkg-deb", "-Znone", "--build", "/later", "/later.deb")
     target = folder / "ottla_later.deb"
     shutil.copy(work.changes / "later.deb", target)

@@ -27,7 +27,7 @@ CLUSTER_CONFIGURATION = "/etc/ottla/cluster/brokers.properties"
 KEYS = "/srv/keys"
 SYSTEMCTL = """#!/bin/sh
 # Notes each call, and whether the files are those before or after the upgrade, which removes a page.
-set -- "$@" $(test -e /usr/share/doc/ottla/operations.md.gz && echo before || echo after)
+set -- "$@" $(test -e /usr/share/doc/ottla/operations.md && echo before || echo after)
 echo "$*" >> /calls
 case "$*" in
     *list-units*) printf 'ottla@%s.service loaded active running Ottla broker\\n' east west ;;
