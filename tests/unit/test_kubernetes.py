@@ -15,9 +15,15 @@ import yaml
 from ottla.config.broker import BrokerConfig
 from ottla.config.loader import load_properties, remarks
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "kubernetes"
+DOCKERFILE = ROOT / "Dockerfile"
 VERSIONS = ("1.30", "1.37")
 FILES = ("brokers.yaml", "zookeeper.yaml")
+PRINTS_WHAT_IT_GETS = """#!/bin/sh
+printf "%s\\n" "$@"
+env | sed -n /^KAFKA_/p > variables
+"""
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -59,25 +65,42 @@ def test_selectors_and_budgets_meet_the_pods(name: str) -> None:
         assert wanted.items() <= labels.items(), each["kind"]
 
 
+def started(kind: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Run the command of a container of brokers, with a program in the place of `ottla`: the words and the variables that it gets."""
+    stub = folder / "ottla"
+    stub.write_text(PRINTS_WHAT_IT_GETS)
+    stub.chmod(0o755)
+    (container,) = pod("brokers.yaml")["spec"][kind]
+    command = [part.replace("/users/", f"{folder}/") for part in container["command"]]
+    of_the_image = dict(pair.split("=", 1) for pair in re.findall(r"KAFKA_\S+=\S+", DOCKERFILE.read_text(encoding="utf-8")))
+    assert of_the_image
+    given = {"PATH": f"{folder}:{os.environ['PATH']}", "HOSTNAME": "ottla-2", "NAMESPACE": "events", "NODE": "node-b", **of_the_image}
+    done = subprocess.run(command, env=given, cwd=folder, capture_output=True, text=True, check=True)
+    variables = dict(line.split("=", 1) for line in (folder / "variables").read_text().splitlines())
+    return done.stdout.splitlines(), variables
+
+
 def test_a_broker_starts_with_what_its_command_passes(tmp_path: Path) -> None:
     (tmp_path / "broker").write_text("secret\n")
-    stub = tmp_path / "ottla"
-    stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"; env | grep ^KAFKA_ > variables\n')
-    stub.chmod(0o755)
-    (container,) = pod("brokers.yaml")["spec"]["containers"]
-    command = [part.replace("/users/", f"{tmp_path}/") for part in container["command"]]
-    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": "ottla-2", "NAMESPACE": "events", "NODE": "node-b"}
-    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[:2] == ["serve", "/config/server.properties"]
-    assignments = [word for word in done.stdout.splitlines() if "=" in word]
-    variables = dict(line.split("=", 1) for line in (tmp_path / "variables").read_text().splitlines())
+    words, variables = started("containers", tmp_path)
+    assert words[:2] == ["serve", "/config/server.properties"]
+    assignments = [word for word in words if "=" in word]
     properties = load_properties(FOLDER / "server.properties", variables, assignments)
     assert properties["broker.id"] == "2"
     assert properties["broker.rack"] == "node-b"
+    for key in ("listeners", "log.dirs", "ottla.metrics.listener"):
+        assert properties[key] == load_properties(FOLDER / "server.properties")[key]
     assert properties["advertised.listeners"] == "CLIENTS://ottla-2.ottla.events.svc:9092,BROKERS://ottla-2.ottla.events.svc:9093"
     login = properties["listener.name.brokers.scram-sha-512.sasl.jaas.config"]
     assert login.endswith('required username="broker" password="secret";')
     assert remarks(BrokerConfig(properties)) == []
+
+
+def test_users_are_added_by_the_file_alone(tmp_path: Path) -> None:
+    words, variables = started("initContainers", tmp_path)
+    assert words[:3] == ["users", "add", "broker"]
+    assert words.count("/config/server.properties") == 2
+    assert variables == {}
 
 
 def test_every_key_of_a_secret_is_named_and_none_is_optional() -> None:
