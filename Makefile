@@ -27,7 +27,7 @@ help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA); PORT= names another port"
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
-	@echo "make demo       a cluster, a group and Spark at work while brokers are killed; Ctrl-C ends it (DEMO_ARGS=)"
+	@echo "make demo       a cluster at work while brokers are killed, with Spark where it is installed; Ctrl-C ends it (DEMO_ARGS=)"
 	@echo "make test       install what the tests need and run all but the longest (10 to 20 minutes on two cores)"
 	@echo "make test-fast  the quick ones of the unit, wire and contract tests, with fewer examples of each property (about a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
@@ -80,7 +80,9 @@ serve:
 cluster:
 	@exec $(PYTHON) start.py --venv $(VENV) cluster --brokers $(BROKERS) --dir $(CLUSTER) $(if $(PORT),--port $(PORT)) $(CLUSTER_ARGS)
 
+# The console of the demonstration needs packages that no broker needs.
 demo: $(VENV)/.installed
+	@$(PYTHON) start.py --venv $(VENV) install --extra console
 	@exec $(BIN)/python -m benchmarks.demo $(DEMO_ARGS)
 
 # The package gssapi has no wheel for Linux: it is compiled against the Kerberos library of the host (Debian: libkrb5-dev). Without it, tests

@@ -73,15 +73,17 @@ def addresses(port: int | None, listeners: str | None) -> list[tuple[str, int]]:
 
 
 def check_ports(wanted: list[tuple[str, int]]) -> None:
-    """Raises CannotStart if an address is in use, before anything is installed."""
+    """Raises CannotStart if an address is in use or is none, before anything is installed."""
     for host, port in wanted:
+        if not 0 <= port < 65536:
+            raise CannotStart(f"{port} is no port: name one from 1 to 65535, as in PORT={DEFAULT_PORT + 100}")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 trial.bind((EVERY_INTERFACE.get(host, host), port))
             except OSError as error:
-                remedy = f"name another port, as in PORT={port + 100}" if port else "name another address"
+                remedy = f"name another port, as in PORT={port + 100 if port < 65436 else port - 100}" if port else "name another address"
                 raise CannotStart(f"{host}:{port} cannot be used ({error.strerror}): {remedy}") from None
 
 
@@ -107,7 +109,7 @@ class Environment:
         return lock
 
     def install(self, extra: str) -> None:
-        """Install what a broker needs, if that is not done. `extra` is "" or "security". Raises CannotStart."""
+        """Install what a broker needs, if that is not done. `extra` names optional packages of pyproject.toml. Raises CannotStart."""
         stamp = self.folder / (f".packages-{extra}" if extra else ".packages")
         wanted_state = _digest(ROOT / "pyproject.toml", ROOT / "constraints.txt")
         if _text(stamp) == wanted_state:
@@ -271,8 +273,9 @@ def serve(environment: Environment, options: argparse.Namespace) -> None:
 
 def cluster(environment: Environment, options: argparse.Namespace) -> None:
     """Install, and become the supervisor of several brokers."""
-    first = options.port or DEFAULT_PORT
-    if "--base-port" not in options.arguments:
+    first = DEFAULT_PORT if options.port is None else options.port
+    has_other_ports = any(word.partition("=")[0] == "--base-port" for word in options.arguments)
+    if first and not has_other_ports:  # the supervisor chooses free ports for 0
         check_ports([("127.0.0.1", first + number) for number in range(options.brokers)])
     with environment.locked():
         environment.install("")
@@ -291,21 +294,24 @@ def _become(command: list[str]) -> None:
 
 def main() -> None:
     """Read the arguments, and do what they name."""
-    parser = argparse.ArgumentParser(prog="start.py", description=__doc__.partition("\n")[0])
+    # No abbreviations: an argument for `ottla cluster up` is never taken for the beginning of an option of this file.
+    parser = argparse.ArgumentParser(prog="start.py", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="folder of the virtual environment")
     commands = parser.add_subparsers(dest="command", required=True)
     serving = commands.add_parser("serve", help="run a broker")
     serving.add_argument("--data", default="./data")
     serving.add_argument("--port", type=int)
     serving.add_argument("--secure", action="store_true")
-    several = commands.add_parser("cluster", help="run several brokers")
+    several = commands.add_parser("cluster", help="run several brokers; other arguments go to ottla cluster up", allow_abbrev=False)
     several.add_argument("--brokers", type=int, default=3)
     several.add_argument("--dir", default="./cluster")
     several.add_argument("--port", type=int)
-    several.add_argument("arguments", nargs=argparse.REMAINDER, help="of `ottla cluster up`")
-    commands.add_parser("install", help="install what a broker needs")
+    installing = commands.add_parser("install", help="install what a broker needs")
+    installing.add_argument("--extra", choices=("console", "security"), default="", help="optional packages, as pyproject.toml names them")
     commands.add_parser("compile", help="compile the hot path, and wait for it")
-    options = parser.parse_args()
+    options, options.arguments = parser.parse_known_args()
+    if options.arguments and options.command != "cluster":
+        parser.error(f"unrecognized arguments: {' '.join(options.arguments)}")
     environment = Environment(options.venv)
     try:
         check_python()
@@ -314,7 +320,7 @@ def main() -> None:
             environment.compile()
         elif options.command == "install":
             with environment.locked():
-                environment.install("")
+                environment.install(options.extra)
         else:
             (serve if options.command == "serve" else cluster)(environment, options)
     except CannotStart as error:

@@ -67,6 +67,23 @@ def test_a_cluster_tries_the_port_of_each_broker(clone: Path, taken: int) -> Non
     assert f"127.0.0.1:{taken} cannot be used" in ended.stderr or f"127.0.0.1:{taken - 1} cannot be used" in ended.stderr
 
 
+@pytest.mark.parametrize("command", ["serve", "cluster"])
+@pytest.mark.parametrize("port", [65536, -1])
+def test_a_number_that_is_no_port_is_refused(clone: Path, command: str, port: int) -> None:
+    ended = start(clone, command, f"--port={port}")
+    assert (ended.returncode, ended.stderr) == (1, f"ottla: {port} is no port: name one from 1 to 65535, as in PORT=9192\n")
+    assert not (clone / ".venv").exists()
+
+
+def test_the_port_that_a_refusal_names_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(socket.socket, "bind", refused)
+    with pytest.raises(START.CannotStart, match=r"name another port, as in PORT=65400$"):
+        START.check_ports([("127.0.0.1", 65500)])
+
+
 def test_the_addresses_are_those_of_the_listeners_unless_a_port_is_named() -> None:
     assert START.addresses(None, None) == [("127.0.0.1", 9092)]
     assert START.addresses(9192, "PLAINTEXT://:9092") == [("127.0.0.1", 9192)]
@@ -111,6 +128,26 @@ def test_an_installed_clone_becomes_the_broker(clone: Path) -> None:
     assert ran.stderr == "ottla: the hot path runs as Python: OTTLA_PURE_PYTHON is set\n"
 
 
+@pytest.mark.parametrize("arguments", [["--base-port", "0", "--set", "num.partitions=2"], ["--base-port=0"], ["--bro", "2"]])
+def test_a_cluster_gets_the_arguments_that_are_not_those_of_the_start(clone: Path, arguments: list[str]) -> None:
+    installed(clone, "exit 1")
+    ran = start(clone, "cluster", "--brokers", "2", "--dir", "there", "--port", "0", *arguments, OTTLA_PURE_PYTHON="1")
+    assert (ran.returncode, ran.stdout) == (0, f"broker cluster up 2 --dir there --base-port 0 {' '.join(arguments)}\n")
+
+
+def test_the_ports_of_brokers_are_tried_unless_an_argument_names_others(clone: Path, taken: int) -> None:
+    installed(clone, "exit 1")
+    named = start(clone, "cluster", "--brokers", "1", "--port", str(taken), f"--base-port={taken + 1}", OTTLA_PURE_PYTHON="1")
+    assert named.stdout.startswith("broker cluster up 1")
+    assert start(clone, "cluster", "--brokers", "1", "--port", str(taken), OTTLA_PURE_PYTHON="1").returncode == 1
+
+
+def test_an_argument_that_no_command_has_is_refused(clone: Path) -> None:
+    ended = start(clone, "serve", "--base-port", "9192")
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("error: unrecognized arguments: --base-port 9192\n")
+
+
 def test_without_a_compiler_the_broker_runs_as_python(clone: Path) -> None:
     installed(clone, "exit 1")
     ran = start(clone, "serve", "--port", "0", CC="no-compiler-here")
@@ -148,6 +185,16 @@ def test_an_installation_of_another_state_of_the_sources_is_made_again(clone: Pa
     assert checkout.endswith(f"--editable {clone}")
     start(clone, "serve", "--port", "0", OTTLA_PURE_PYTHON="1")
     assert len((clone / "asked").read_text().splitlines()) == 2
+
+
+def test_the_packages_of_an_extra_are_installed_once(clone: Path) -> None:
+    installed(clone, 'echo "$*" >>asked')
+    for _ in range(2):
+        assert start(clone, "install", "--extra", "console").returncode == 0
+    packages, checkout = (clone / "asked").read_text().splitlines()
+    assert "starlette" in packages
+    assert "uvicorn" in packages
+    assert checkout.endswith(f"--editable {clone}")
 
 
 def test_a_start_waits_for_another_one_that_installs(clone: Path) -> None:
