@@ -137,6 +137,9 @@ class SharedBroker(Orders):
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         """Raises OttlaError."""
-        raise OttlaError("this broker is shared by all workers, so it takes no faults: use ottla_cluster(1), or unset ottla_shared")
+        raise OttlaError(
+            "this broker is shared by all workers, so it takes no faults, and its time does not advance: "
+            "use ottla_cluster(1), or unset ottla_shared"
+        )
 
     kill = stop = restart = pause = resume = _refuse

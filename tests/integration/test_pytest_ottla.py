@@ -230,10 +230,12 @@ def test_workers_share_a_broker_and_cannot_want_different_settings(tmp_path: Pat
             assert {each.value for each in waiting.result()} == {b"x", b"y"}
         with pytest.raises(OttlaError, match="all workers share one broker, so ottla_config must be the same"):
             SharedBroker(lender.terms, tmp_path, {})
-        with pytest.raises(OttlaError, match="is shared by all workers, so it takes no faults: use ottla_cluster"):
+        with pytest.raises(OttlaError, match="is shared by all workers, so it takes no faults, and its time does not advance"):
             one.kill()
         with pytest.raises(OttlaError, match="is shared by all workers"):
             one.fail_next("PRODUCE", None)
+        with pytest.raises(OttlaError, match="its time does not advance: use ottla_cluster"):
+            one.advance(hours=1)
     assert not (tmp_path / "broker").exists()
 
 
