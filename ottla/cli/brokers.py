@@ -94,13 +94,17 @@ def drain(
 def decommission(cluster: Cluster, ids: tuple[int, ...], rate: int | None, at_once: int, ignore_racks: bool, as_json: bool) -> None:
     """Drain brokers, and delete their dynamic configurations, so that nothing of them is left once they are stopped.
 
-    Stop the brokers when this command has ended. A broker may be dead already; its replicas are made anew from those of others.
+    Stop the brokers when this command has ended. A broker may be dead already: its replicas are made anew from those of others, and its
+    dynamic configuration stays.
     """
     from ottla.client.drain import forget_settings
 
     moved = _drain(cluster, ids, rate, at_once, ignore_racks)
     alive = set(cluster.broker_ids())
     deleted = {broker: forget_settings(cluster, broker) for broker in ids if broker in alive}
+    dead = sorted(set(ids) - alive)
+    if dead:
+        say(f"dynamic configurations of dead brokers stay, because only a live broker deletes its own: {', '.join(map(str, dead))}")
     _report(ids, moved, deleted, as_json=as_json)
 
 

@@ -145,3 +145,18 @@ def test_a_broker_that_dies_while_it_is_drained_holds_nothing_either(cluster: Cl
     assert [part["replicas"] for part in described[0]["partitions"] if 2 in part["replicas"]] == []
     assert ottla("consume", "-e", "dying").lines == ["kept"]
     cluster.broker(2).start()
+
+
+def test_the_configuration_of_a_dead_broker_stays_and_the_command_says_so(cluster: Cluster, ottla: CommandLine) -> None:
+    cluster.create_topic("bereft", replicas=[[1, 0]])
+    ottla("configs", "alter", "broker", "1", "--set", "log.cleaner.threads=2")
+    cluster.broker(1).kill()
+    eventually(lambda: 1 not in [each["id"] for each in ottla("brokers", "list", "--json").json["brokers"]])
+
+    done = ottla("brokers", "decommission", "1", "--ignore-racks", "--json")
+
+    assert done.json["deleted_configurations"] == {}
+    assert done.err.endswith("dynamic configurations of dead brokers stay, because only a live broker deletes its own: 1\n")
+    cluster.broker(1).start()
+    assert ["log.cleaner.threads", "2"] in [row[:2] for row in ottla("configs", "describe", "broker", "1").rows]
+    ottla("configs", "alter", "broker", "1", "--delete", "log.cleaner.threads")
