@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import cluster_command, numbers
+from ottla.cli.options import cluster_command, numbers, topic_names
 from ottla.cli.output import counted, printable_bytes, progress_bar, say
 from ottla.cli.records.registry_options import registry_options
 from ottla.client.errors import ClientError
@@ -291,9 +291,10 @@ def _is_past(batch: FetchedBatch, bounds: Limits) -> bool:
 def _member(cluster: Cluster, group: str, topics: tuple[str, ...], instance_id: str | None) -> GroupMember:
     from ottla.client.group_member import GroupMember
 
-    for topic in topics:
-        cluster.topic(topic)
-    return GroupMember(cluster, group, topics, instance_id=instance_id)
+    names = topic_names(cluster, topics)
+    for name in names:
+        cluster.topic(name)
+    return GroupMember(cluster, group, names, instance_id=instance_id)
 
 
 class _Membership:
@@ -315,7 +316,8 @@ class _Membership:
 
     def run(self, settings: object, offset: str, *, quiet: bool) -> None:
         """Read up to the limits. Always leaves the group at the end."""
-        from ottla.client.fetcher import Fetcher, FetchSettings
+        from ottla.cli.doctor.kinds import call
+        from ottla.client.fetcher import Fetcher, FetchSettings, OffsetGone
 
         assert isinstance(settings, FetchSettings)
         fetcher = Fetcher(self._cluster, {}, settings)
@@ -327,6 +329,10 @@ class _Membership:
                 fetcher.positions = self._positions(assigned, offset)
                 if self._read(fetcher):
                     return
+        except OffsetGone as gone:  # retention was faster than the group
+            topic, partition = gone.partition
+            command = call("ottla groups reset-offsets", self._group, f"--topic {topic}:{partition} --to-earliest --execute")
+            raise ClientError(f"{gone}; to go on at the first record that is left: {command}") from None
         finally:
             fetcher.close()
             try:

@@ -179,6 +179,24 @@ def test_a_group_goes_on_where_it_was(ottla: CommandLine) -> None:
     assert {row[4] for row in ottla("groups", "describe", "readers").rows[1:]} == {"0"}
 
 
+def test_a_group_reads_the_topics_that_match_a_pattern(ottla: CommandLine) -> None:
+    for name in ("match-a", "match-b", "other"):
+        ottla("produce", topic(ottla, name), input=f"{name}\n")
+    assert sorted(ottla("consume", "-G", "matching", "-e", "match-*").lines) == ["match-a", "match-b"]
+    assert ottla("consume", "-G", "matching", "none-*", status=1).err == "ottla: no topic matches 'none-*'\n"
+
+
+def test_a_group_whose_offset_is_gone_is_moved_by_the_command_that_the_error_names(ottla: CommandLine) -> None:
+    name = topic(ottla, "gone")
+    ottla("produce", name, input="one\ntwo\nthree\n")
+    assert ottla("consume", "-G", "late", "-c", "1", name).lines == ["one"]
+    ottla("topics", "delete-records", f"{name}:0", "-o", "2")
+    refused = ottla("consume", "-G", "late", "-q", "-e", name, status=1).err
+    assert refused.startswith("ottla: gone-0: offset 1 is out of range; ")
+    ottla(*refused.rpartition(": ottla ")[2].split())
+    assert ottla("consume", "-G", "late", "-e", name).lines == ["three"]
+
+
 def test_two_members_share_the_partitions(ottla: CommandLine) -> None:
     name = topic(ottla, "shared", 2)
     members = [ottla.start("consume", "-G", "sharing", "-q", name) for _ in range(2)]
@@ -213,7 +231,7 @@ def test_what_goes_wrong_is_one_line(ottla: CommandLine) -> None:
     assert "topic nowhere: there is no such topic" in ottla("consume", "-e", "nowhere", status=1).err
     assert "topic nowhere: there is no such topic" in ottla("produce", "nowhere", input="x\n", status=1).err
     name = topic(ottla, "wrong")
-    assert "has no partition 4, only 1 from 0 on" in ottla("consume", "-e", f"{name}:4", status=1).err
+    assert "has no partition 4: its last one is 0" in ottla("consume", "-e", f"{name}:4", status=1).err
     assert "has no partition 4" in ottla("produce", "-p", "4", name, input="x\n", status=1).err
     assert "standard input, line 2: it is not JSON" in ottla("produce", "--json", name, input='{"value": "x"}\nno\n', status=1).err
     assert ottla("consume", "-e", name).lines == ["x"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import cluster_command, command_group, fail, json_option
+from ottla.cli.options import cluster_command, command_group, fail, has_wildcards, json_option
 from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.gaps import missing_ranges, partitions_of
 from ottla.cli.remote.lost_copies import ADVICE, has_vanished, still_local
@@ -61,8 +61,9 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
 
     known = known_copies(cluster)
     wanted = [entry for entry, is_read in known if is_read and chosen(entry, topics)]
-    copied_topics = {entry.id.partition.topic for entry, _ in known}
-    gaps = missing_ranges(cluster, partitions_of(cluster, sorted(topics or copied_topics)), [entry for entry, _ in known])
+    examined = {entry.id.partition.topic for entry, _ in known if chosen(entry, topics)}
+    examined.update(name for name in topics if not has_wildcards(name))  # of which there may be no copy at all
+    gaps = missing_ranges(cluster, partitions_of(cluster, sorted(examined)), [entry for entry, _ in known])
     try:
         faults, gone = asyncio.run(_faults(config_file, cluster.refresh(()).cluster_id or "", wanted))
     except ConfigError as error:
@@ -78,7 +79,7 @@ def check(cluster: Cluster, topics: tuple[str, ...], config_file: Path, as_json:
         say(f"{len(wanted) - len(faults)} of {len(wanted)} copies are complete")
     lines = [f"{each.topic}-{each.partition}: no copy and no leader has the offsets {some_ranges(found)}" for each, found in gaps.items()]
     if faults:
-        lines.append(f"{len(faults)} copies are not complete")
+        lines.append(f"not complete: {len(faults)} of {len(wanted)}")
     if lines:
         fail(lines)
 

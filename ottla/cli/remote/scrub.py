@@ -21,7 +21,7 @@ from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.lost_copies import ADVICE, give_up, has_vanished, still_local, vanished
 from ottla.cli.remote.removal import remove_orphans
 from ottla.cli.remote.store_access import config_option, the_own_store, the_store
-from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, copies_in, known_copies, read_metadata, still_read
+from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, copies_in, is_named, known_copies, read_metadata, still_read
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def scrub(
     if not faults:
         progress.end()
     if faults or orphans:
-        fail([f"{len(faults)} copies are damaged, {len(orphans)} objects belong to no copy"])
+        fail([f"damaged copies: {len(faults)}, objects of no copy: {len(orphans)}"])
 
 
 def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluster_id: str, *, as_json: bool) -> None:
@@ -238,7 +238,7 @@ async def _faults_of(storage: RemoteStorage, entry: SegmentEntry, throttle: Thro
 
 
 def _orphans(objects: Iterable[StoredObject], known: list[tuple[SegmentEntry, bool]], topics: tuple[str, ...]) -> Iterator[str]:
-    """The objects that no entry of the metadata owns; those of the given topics, if any are given."""
+    """The objects that no entry of the metadata owns; those of the topics that names and patterns stand for, if any are given."""
     from ottla.protocol.uuid import to_text
 
     owned = {(to_text(entry.id.uuid), entry.start_offset) for entry, _ in known}
@@ -247,5 +247,5 @@ def _orphans(objects: Iterable[StoredObject], known: list[tuple[SegmentEntry, bo
         if stored is None:
             if not topics:
                 yield name
-        elif (stored.uuid, stored.start_offset) not in owned and (not topics or stored.topic in topics):
+        elif (stored.uuid, stored.start_offset) not in owned and is_named(stored.topic, topics):
             yield name

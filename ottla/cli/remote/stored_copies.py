@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -85,9 +86,14 @@ def still_read(cluster: Cluster, entries: Iterable[SegmentEntry]) -> set[Segment
     return {entry.id for entry, is_read in known_copies(cluster) if is_read and entry.id in wanted} if wanted else set()
 
 
-def chosen(entry: SegmentEntry, topics: Iterable[str]) -> bool:
-    """Whether the copy is of one of these topics, or none are named."""
-    return not topics or entry.id.partition.topic in topics
+def chosen(entry: SegmentEntry, topics: Collection[str]) -> bool:
+    """Whether the copy is of a topic that a name or a pattern stands for, or none are given."""
+    return is_named(entry.id.partition.topic, topics)
+
+
+def is_named(topic: str, texts: Collection[str]) -> bool:
+    """Whether a name or a pattern stands for the topic, or none are given. The topic need not exist any more."""
+    return not texts or any(fnmatchcase(topic, each) for each in texts)
 
 
 def as_row(entry: SegmentEntry, *, is_read: bool) -> list[object]:

@@ -87,9 +87,9 @@ class Stage:
         done = CliRunner().invoke(main, ["remote", name, "-b", self.broker.bootstrap, *options])
         return done.exit_code, done.stderr
 
-    def check(self) -> tuple[int, str]:
+    def check(self, *topics: str) -> tuple[int, str]:
         """The result of `ottla remote check`."""
-        return self.command("check", "--config", str(self._properties))
+        return self.command("check", "--config", str(self._properties), *topics)
 
     def store_command(self, *words: str) -> tuple[int, Any]:
         """The status of `ottla remote check` or `scrub`, and what it prints."""
@@ -175,9 +175,12 @@ def test_a_gap_whose_segments_are_gone_is_told_and_can_be_passed(stage: Stage) -
 
     size = lost.end_offset - lost.start_offset + 1
     until(lambda: scrape(stage.broker)["ottla_remote_missing_offsets"] == size)
-    status, text = stage.check()
-    assert status == 1
-    assert f"t-0: no copy and no leader has the offsets {lost.start_offset} to {lost.end_offset}" in text
+    for topics in ((), ("t",), ("[st]",)):
+        status, text = stage.check(*topics)
+        assert status == 1
+        assert f"t-0: no copy and no leader has the offsets {lost.start_offset} to {lost.end_offset}" in text
+    status, text = stage.check("s*")
+    assert (status, "0 of 0 copies are complete" in text) == (0, True)
     with Cluster(stage.broker.bootstrap) as cluster:
         facts = RemoteFacts()
         ask_remote(facts, cluster, {"t": {ENABLE: "true"}}, {"t": [0], METADATA_TOPIC: [0, 1]}, int(time.time() * 1000))

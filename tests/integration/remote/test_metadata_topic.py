@@ -113,6 +113,8 @@ def test_the_command_lists_copies_and_tells_which_are_read(tmp_path: Path) -> No
         assert listed() == [replaced, *read, going]
         assert listed("--unfinished", A_PARTITION.topic) == [replaced, going]
         assert listed("another-topic") == []
+        assert listed("another-*") == []
+        assert listed("--unfinished", f"{A_PARTITION.topic[:1]}*") == [replaced, going]
         table = CliRunner().invoke(main, ["remote", "list", "-b", broker.bootstrap])
         assert "replaced" in table.stdout
 

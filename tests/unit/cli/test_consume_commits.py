@@ -10,8 +10,8 @@ import pytest
 
 from ottla.cli.consume import _Membership, _Sink
 from ottla.client.cluster import Cluster
-from ottla.client.errors import Refused, SomeRefused
-from ottla.client.fetcher import FetchedBatch, FetchSettings
+from ottla.client.errors import ClientError, Refused, SomeRefused
+from ottla.client.fetcher import FetchedBatch, FetchSettings, OffsetGone
 from ottla.client.group_offsets.committed import commit_offsets
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
@@ -103,6 +103,28 @@ def test_the_group_is_left_although_the_last_commit_is_refused() -> None:
     membership._handled = {P0: 8}
     with pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED"):
         membership.run(FetchSettings(), "start", quiet=True)
+    assert member.has_left
+
+
+class IdleMember(RefusedMember):
+    """A member that gets no partition."""
+
+    def join(self) -> list[TopicPartition]:
+        return []
+
+
+def test_an_offset_that_is_gone_ends_the_command_with_the_one_that_moves_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none(*_: object) -> bool:
+        raise OffsetGone(P0, 5)
+
+    monkeypatch.setattr(_Membership, "_read", find_none)
+    member: Any = IdleMember()
+    cluster: Any = None
+    membership = _Membership(cluster, "two words", member, 0, None, _Sink(io.BytesIO(), lambda _: iter(()), None), commits=True)
+    with pytest.raises(ClientError) as raised:
+        membership.run(FetchSettings(), "start", quiet=True)
+    command = "ottla groups reset-offsets 'two words' --topic t:0 --to-earliest --execute"
+    assert str(raised.value) == f"t-0: offset 5 is out of range; to go on at the first record that is left: {command}"
     assert member.has_left
 
 

@@ -13,8 +13,9 @@ from ottla.cli.remote import lost_copies
 from ottla.cli.remote.command import _faults
 from ottla.cli.remote.lost_copies import give_up, name_of, vanished
 from ottla.cli.remote.restore import _write
-from ottla.cli.remote.scrub import Throttle, _faults_of
+from ottla.cli.remote.scrub import Throttle, _faults_of, _orphans
 from ottla.cli.remote.store_access import the_store
+from ottla.cli.remote.stored_copies import chosen
 from ottla.cli.remote.stored_logs import stored_logs
 from ottla.config.errors import ConfigError
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
@@ -113,6 +114,18 @@ def test_a_missing_copy_is_a_gap_of_a_log_that_is_restored(stored: Stored) -> No
             return await _write(storage, log, Written())  # type: ignore[arg-type]  # no broker is needed
 
     assert asyncio.run(restore())["missing"] == [f"offsets 2 to {(1 << 32) - 1} are in no copy"]
+
+
+@pytest.mark.parametrize(
+    ("topics", "is_chosen"),
+    [((), True), (("orders",), True), (("other", "ord*"), True), (("[no]rder?",), True), (("Ord*",), False), (("order",), False)],
+)
+def test_names_and_patterns_choose_copies_and_objects_without_one(stored: Stored, topics: tuple[str, ...], is_chosen: bool) -> None:
+    first, *_ = stored.entries
+    entry = replace(first, id=first.id._replace(partition=first.id.partition._replace(topic="orders")))
+    assert chosen(entry, topics) is is_chosen
+    name = object_key("", entry, LOG)
+    assert list(_orphans([StoredObject(name, 0)], [], topics)) == ([name] if is_chosen else [])
 
 
 def test_a_copy_without_its_object_has_vanished(stored: Stored) -> None:
