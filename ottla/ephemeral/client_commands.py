@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ottla.client.cluster import Cluster
@@ -24,10 +24,13 @@ TIMEOUT_SECONDS: Final = 30.0
 """Time for a command, seconds; `consume` has its own."""
 
 
-def carry_out(name: str, bootstrap: str, order: dict[str, Any]) -> object:
-    """The result of one command. Raises ClientError, and ValueError, TypeError or KeyError for arguments that cannot be used."""
+def carry_out(name: str, bootstrap: str, order: dict[str, Any], others: Iterable[str]) -> object:
+    """The result of one command. `others` are the commands that need no client, for the error that names them all.
+
+    Raises ClientError, and ValueError, TypeError or KeyError for arguments that cannot be used.
+    """
     if name not in _COMMANDS:
-        raise ValueError(f"there is no command {name!r}")
+        raise ValueError(f"there is no command {name!r}; there are {', '.join(sorted((*_COMMANDS, *others)))}")
     with Cluster(bootstrap, client_id="ottla-ephemeral", timeout_seconds=TIMEOUT_SECONDS) as cluster:
         return _COMMANDS[name](cluster, **order)
 

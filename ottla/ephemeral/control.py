@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Callable
 from enum import IntEnum
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 ERRORS: Final = (ClientError, KeyError, TypeError, ValueError, OSError)
 """Errors of a command that cannot be carried out."""
+_CALLED: Final = re.compile(r"^[\w.<>]+\(\) ")
+"""Names the function in the text of a TypeError, which is of no use to a test."""
 
 
 class Control:
@@ -84,7 +87,7 @@ class Control:
         from ottla.ephemeral.client_commands import carry_out
 
         try:
-            answer = _done(number, carry_out(name, self._bootstrap, order))
+            answer = _done(number, carry_out(name, self._bootstrap, order, self._on_loop))
         except Exception as error:  # the test waits for an answer, whatever happened
             answer = _failed(number, error)
         with contextlib.suppress(RuntimeError):  # the loop has ended with the broker
@@ -121,7 +124,10 @@ def _like(name: str, names: type[IntEnum]) -> str:
 
 def one_line(error: Exception) -> str:
     """The text of an error, in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, TypeError):
+        return f"the arguments do not fit: {_CALLED.sub('', text)}; the README of pytest-ottla lists those of each command"
+    return text
 
 
 def _done(number: object, result: object) -> str:

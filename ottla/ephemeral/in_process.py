@@ -93,7 +93,7 @@ class InProcessBroker:
 
         def work() -> None:
             try:
-                settle = partial(_settle, outcome, carry_out(do, self._address, arguments), None)
+                settle = partial(_settle, outcome, carry_out(do, self._address, arguments, self._commands), None)
             except Exception as error:
                 settle = partial(_settle, outcome, None, error)
             with contextlib.suppress(RuntimeError):  # the loop has ended

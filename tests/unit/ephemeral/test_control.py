@@ -42,7 +42,10 @@ def test_a_clock_is_shifted_by_whole_milliseconds() -> None:
         (b'{"id": 1}', "a command is a JSON object with the member do"),
         (b'{"id": 1, "do": "fly"}', "there is no command 'fly'"),
         (b'{"id": 1, "do": ["heal"]}', "there is no command \"['heal']\""),
-        (b'{"id": 1, "do": "heal", "what": 2}', "unexpected keyword argument 'what'"),
+        (b'{"id": 1, "do": "heal", "what": 2}', "the arguments do not fit: got an unexpected keyword argument 'what'; "),
+        (b'{"id": 1, "do": "advance", "hours": 7}', "the arguments do not fit: got an unexpected keyword argument 'hours'; "),
+        (b'{"id": 1, "do": "delay"}', "the arguments do not fit: missing 1 required positional argument: 'ms'; the README of pytest-ottla"),
+        (b'{"id": 1, "do": "lag", "topic": "t"}', "the arguments do not fit: missing 1 required positional argument: 'group'; "),
         (b'{"id": 1, "do": "fail", "api": 0, "error": null}', "there is no api 0"),
         (b'{"id": 1, "do": "fail", "api": "FETCH", "error": 3}', "there is no error 3"),
         (b'{"id": 1, "do": "clock", "shift_ms": 1e999}', "cannot convert float infinity to integer"),
@@ -53,3 +56,11 @@ def test_a_command_that_cannot_be_carried_out_is_answered_in_one_line(line: byte
     (answer,) = answers_to(line)
     assert error in answer["error"]
     assert "\n" not in answer["error"]
+
+
+def test_the_refusal_of_a_command_names_all_that_exist() -> None:
+    (answer,) = answers_to(b'{"id": 1, "do": "fly"}')
+    text, _, names = answer["error"].partition("; there are ")
+    assert text == "there is no command 'fly'"
+    assert {"advance", "brokers", "consume", "create_topic", "fail", "heal", "lag"} < set(names.split(", "))
+    assert names.split(", ") == sorted(names.split(", "))
