@@ -21,6 +21,7 @@ UNEVEN_SHARE, UNEVEN_COUNT = 0.25, 10
 """Brokers differ by more than both: a share of their mean number of replicas, and a number of replicas."""
 UNEVEN_BYTES: Final = 2**30
 WANTED_REPLICAS: Final = 3
+_EXECUTED: Final = " && ottla topics reassign execute plan.json --wait"
 
 
 class _Partition(NamedTuple):
@@ -135,7 +136,7 @@ def _placement(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Fi
             yield found(
                 "replicas-in-one-rack",
                 f"{some([each.name for each in together])}: all replicas in one rack",
-                f"{call('ottla topics reassign generate', together[0].topic, '-o plan.json')}, then execute",
+                call("ottla topics reassign generate", together[0].topic, "-o plan.json") + _EXECUTED,
             )
     counts = Counter(dict.fromkeys(facts.brokers, 0))
     counts.update(broker for each in partitions for broker in each.facts.replica_nodes if broker in facts.brokers)
@@ -145,7 +146,7 @@ def _placement(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Fi
             yield found(
                 "replicas-uneven",
                 f"broker {most} has {high} replicas, broker {least} has {low}",
-                "ottla topics reassign generate TOPIC... -o plan.json, then execute",
+                f"ottla topics reassign generate '*' -o plan.json{_EXECUTED}",
             )
 
 
@@ -160,7 +161,7 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
         yield found(
             "topic-single-replica",
             f"{some(single)}: one replica among {counted(len(facts.brokers), 'broker')}",
-            f"{call('ottla topics reassign generate', single[0], options)}, then execute",
+            call("ottla topics reassign generate", single[0], options) + _EXECUTED,
         )
     strict = [topic for topic, factor in factors.items() if factor > 1 and _min_isr(facts, topic) >= factor]
     if strict:
@@ -189,8 +190,8 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
         if factors.get(topic, wanted) < wanted:
             yield found(
                 "internal-topic-replicas",
-                f"{topic} has {factors[topic]} replicas of {wanted}",
-                f"ottla topics reassign generate {topic} -r {wanted} -o plan.json, then execute",
+                f"{topic} has {counted(factors[topic], 'replica')}, and {wanted} are possible",
+                f"ottla topics reassign generate {topic} -r {wanted} -o plan.json{_EXECUTED}",
             )
 
 

@@ -150,6 +150,23 @@ def test_a_dead_broker_is_named_first_and_once() -> None:
     assert dead.what == "broker 2 is not alive; it has replicas of 9 partitions"
 
 
+@pytest.mark.parametrize(
+    ("kind", "what", "generate"),
+    [
+        ("internal-topic-replicas", "__transaction_state has 1 replica, and 3 are possible", "generate __transaction_state -r 3"),
+        ("topic-single-replica", "t: one replica among 3 brokers", "generate t -r 3"),
+        ("replicas-in-one-rack", "t-0: all replicas in one rack", "generate t"),
+        ("replicas-uneven", "broker 0 has 46 replicas, broker 2 has 9", "generate '*'"),
+    ],
+)
+def test_the_command_that_moves_replicas_can_be_copied(kind: str, what: str, generate: str) -> None:
+    facts = healthy()
+    PROVOKED[kind](facts)
+    (found,) = [each for each in check_cluster(facts) if each.kind.id == kind]
+    assert found.what == what
+    assert found.command == f"ottla topics reassign {generate} -o plan.json && ottla topics reassign execute plan.json --wait"
+
+
 def test_every_kind_of_finding_is_provoked_by_a_test() -> None:
     assert {*PROVOKED, *test_doctor_host.PROVOKED, *ELSEWHERE} == KINDS.keys()
 
@@ -299,7 +316,7 @@ def test_a_name_that_looks_like_an_option_is_none_in_the_command(kind: str) -> N
     for command in commands:
         _, before, after = command.partition(" -- ")
         assert before
-        assert after.removesuffix(", then execute") in {name, f"{name}:0"}
+        assert after.removesuffix(" && ottla topics reassign execute plan.json --wait") in {name, f"{name}:0"}
 
 
 @pytest.mark.parametrize(
