@@ -392,7 +392,7 @@ class Cluster:
             partition = self._partition(topic_partition)
         if partition is None:
             count = len(self.topic(topic_partition.topic).partitions)
-            raise ClientError(f"topic {topic_partition.topic} has no partition {topic_partition.partition}, only {count} from 0 on")
+            raise ClientError(f"topic {topic_partition.topic} has no partition {topic_partition.partition}: its last one is {count - 1}")
         if partition.leader_id not in self._brokers:  # no leader, or one that just died
             self._topics.pop(topic_partition.topic, None)
             raise Refused(str(topic_partition), ErrorCode.LEADER_NOT_AVAILABLE)

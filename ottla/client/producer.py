@@ -210,7 +210,7 @@ class Producer:
     def _partition_of(self, record: OutgoingRecord) -> int:
         if record.partition is not None:
             if not 0 <= record.partition < self._count:
-                raise ClientError(f"topic {self._topic} has no partition {record.partition}, only {self._count} from 0 on")
+                raise ClientError(f"topic {self._topic} has no partition {record.partition}: its last one is {self._count - 1}")
             return record.partition
         if record.key is not None:
             return partition_of_key(record.key, self._count)

@@ -215,7 +215,7 @@ def test_a_deletion_wants_the_name(console: ConsoleUnderTest, method: str, path:
         (Unreachable("no broker can be reached"), 502),
         (ConnectionLost("the connection broke"), 502),
         (Refused("t-0", ErrorCode.LEADER_NOT_AVAILABLE), 502),
-        (ClientError("topic t has no partition 7, only 2 from 0 on"), 409),
+        (ClientError("topic t has no partition 7: its last one is 1"), 409),
         (Refused("topic t", ErrorCode.TOPIC_ALREADY_EXISTS), 409),
         (Refused("topic t", ErrorCode.TOPIC_AUTHORIZATION_FAILED), 403),
         (UnknownTopic("t"), 404),

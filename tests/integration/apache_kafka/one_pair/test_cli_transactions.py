@@ -149,7 +149,7 @@ def test_both_describe_the_same_producers(bootstrap: str, ottla: CommandLine, or
     assert ottla("transactions", "producers", f"{orders}:0", "--open", "--broker", "0").rows == shown.rows
     assert ottla("transactions", "producers", orders, "--broker", "5", status=1).err == "ottla: there is no broker 5; alive are 0\n"
     assert "there is no such topic" in ottla("transactions", "producers", "nowhere", status=1).err
-    assert "has no partition 7, only 2" in ottla("transactions", "producers", f"{orders}:7", status=1).err
+    assert "has no partition 7: its last one is 1" in ottla("transactions", "producers", f"{orders}:7", status=1).err
 
 
 def test_both_find_the_same_hanging_transactions(bootstrap: str, ottla: CommandLine, orders: str, apaches: Apaches) -> None:
