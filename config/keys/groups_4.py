@@ -1,4 +1,4 @@
-"""Declares the keys of consumer groups of the new protocol (KIP-848) that Apache Kafka 3.9 does not have.
+"""Declares the keys of consumer groups of Kafka 4: those of KIP-848 that Apache Kafka 3.9 does not have.
 
 DescribeConfigs does not list them.
 """

@@ -1,6 +1,6 @@
-"""Declares the further keys of share groups (KIP-932).
+"""Declares the keys of share groups of Kafka 4: those of KIP-932 that Apache Kafka 3.9 does not have.
 
-Apache Kafka 3.9 does not have them, so DescribeConfigs does not list them.
+DescribeConfigs does not list them.
 """
 
 from ottla.config.schema.key import MEDIUM, MINUTE, SECOND, MiB, key

@@ -21,6 +21,11 @@ def test_every_key_has_its_row() -> None:
     assert topic_rows == set(TOPIC_KEYS)
 
 
+def test_every_heading_is_a_name() -> None:
+    headings = [line for line in page().splitlines() if line.startswith("## ")]
+    assert [each for each in headings if each.startswith("## Declares") or each.endswith(".")] == []
+
+
 def test_every_row_has_as_many_cells_as_its_head() -> None:
     columns = 0
     for line in page().replace("\\|", "").splitlines():
