@@ -73,7 +73,7 @@ class OutgoingRecord(NamedTuple):
 
 
 class ProducerSettings(NamedTuple):
-    """The options of Kafka's producer with the same names."""
+    """Options of Kafka's producer; `codec` is the number of a CompressionCodec."""
 
     acks: int = ACKS_ALL
     codec: int = 0
