@@ -1,7 +1,8 @@
 """Bounds the connections of clients, and the time in which a client sends its request, and takes its answer.
 
 At most MOST_CONNECTIONS are open. One more takes the place of the one whose request has been incomplete for the longest time.
-So clients that are slow on purpose do not lock out others.
+If there is none, the one whose client has taken nothing of its answer for the longest time yields. So clients that are slow on
+purpose do not lock out others.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ class BoundedRequests(H11Protocol):
             self._take_a_place()
 
     def _take_a_place(self) -> None:
-        """End the connection that has sent no complete request for the longest time. If all wait for answers, this client gets a 503."""
-        idle = [each for each in self.connections if isinstance(each, BoundedRequests) and each is not self and each.idle_until]
-        if idle:
-            oldest = min(idle, key=lambda each: each.idle_until)
+        """End the connection that waits longest for its client. If all clients wait for answers instead, this one gets a 503."""
+        others = [each for each in self.connections if isinstance(each, BoundedRequests) and each is not self]
+        idle = [(each.idle_until, each) for each in others if each.idle_until]
+        stalled = [(each.stalled_until, each) for each in others if each.stalled_until]
+        # A download stalls for a moment again and again, so it yields only if no connection is idle, and after paused ones.
+        if waiting := idle or stalled:
+            oldest = min(waiting, key=lambda each: each[0])[1]
             self.connections.discard(oldest)  # now, because uvicorn counts them
             oldest.transport.abort()
 
@@ -45,6 +49,11 @@ class BoundedRequests(H11Protocol):
     def idle_until(self) -> float:
         """The time at which the request has to be complete; 0 while it is answered."""
         return 0.0 if self._deadline is None else self._deadline.when()
+
+    @property
+    def stalled_until(self) -> float:
+        """The time until which the client has to take a part of its answer; 0 while it takes what there is."""
+        return 0.0 if self._stalled is None else self._stalled.when()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
