@@ -295,6 +295,7 @@ def _serve(app: Starlette, listener: Listener) -> None:
     import uvicorn
 
     from ottla.console.connections import MOST_CONNECTIONS, BoundedRequests
+    from ottla.console.handshakes import HandshakingServer
 
     if listener.certificate is not None:
         _check_certificate(listener.certificate, listener.key)
@@ -322,7 +323,7 @@ def _serve(app: Starlette, listener: Listener) -> None:
     with listening:
         scheme = "http" if listener.certificate is None else "https"
         print(f"ottla console is ready: {scheme}://{listener.shown_host}:{listening.getsockname()[1]}/", flush=True)
-        uvicorn.Server(config).run(sockets=[listening])
+        HandshakingServer(config).run(sockets=[listening])
 
 
 def _check_certificate(certificate: Path, key: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 At most MOST_CONNECTIONS are open. One more takes the place of the one whose request has been incomplete for the longest time.
 If there is none, the one whose client has taken nothing of its answer for the longest time yields. So clients that are slow on
-purpose do not lock out others.
+purpose do not lock out others. Over TLS a connection counts here after its handshake, which `handshakes` bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS: Final = 200
 
 REQUEST_SECONDS: Final = 30.0
-"""Time from the accept, or from the end of the last answer, until the next request is complete, seconds."""
+"""Time from the accept, or the TLS handshake, or from the end of the last answer, until the next request is complete, seconds."""
 
 STALLED_SECONDS: Final = 600.0
 """Time in which a client takes no part of an answer, seconds. A download that is paused for longer is cut off."""

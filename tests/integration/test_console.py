@@ -7,13 +7,14 @@ import json
 import socket
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
+from ottla.console.handshakes import MOST_HANDSHAKES
 from ottla.console.login.passwords import hashed
 from ottla.console.streams import MAX_STREAMS
 from tests.support.broker_process import eventually
@@ -375,9 +376,12 @@ def test_a_login_over_tls(broker: JudgedBroker, tmp_path: Path) -> None:
     (tmp_path / "authority.crt").write_text(authority.certificate_pem)
     (tmp_path / "users").write_text(f"alice:{hashed('secret')}\n")
     options = ("--passwords", str(tmp_path / "users"), "--tls-certificate", str(certificate), "--tls-key", str(key), "--read-only")
-    with a_console(broker.bootstrap, *options, trusted=tmp_path / "authority.crt") as console:
+    with ExitStack() as silent, a_console(broker.bootstrap, *options, trusted=tmp_path / "authority.crt") as console:
         assert console.address.startswith("https://")
+        port = int(console.address.rstrip("/").rpartition(":")[2])
+        first, *_ = [silent.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(MOST_HANDSHAKES)]
         assert console.get("overview", 401) == {"error": "log in first"}
+        assert first.recv(1) == b""  # the one that has been silent for the longest time has yielded
         console.log_in("alice", "secret")
         assert console.get("overview")["controller"] == 0
         assert console.change("DELETE", "topics/t", {"confirm": "t"}, 403) == {"error": "this console is read-only"}
