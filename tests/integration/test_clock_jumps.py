@@ -10,20 +10,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntityData,
-    AlterClientQuotasRequestEntryData,
-    OpData,
-)
 from pytest_ottla import Broker
 from tests.support.broker_process import eventually
-from tests.support.wire_client import a_wire_client
+from tests.support.limited_producer import check_delays, delays_over_jumps
 
 HOUR = 3600
 SESSION_MS = 6_000
-CLIENT = "limited"
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +107,8 @@ def test_records_are_kept_for_their_time_and_found_by_their_timestamps(broker: B
     assert [record.value for record in broker.consume(topic, 3)] == [b"before", b"during", b"after"]
 
 
-def test_a_quota_delays_no_client_for_the_length_of_the_jump(broker: Broker, jump: int) -> None:
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    assert host == "127.0.0.1"
-    with a_wire_client(int(port)) as client:
-        entity = AlterClientQuotasRequestEntityData(entity_type="client-id", entity_name=CLIENT)
-        entry = AlterClientQuotasRequestEntryData(entity=[entity], ops=[OpData(key="producer_byte_rate", value=100_000.0)])
-        assert client.ask(AlterClientQuotasRequest(entries=[entry]), 1).entries[0].error_code == ErrorCode.NONE
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": CLIENT, "linger.ms": 0})
-    for shift in (0, jump, 0):
-        broker.shift_clock(shift)
-        for _ in range(5):
-            producer.produce("quota", bytes(10_000))
-            assert producer.flush(30) == 0
+def test_a_quota_delays_a_client_as_long_as_without_a_jump(broker: Broker, jump: int) -> None:
+    topic = f"quota-{jump}"
+    broker.produce(topic, [b"value"])
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    check_delays(delays_over_jumps(port, topic, broker.shift_clock, [jump, 0, 0]))

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.broker_process import eventually
+from tests.support.limited_producer import check_delays, delays_over_jumps
 from tests.support.serve_command import Serving, serving
 
 HOUR = 3600
@@ -118,3 +119,11 @@ def test_sessions_transactions_and_retention_survive_both_jumps(broker: Serving,
     assert values == [b"before", b"during", b"after", b"transaction", b"during", b"after"]
     during = [shift for value, shift in read if value == b"during"]
     assert [round(shift / HOUR) for shift in during] == [1, -1], "the broker saw the jumps"
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
+def test_a_quota_delays_a_client_as_long_as_without_a_jump(broker: Serving, clock: Clock, jump: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+    written(confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap}), "t", b"value")
+    check_delays(delays_over_jumps(broker.ports[0], "t", clock.shift, [jump, 0, 0]))
