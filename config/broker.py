@@ -18,7 +18,7 @@ from ottla.config.errors import ConfigError
 from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
 from ottla.config.keys.tiered import REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX, REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX
 from ottla.config.listeners import BrokerListeners
-from ottla.config.providers import is_about_providers, resolved
+from ottla.config.providers import Providers, is_about_providers
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.config.schema.key import Key
 from ottla.config.schema.types import ConfigKind
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 _OF_THE_AUTHORIZER = frozenset({SUPER_USERS.name, ALLOW_EVERYONE_IF_NO_ACL_FOUND.name})
 
+_FOREIGN = "is not among the properties with which the broker started, and only those define providers"
+
 
 class BrokerConfig:
     """The effective configuration. Mutable through `update_dynamic` only."""
@@ -39,8 +41,8 @@ class BrokerConfig:
 
         Raises ConfigError for an invalid value, for values that contradict each other, and for providers that cannot be used.
         """
-        self._environment = environment
-        self._static = with_broker_id(resolved(static or {}, environment))
+        self._providers = Providers(static or {}, environment)
+        self._static = with_broker_id(self._providers.resolved(static or {}))
         self._dynamic_broker: dict[str, str] = {}
         self._dynamic_default: dict[str, str] = {}
         self._callbacks: list[tuple[frozenset[str] | None, Callable[[frozenset[str]], None]]] = []
@@ -112,8 +114,11 @@ class BrokerConfig:
 
     def validate_dynamic(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
         """Raises ConfigError unless `overrides` may become the whole dynamic configuration of this broker, or the
-        cluster's default. As in Apache Kafka their variables have to be resolved by providers among `overrides`."""
-        check_dynamic(resolved(overrides, self._environment), per_broker=per_broker)
+        cluster's default. As in Apache Kafka their variables have to be resolved by providers among `overrides`, but
+        these have to be providers of the static properties: files and environment are the operator's."""
+        if foreign := self._providers.foreign(overrides):
+            raise ConfigError(f"{foreign[0]} {_FOREIGN}")
+        check_dynamic(self._providers.resolved_by_named(overrides), per_broker=per_broker)
         levels = (self._dynamic_default, overrides) if per_broker else (overrides, self._dynamic_broker)
         proposed = self._with(*levels)
         check_change(self._current, self._listeners, proposed, validate(proposed))
@@ -129,8 +134,10 @@ class BrokerConfig:
         `at_start` skips the rules for changes of a running broker.
         """
         try:
-            valid_for_broker = without_invalid(resolved(broker, self._environment), per_broker=True)
-            valid_for_cluster = without_invalid(resolved(cluster, self._environment), per_broker=False)
+            for foreign in sorted({*self._providers.foreign(broker), *self._providers.foreign(cluster)}):
+                log.error("dynamic configuration %s is ignored: it %s; delete it, or set it in the file", foreign, _FOREIGN)
+            valid_for_broker = without_invalid(self._providers.resolved_by_named(broker), per_broker=True)
+            valid_for_cluster = without_invalid(self._providers.resolved_by_named(cluster), per_broker=False)
             broker = {name: broker[name] for name in valid_for_broker}
             cluster = {name: cluster[name] for name in valid_for_cluster}
             proposed = self._with(cluster, broker)
@@ -154,7 +161,7 @@ class BrokerConfig:
 
     def _with(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerProperties:
         """The effective properties with these dynamic levels. Raises ConfigError."""
-        return BrokerProperties(resolved(overridden(self._static, cluster, broker), self._environment))
+        return BrokerProperties(self._providers.resolved(overridden(self._static, cluster, broker)))
 
     @property
     def dynamic_broker(self) -> Mapping[str, str]:

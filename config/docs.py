@@ -35,7 +35,9 @@ names of the providers, separated by commas. `config.providers.NAME.class` is on
 | `${directory:PATH:FILE}`: the content of a file | `DirectoryConfigProvider` | `allowed.paths` |
 
 A variable that its provider does not know, or may not read, stays as it is. DescribeConfigs shows the resolved value. The variables of a
-dynamic configuration are checked with the providers in the same configuration, and DescribeConfigs lists them as synonyms.
+dynamic configuration are checked with the providers in the same configuration, and DescribeConfigs lists them as synonyms. A dynamic
+configuration can name a provider only as the other sources define it. Its parameters are always those of the other sources. A client
+that may change configurations of brokers can read all that these providers may read, so set `allowed.paths` and `allowlist.pattern`.
 
 - **Change** is the scope in which a key may be changed while the broker runs: `cluster-wide` keys for the whole cluster or for one broker,
   `per-broker` keys for one broker only, keys marked `per listener` only with the prefix `listener.name.NAME.` of a listener. Without an

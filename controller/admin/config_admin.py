@@ -216,7 +216,7 @@ class ConfigAdmin:
                         f"Invalid config value for resource ConfigResource(type=BROKER, name='{resource_name}'): "
                         "Password encoder secret not configured"
                     )
-                if validate_only:  # requests of unauthenticated clients may get here, and encryption takes milliseconds for each password
+                if validate_only:  # nothing is stored, and encryption takes milliseconds for each password
                     continue
                 is_new = overrides[name] != known.get(name)
                 overrides[name] = self.passwords.encode(overrides[name]) if is_new else current[name]

@@ -28,7 +28,21 @@ OF_JAVA = {"Java's text of the request": "Cluster authorization failed."}
 QUESTIONS = [(case, rights) for case in CASES for rights in case.sets_of_rights()]
 ONLY_OURS = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
 """APIs for which Apache Kafka closes the connection in ZooKeeper mode."""
-RECORDED = {line["question"]: line for line in map(json.loads, RECORDING.read_text(encoding="utf-8").splitlines())}
+RECORDED: dict[str, dict[str, Any]] = {
+    line["question"]: line for line in map(json.loads, RECORDING.read_text(encoding="utf-8").splitlines())
+}
+REFUSED_FIRST = "INCREMENTAL_ALTER_CONFIGS v1 of what a broker could not become with no right"
+"""Apache Kafka names the value that the broker could not have. Ottla checks the rights first (docs/differences.md)."""
+
+
+def recorded(question: str) -> dict[str, Any]:
+    """The line of Apache Kafka; for REFUSED_FIRST what it has for the same resource with a possible value."""
+    line = RECORDED[question]
+    if question != REFUSED_FIRST:
+        return line
+    possible = RECORDED["INCREMENTAL_ALTER_CONFIGS v1 with no right"]
+    (of_broker,) = (each for each in possible["answer"]["responses"] if each["resource_type"] == 4)
+    return {**line, "answer": {**line["answer"], "responses": [of_broker]}, "log": possible["log"][:1]}
 
 
 class Lines(logging.Handler):
@@ -81,6 +95,12 @@ def in_our_words(answer: Any) -> Any:
     return OF_JAVA.get(answer, answer) if isinstance(answer, str) else answer
 
 
+def both(answered: dict[str, Any], case: Case, rights: Rights) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Our line and that of Apache Kafka."""
+    question = name_of(case, rights)
+    return answered[question], recorded(question)
+
+
 def error_codes(answer: Any, name: str = "") -> Iterator[int]:
     if isinstance(answer, dict):
         for field, value in answer.items():
@@ -102,7 +122,7 @@ def test_the_recording_has_every_question_of_the_grid() -> None:
 
 @pytest.mark.parametrize(("case", "rights"), QUESTIONS, ids=[name_of(*each) for each in QUESTIONS])
 def test_the_answer_is_that_of_apache_kafka(answered: dict[str, Any], case: Case, rights: Rights) -> None:
-    ours, theirs = (lines[name_of(case, rights)]["answer"] for lines in (answered, RECORDED))
+    ours, theirs = (line["answer"] for line in both(answered, case, rights))
     if case.key in ONLY_OURS:
         assert (theirs == CLOSED, ours == CLOSED) == (True, False)
         return
@@ -112,7 +132,7 @@ def test_the_answer_is_that_of_apache_kafka(answered: dict[str, Any], case: Case
 
 @pytest.mark.parametrize(("case", "rights"), QUESTIONS, ids=[name_of(*each) for each in QUESTIONS])
 def test_the_audit_log_is_that_of_apache_kafka(answered: dict[str, Any], case: Case, rights: Rights) -> None:
-    ours, theirs = (lines[name_of(case, rights)]["log"] for lines in (answered, RECORDED))
+    ours, theirs = (line["log"] for line in both(answered, case, rights))
     if case.key not in ONLY_OURS:
         assert ours == theirs
 

@@ -281,16 +281,8 @@ CONFIGS = [
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,
         {"resources": [{**BROKER_RESOURCE, "configs": [{"name": "num.io.threads", "value": "none"}]}]},
-        [],
-        {
-            "responses": [
-                {
-                    **BROKER_RESOURCE,
-                    "error_code": 42,
-                    "error_message": "Invalid value none for configuration num.io.threads: Not a number of type INT",
-                }
-            ]
-        },
+        of_cluster("ALTER_CONFIGS"),
+        {"responses": [{**BROKER_RESOURCE, "error_code": CLUSTER_REFUSED, "error_message": None}]},
         "of what a broker could not become",
     ),
     Row(

@@ -39,6 +39,8 @@ class _Changes:
     def check(self, resource: AlterConfigsResource) -> None:
         check_entries(resource)
         check_kind(resource, known_kinds(self._services) - {ConfigResourceType.BROKER_LOGGER})
+        if resource.resource_type == ConfigResourceType.BROKER:
+            self._admin.check_broker_name(resource.resource_name)
 
     async def change(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
         configs = {config.name: config.value or "" for config in resource.configs}

@@ -93,7 +93,7 @@ class Changes(Protocol[R_contra]):
     validate_only: bool
 
     def check(self, resource: R_contra) -> None:
-        """Checks the request itself, before the client's rights are checked."""
+        """Checks the request itself, before the client's rights are checked. May depend on nothing that the client may not know."""
 
     async def change(self, resource: R_contra, *, validate_only: bool) -> None:
         """Changes the resource, or only checks whether that is possible."""
@@ -120,9 +120,8 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             continue
         try:
             changes.check(resource)
-            if resource.resource_type == ConfigResourceType.BROKER:
-                # Apache Kafka validates the new configuration of a broker before it checks the rights.
-                await changes.change(resource, validate_only=True)
+            # Apache Kafka validates the new configuration of a broker before it checks the rights. Validation reads files and the
+            # environment of the broker, compares the values with its own, and names both in its answer.
             denied = _denial(resource, context)
             if denied is None:
                 await changes.change(resource, validate_only=changes.validate_only)

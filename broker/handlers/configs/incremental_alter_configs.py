@@ -54,6 +54,12 @@ class _Changes:
     def check(self, resource: AlterConfigsResource) -> None:
         check_entries(resource, may_be_null=_is_deletion)
         check_kind(resource, known_kinds(self._services))
+        if resource.resource_type == ConfigResourceType.BROKER:
+            self._admin.check_broker_name(resource.resource_name)
+            for config in resource.configs:
+                if config.config_operation not in OpType.__members__.values():
+                    raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}")
+            _ops(resource, BROKER_KEYS)
 
     async def change(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
         name = resource.resource_name
@@ -61,10 +67,6 @@ class _Changes:
             check_topic_named(name)
             await self._admin.alter_topic_configs(name, _ops(resource, TOPIC_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER:
-            self._admin.check_broker_name(name)
-            for config in resource.configs:
-                if config.config_operation not in OpType.__members__.values():
-                    raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}")
             await self._admin.alter_broker_configs(name, _ops(resource, BROKER_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             _check_node_id(name, self._broker_id)

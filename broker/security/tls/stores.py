@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 import re
 import ssl
-import stat
 import warnings
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +17,7 @@ from ottla.broker.security.tls.der import SEQUENCE, MalformedDer, element
 from ottla.broker.security.tls.distinguished_names import subject_of
 from ottla.broker.security.tls.java_key_store import MalformedStore, decrypt_key, read_java_key_store
 from ottla.config.errors import ConfigError
+from ottla.config.regular_file import read_regular_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -112,21 +111,9 @@ def certificates_from_store(data: bytes, password: str | None, where: str) -> tu
 def read_store(location: str, where: str) -> bytes:
     """The contents of a file. Raises ConfigError, also for a device or a pipe, from which reading might never end."""
     try:
-        descriptor = os.open(location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # without O_NONBLOCK a pipe waits for its other end
+        return read_regular_file(location, MAX_STORE_BYTES)
     except (OSError, ValueError) as error:  # ValueError for a path with a zero byte
         raise ConfigError(f"{where}: {error.strerror if isinstance(error, OSError) else error}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{where}: it is not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MAX_STORE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{where}: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
-    if len(data) > MAX_STORE_BYTES:
-        raise ConfigError(f"{where}: it is larger than {MAX_STORE_BYTES} bytes")
-    return data
 
 
 def check_store_type(name: str, value: str) -> None:

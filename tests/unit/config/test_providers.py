@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+from ottla.config import providers
 from ottla.config.broker import BrokerConfig
 from ottla.config.client_properties import read_client_properties
 from ottla.config.errors import ConfigError
 from ottla.config.keys.general import BROKER_RACK, NUM_PARTITIONS
 from ottla.config.keys.network import NUM_IO_THREADS
 from ottla.config.loader import load_properties, remarks
-from ottla.config.providers import resolved
+from ottla.config.providers import MAX_FILE_BYTES, resolved
 from ottla.config.schema.describe import ConfigEntry
 
 PACKAGE = "org.apache.kafka.common.config.provider."
@@ -96,18 +100,18 @@ def placed(properties: dict[str, str], folder: Path) -> dict[str, str]:
     return {name: text.replace("DIR", str(folder)) for name, text in properties.items()}
 
 
-@pytest.mark.parametrize(("providers", "value", "expected"), RESOLVED)
-def test_a_variable_has_the_value_that_apache_kafka_gives_it(providers: dict[str, str], value: str, expected: str, files: Path) -> None:
-    found = resolved(placed(providers | {"broker.rack": value}, files), ENVIRONMENT)
+@pytest.mark.parametrize(("using_them", "value", "expected"), RESOLVED)
+def test_a_variable_has_the_value_that_apache_kafka_gives_it(using_them: dict[str, str], value: str, expected: str, files: Path) -> None:
+    found = resolved(placed(using_them | {"broker.rack": value}, files), ENVIRONMENT)
     assert found["broker.rack"] == expected.replace("DIR", str(files))
 
 
-@pytest.mark.parametrize(("providers", "value", "text"), REFUSED)
+@pytest.mark.parametrize(("using_them", "value", "text"), REFUSED)
 def test_what_cannot_be_resolved_is_refused_in_the_words_of_apache_kafka(
-    providers: dict[str, str], value: str, text: str, files: Path
+    using_them: dict[str, str], value: str, text: str, files: Path
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        BrokerConfig(placed(providers | {"num.io.threads": value}, files), ENVIRONMENT)
+        BrokerConfig(placed(using_them | {"num.io.threads": value}, files), ENVIRONMENT)
     assert str(refused.value) == text.replace("DIR", str(files))
 
 
@@ -168,16 +172,93 @@ def test_a_text_that_never_ends_a_variable_costs_little() -> None:
         config.validate_dynamic(using("env") | {"num.io.threads": text}, per_broker=True)
 
 
+@pytest.mark.parametrize("text", ["${" * 15_000, "${" * 10_000 + "}"])
+def test_a_text_that_begins_many_variables_costs_little(text: str) -> None:
+    begin = time.thread_time()
+    for _ in range(100):
+        assert resolved(using("env") | {"broker.rack": text}, ENVIRONMENT)["broker.rack"] == text
+    assert time.thread_time() - begin < 1
+
+
 def test_a_resolved_dynamic_value_is_checked() -> None:
-    config = BrokerConfig({}, ENVIRONMENT)
+    config = BrokerConfig(using("env"), ENVIRONMENT)
     with pytest.raises(ConfigError, match="value should not be greater than double the current value 8"):
         config.validate_dynamic(using("env") | {"num.io.threads": "${env:THREADS}${env:THREADS}"}, per_broker=True)
-    with pytest.raises(ConfigError, match="Could not load config provider class"):
-        config.validate_dynamic(using("env", "com.example.Bad") | {"num.io.threads": "9"}, per_broker=True)
+
+
+FOREIGN = [
+    ({}, using("env"), "config.providers.env.class"),
+    ({}, using("env", "com.example.Bad"), "config.providers.env.class"),
+    (using("env"), using("file"), "config.providers.file.class"),
+    (using("env"), using("env") | {"config.providers.env.class": f"{PACKAGE}FileConfigProvider"}, "config.providers.env.class"),
+    (using("env"), using("env", allowlist_pattern=".*"), "config.providers.env.param.allowlist.pattern"),
+    (using("env", allowlist_pattern="T.*"), using("env", allowlist_pattern=".*"), "config.providers.env.param.allowlist.pattern"),
+]
+
+
+@pytest.mark.parametrize(("own", "brought", "name"), FOREIGN)
+def test_a_dynamic_configuration_brings_no_provider_of_its_own(
+    own: dict[str, str], brought: dict[str, str], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = BrokerConfig(own, ENVIRONMENT)
+    change = brought | {"num.io.threads": "${env:HIDDEN}", "num.network.threads": "4"}
+    for per_broker in (True, False):
+        with pytest.raises(ConfigError, match=rf"^{re.escape(name)} is not among the properties with which the broker started, "):
+            config.validate_dynamic(change, per_broker=per_broker)
+    with caplog.at_level(logging.ERROR):
+        config.update_dynamic(change, {})
+    assert f"dynamic configuration {name} is ignored" in caplog.text
+
+
+def test_a_stored_provider_that_is_ignored_keeps_no_other_value_from_its_effect() -> None:
+    config = BrokerConfig({}, ENVIRONMENT)
+    change = using("env") | {"num.io.threads": "${env:HIDDEN}", "num.network.threads": "4"}
+    assert "num.network.threads" in config.update_dynamic(change, {})
+    assert config[NUM_IO_THREADS] == 8
+
+
+def test_parameters_that_a_dynamic_configuration_omits_are_those_of_the_broker() -> None:
+    config = BrokerConfig(using("env", allowlist_pattern="THREADS"), ENVIRONMENT)
+    config.validate_dynamic(using("env") | {"num.io.threads": "${env:THREADS}"}, per_broker=True)
+    with pytest.raises(ConfigError, match=r"^Invalid value \$\{env:HIDDEN\} "):
+        config.validate_dynamic(using("env") | {"num.io.threads": "${env:HIDDEN}"}, per_broker=True)
+
+
+def test_a_file_that_is_none_or_has_no_end_is_not_read(tmp_path: Path) -> None:
+    """The event loop reads what a dynamic configuration names."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"a=" + bytes(MAX_FILE_BYTES))
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path / "large"):
+        with pytest.raises(ConfigError, match=f"^Could not read properties from file {path}$"):
+            resolved(using("file") | {"broker.rack": f"${{file:{path}:a}}"}, ENVIRONMENT)
+    with pytest.raises(ConfigError, match=f"^Could not read file {tmp_path}/large for property large$"):
+        resolved(using("directory") | {"broker.rack": f"${{directory:{tmp_path}:large}}"}, ENVIRONMENT)
+    for path in (f"{tmp_path}:pipe", "/dev:zero"):
+        text = f"${{directory:{path}}}"
+        assert resolved(using("directory") | {"broker.rack": text}, ENVIRONMENT)["broker.rack"] == text
+
+
+def test_the_variables_of_a_configuration_are_limited(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers, "MAX_VARIABLES", 2)
+    same = resolved(using("env") | {"broker.rack": "${env:THREADS}" * 10}, ENVIRONMENT)
+    assert same["broker.rack"] == "6" * 10
+    with pytest.raises(ConfigError, match=r"^A configuration has more than 2 variables$"):
+        resolved(using("env") | {"broker.rack": "${env:THREADS}", "a": "${env:HIDDEN}", "b": "${env:NONE}"}, ENVIRONMENT)
+    monkeypatch.setattr(providers, "MAX_RESOLVED", 20)
+    value = "${directory:DIR/files/dir:threads}"  # two bytes
+    assert resolved(placed(using("directory") | {"broker.rack": value * 9}, files), ENVIRONMENT)["broker.rack"] == "9\n" * 9
+    with pytest.raises(ConfigError, match=r"^The variables of a configuration have more than 20 bytes of files and values$"):
+        resolved(placed(using("directory") | {"broker.rack": value * 10}, files), ENVIRONMENT)
+
+
+def test_a_file_is_read_once_for_all_its_keys(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers, "MAX_RESOLVED", 50)  # more than the file, less than the file twice
+    value = "".join(f"${{file:{files}/files/values.properties:{key}}}" for key in ("hours", "empty", "name"))
+    assert resolved(using("file") | {"broker.rack": value}, ENVIRONMENT)["broker.rack"] == "7a\u00fcb"
 
 
 def test_a_stored_dynamic_configuration_that_cannot_be_resolved_is_not_applied(caplog: pytest.LogCaptureFixture) -> None:
-    config = BrokerConfig({}, ENVIRONMENT)
+    config = BrokerConfig(using("file"), ENVIRONMENT)
     with caplog.at_level(logging.ERROR):
         assert config.update_dynamic(using("file") | {"num.io.threads": "${file:/nope:hours}"}, {"num.network.threads": "4"}) == frozenset()
     assert config[NUM_IO_THREADS] == 8
