@@ -11,8 +11,10 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,18 +23,20 @@ from ottla.broker.security.rereading import Rereading
 from ottla.broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, TokenCredential, parse_credential
 from ottla.controller.admin.change_notifications import ChangeNotifications
 from ottla.controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
-from ottla.controller.admin.token_store import TokenStore
+from ottla.controller.admin.token_store import MAX_TOKEN_BYTES, TokenStore
 from ottla.controller.errors import InvalidAdminRequest, NoNode, StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import desanitize, sanitize
 from ottla.controller.znodes.security import TOKEN_CHANGES, DelegationToken
 from ottla.controller.znodes.znode_json import MalformedZNode
-from ottla.pauses import pause
+from ottla.pauses import each, pause
 from ottla.protocol.scram_salts import SALT_BYTES, salt_of
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 
+MAX_RENEWERS: Final = 1_000
+"""Most renewers of a new token. Every broker keeps them as long as the token lives."""
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 
 
@@ -52,7 +56,8 @@ class TokenExpired(TokenRefused):
     """The token has expired."""
 
 
-class TokenInformation(NamedTuple):
+@dataclass(frozen=True)
+class TokenInformation:
     """A token without its HMAC. Times are ms since the epoch."""
 
     token_id: str
@@ -67,7 +72,7 @@ class TokenInformation(NamedTuple):
         """Whether the principal may renew and expire the token."""
         return principal == self.owner or principal in self.renewers
 
-    @property
+    @cached_property  # each DescribeDelegationToken asks for those of every token
     def holders(self) -> frozenset[Principal]:
         """The principals that see the token without any right: owner, requester and renewers."""
         return frozenset((self.owner, self.requester, *self.renewers))
@@ -173,7 +178,7 @@ class DelegationTokens:
         return TokenCredential(token.owner.name, made, token.expiry_timestamp_ms)
 
     async def create(
-        self, owner: Principal, requester: Principal, renewers: Iterable[Principal], asked_lifetime_ms: int
+        self, owner: Principal, requester: Principal, renewers: Sequence[Principal], asked_lifetime_ms: int
     ) -> TokenInformation:
         """Create a token. A lifetime of 0 or less asks for the longest.
 
@@ -185,13 +190,10 @@ class DelegationTokens:
         max_ms = now_ms + (min(asked_lifetime_ms, longest_ms) if asked_lifetime_ms > 0 else longest_ms)
         expiry_ms = min(max_ms, now_ms + self._lifetimes.expiry_ms)
         token = TokenInformation(token_id, owner, requester, tuple(renewers), now_ms, expiry_ms, max_ms)
-        try:
-            for principal in (owner, requester, *token.renewers):
-                principal.check()
-        except UnusablePrincipal as reason:
-            raise InvalidAdminRequest(str(reason)) from None
+        await _check(token)
+        stored = await _stored(token)
         async with self._lock:
-            await self._store.create(_stored(token))
+            await self._store.create(stored)
             self._keep(token)
         logger.info("created the delegation token %s of %s", token_id, owner)
         return token
@@ -324,12 +326,32 @@ def _digest(token_hmac: bytes) -> bytes:
     return hashlib.sha256(token_hmac).digest()
 
 
-def _stored(token: TokenInformation) -> DelegationToken:
+async def _check(token: TokenInformation) -> None:
+    """Raises InvalidAdminRequest for too many renewers, and for a principal that cannot be."""
+    check_number_of_renewers(len(token.renewers))
+    # The store counts the bytes of the node. It has at least these, and renewers with more would be checked and encoded in vain.
+    if sum(len(renewer.name) for renewer in token.renewers) > MAX_TOKEN_BYTES:
+        raise InvalidAdminRequest(f"the names of the {len(token.renewers)} renewers of a delegation token are too long")
+    try:
+        for principal in (token.owner, token.requester, *token.renewers):
+            principal.check()
+            await pause()
+    except UnusablePrincipal as reason:
+        raise InvalidAdminRequest(str(reason)) from None
+
+
+def check_number_of_renewers(number: int) -> None:
+    """Raises InvalidAdminRequest for more than MAX_RENEWERS."""
+    if number > MAX_RENEWERS:
+        raise InvalidAdminRequest(f"a delegation token has {number} renewers; at most {MAX_RENEWERS} are possible")
+
+
+async def _stored(token: TokenInformation) -> DelegationToken:
     return DelegationToken(
         token.token_id,
         sanitize(str(token.owner)),
         sanitize(str(token.requester)),
-        tuple(sanitize(str(each)) for each in token.renewers),
+        tuple(await each(token.renewers, lambda renewer: sanitize(str(renewer)))),
         token.issue_timestamp_ms,
         token.expiry_timestamp_ms,
         token.max_timestamp_ms,
@@ -338,7 +360,7 @@ def _stored(token: TokenInformation) -> DelegationToken:
 
 def _information(stored: DelegationToken) -> TokenInformation:
     """Raises MalformedZNode for a text that names no principal, or none that an answer can carry."""
-    owner, requester, *renewers = (_principal(stored.token_id, each) for each in (stored.owner, stored.requester, *stored.renewers))
+    owner, requester, *renewers = (_principal(stored.token_id, one) for one in (stored.owner, stored.requester, *stored.renewers))
     return TokenInformation(
         stored.token_id,
         owner,

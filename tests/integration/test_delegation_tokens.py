@@ -114,6 +114,15 @@ def test_a_user_creates_a_token_in_every_version(broker: InProcessBroker, versio
         assert created.token_id not in alice.ids(version=version)
 
 
+def test_a_token_with_more_than_a_thousand_renewers_is_refused(broker: InProcessBroker) -> None:
+    with User(broker, "alice") as alice:
+        assert alice.create(*["bob"] * 1001).error_code == ErrorCode.INVALID_REQUEST
+        assert alice.create(*["bob"] * 1001, owner="carol").error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        created = alice.create(*["bob"] * 1000)
+        assert created.error_code == ErrorCode.NONE
+        assert alice.expire(bytes(created.hmac)).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_token_logs_in_as_its_owner_until_it_expires(broker: InProcessBroker, mechanism: str) -> None:
     with User(broker, "alice") as alice, Wire(port_of(broker, "SASL")) as holder:

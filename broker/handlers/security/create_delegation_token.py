@@ -2,6 +2,7 @@
 
 from ottla.broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, refusal
 from ottla.broker.request.context import RequestContext
+from ottla.broker.security.delegation_tokens import check_number_of_renewers
 from ottla.broker.security.principals import USER_TYPE, Principal
 from ottla.controller.errors import ControllerError, StoreError
 from ottla.pauses import each
@@ -33,6 +34,11 @@ async def handle_create_delegation_token(request: CreateDelegationTokenRequest, 
         return response
     if owner != requester and not context.is_authorized(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
         response.error_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        return response
+    try:
+        check_number_of_renewers(len(request.renewers))
+    except ControllerError as error:
+        response.error_code = code_of(error)
         return response
     renewers = await each(request.renewers, lambda one: Principal(one.principal_type, one.principal_name))
     tokens = context.broker.administration.delegation_tokens

@@ -16,6 +16,7 @@ from ottla.broker.handlers.security.token_requests import tokens_of
 from ottla.broker.request.context import RequestContext
 from ottla.broker.security import rereading
 from ottla.broker.security.delegation_tokens import (
+    MAX_RENEWERS,
     DelegationTokens,
     Lifetimes,
     TokenExpired,
@@ -364,13 +365,59 @@ def test_other_work_goes_on_while_many_tokens_are_read(monkeypatch: pytest.Monke
     run(scenario)
 
 
-def test_a_token_with_too_many_renewers_is_refused_and_not_kept() -> None:
+class Checked(Principal):
+    """A principal that counts its checks."""
+
+    checks = 0
+
+    def check(self) -> None:
+        """See `Principal`."""
+        Checked.checks += 1
+        super().check()
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "checks", "text"),
+    [
+        ("bob", 400_000, 0, "^a delegation token has 400000 renewers; at most 1000 are possible$"),
+        ("bob", 1001, 0, "^a delegation token has 1001 renewers; at most 1000 are possible$"),
+        ("x" * 1000, 1000, 0, "^the names of the 1000 renewers of a delegation token are too long$"),
+        ("\u00fc" * 200, 1000, 1000, "^a delegation token with 1000 renewers is too large$"),
+    ],
+    ids=["very many", "too many", "too long", "too long for a node"],
+)
+def test_a_token_with_too_many_renewers_is_refused_at_once_and_not_kept(name: str, number: int, checks: int, text: str) -> None:
     async def scenario(brokers: Brokers) -> None:
         tokens = await brokers.add()
-        with pytest.raises(InvalidAdminRequest):
-            await tokens.create(ALICE, ALICE, [Principal("User", "x" * 1000)] * 1000, -1)
+        Checked.checks = 0
+        with pytest.raises(InvalidAdminRequest, match=text):
+            await tokens.create(ALICE, ALICE, [Checked("User", name)] * number, -1)
+        assert Checked.checks == checks
         assert [*tokens.tokens] == []
         assert brokers.nodes() == {}
+
+    run(scenario)
+
+
+def test_other_work_goes_on_while_a_token_with_many_renewers_is_made() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        tokens = await brokers.add()
+        every_pause_waits()
+        before, most, turns = 0, 0, 0
+        Checked.checks = 0
+
+        async def take_turns() -> None:
+            nonlocal before, most, turns
+            while True:
+                most, before, turns = max(most, Checked.checks - before), Checked.checks, turns + 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(take_turns())
+        token = await tokens.create(ALICE, ALICE, [Checked("User", f"bob{number}") for number in range(MAX_RENEWERS)], -1)
+        other.cancel()
+        assert len(token.renewers) == MAX_RENEWERS == Checked.checks
+        assert most == 1
+        assert turns > 2 * MAX_RENEWERS  # the names are encoded in turns of their own
 
     run(scenario)
 
@@ -378,6 +425,7 @@ def test_a_token_with_too_many_renewers_is_refused_and_not_kept() -> None:
 def test_holders_are_owner_requester_and_renewers() -> None:
     token = TokenInformation("id", ALICE, BOB, (CAROL,), 0, 0, 0)
     assert token.holders == {ALICE, BOB, CAROL}
+    assert token.holders is token.holders
     assert [token.may_be_renewed_by(each) for each in (ALICE, BOB, CAROL)] == [True, False, True]
 
 
