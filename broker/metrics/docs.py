@@ -33,7 +33,7 @@ With `ottla.metrics.listener=127.0.0.1:9404` a broker serves by HTTP, without au
 
 | path | answer |
 |---|---|
-| `/metrics` | the metrics below in Prometheus' text format, and `process_*` and `python_*` of the Python client library |
+| `/metrics` | the metrics below in Prometheus' text format, and `process_*` and `python_*`; 503 during four other scrapes |
 | `/health` | the same status as `/health/ready`; the text is `degraded` and the reason while the remote store does not answer |
 | `/health/live` | 200 as long as the event loop runs; no answer otherwise |
 | `/health/ready` | 200 while requests are served; 503 while the broker starts or stops |

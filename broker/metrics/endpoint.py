@@ -9,9 +9,9 @@ If `ottla.metrics.listener` is set, `ottla.broker.server` makes an endpoint befo
   on_stopping()    when they soon are not
   close()          last of all
 
-/health/live answers as long as the event loop runs, because the loop accepts the connection. /health/ready answers 200
-between `on_ready` and `on_stopping`, otherwise 503. /health answers with the same status. It says "degraded" and the reason where a part
-of the broker does not work, so that clients need not be sent away.
+/health/live answers as long as the event loop runs, because the loop accepts the connection. Scrapes leave places for it. /health/ready
+answers 200 between `on_ready` and `on_stopping`, otherwise 503. /health answers with the same status. It says "degraded" and the reason
+where a part of the broker does not work, so that clients need not be sent away.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.broker.metrics.fetch_rates import FetchRates
 from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
 from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
 from ottla.broker.metrics.histogram import Histogram
-from ottla.broker.metrics.http_server import HttpServer, bind
+from ottla.broker.metrics.http_server import MOST_SCRAPES, HttpServer, bind
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.loop_watch import LoopWatch
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
@@ -100,6 +100,7 @@ class MetricsEndpoint:
         self._new_view: Callable[[], View] | None = None
         self._trouble: Callable[[], str] = str
         self._scraping = threading.Lock()
+        self._places = threading.BoundedSemaphore(MOST_SCRAPES)
         self._server: HttpServer | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -189,12 +190,7 @@ class MetricsEndpoint:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             status, body = "405 Method Not Allowed", [b"GET only\n"]
         elif path == "/metrics":
-            status, body = self._metrics()
-            if status.startswith("200"):
-                headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
-                if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
-                    headers.append(("Content-Encoding", "gzip"))
-                    body = _gzipped(body)
+            status, headers, body = self._scrape(is_compressed="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
         elif path == "/health/live":
             status, body = "200 OK", [b"live\n"]
         elif path in ("/health", "/health/ready"):
@@ -208,6 +204,21 @@ class MetricsEndpoint:
         headers.append(("Content-Length", str(sum(map(len, body)))))
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+    def _scrape(self, *, is_compressed: bool) -> tuple[str, list[tuple[str, str]], list[bytes]]:
+        headers = [("Content-Type", _TEXT)]
+        if not self._places.acquire(blocking=False):
+            return "503 Service Unavailable", headers, [b"other scrapes are in progress\n"]
+        try:
+            status, body = self._metrics()
+            if status.startswith("200"):
+                headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
+                if is_compressed:
+                    headers.append(("Content-Encoding", "gzip"))
+                    body = _gzipped(body)
+            return status, headers, body
+        finally:
+            self._places.release()
 
     def _metrics(self) -> tuple[str, list[bytes]]:
         # One at a time, so that concurrent scrapes by more than one Prometheus server do not add up on the loop.

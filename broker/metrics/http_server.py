@@ -23,6 +23,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 logger = logging.getLogger(__name__)
 
 MAX_REQUESTS: Final = 8
+MOST_SCRAPES: Final = 4
+"""Requests for metrics that an application answers together. They take long, and do not yield; the other places are for health checks."""
 TIMEOUT_SECONDS: Final = 5.0
 HEAD_SECONDS: Final = 5.0
 """Time from the accept to the end of the request's head, seconds."""

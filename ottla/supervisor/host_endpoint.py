@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import http.client
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.metrics.http_server import HttpServer, bind
+from ottla.broker.metrics.http_server import MOST_SCRAPES, HttpServer, bind
 from ottla.config.errors import ConfigError
 from ottla.config.keys.own import address
 
@@ -25,6 +26,8 @@ _MOST_THREADS: Final = 64
 _TEXT: Final = "text/plain; charset=utf-8"
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 METRICS_OPTION: Final = "--metrics"
+_ASKS_BROKERS: Final = frozenset({"/metrics", "/health"})
+"""Paths whose answers wait for the brokers. /health/live and /health/ready do not, and find a place at any time."""
 _LABEL: Final = re.compile(r'(\w+)(="(?:[^"\\]|\\.)*")')
 
 
@@ -47,6 +50,7 @@ class HostEndpoint:
         self._host, self._port = address(METRICS_OPTION, listener)
         self._facts = facts
         self._server: HttpServer | None = None
+        self._places = threading.BoundedSemaphore(MOST_SCRAPES)
         self.address = ""
 
     async def start(self) -> None:
@@ -71,6 +75,16 @@ class HostEndpoint:
     # -- in threads of the HTTP server -------------------------------------------------------------------------------------
 
     def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] not in _ASKS_BROKERS:
+            return self._answer(environ, start_response)
+        if not self._places.acquire(blocking=False):
+            return _respond(environ, start_response, HTTPStatus.SERVICE_UNAVAILABLE, "other requests for all brokers are in progress\n")
+        try:
+            return self._answer(environ, start_response)
+        finally:
+            self._places.release()
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path, kind = environ["PATH_INFO"], _TEXT
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             status, body = HTTPStatus.METHOD_NOT_ALLOWED, "GET only\n"
@@ -85,15 +99,21 @@ class HostEndpoint:
             status, body = HTTPStatus.OK, "live\n"
         else:
             status, body = HTTPStatus.NOT_FOUND, "/metrics, /health, /health/live, /health/ready\n"
-        data = body.encode()
-        start_response(f"{status.value} {status.phrase}", [("Content-Type", kind), ("Content-Length", str(len(data)))])
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
+        return _respond(environ, start_response, status, body, kind)
 
     def _now(self) -> list[BrokerFacts]:
         async def read() -> list[BrokerFacts]:
             return await self._facts()
 
         return asyncio.run_coroutine_threadsafe(read(), self._loop).result(_LOOP_SECONDS)
+
+
+def _respond(
+    environ: dict[str, Any], start_response: Callable[..., Any], status: HTTPStatus, body: str, kind: str = _TEXT
+) -> Iterable[bytes]:
+    data = body.encode()
+    start_response(f"{status.value} {status.phrase}", [("Content-Type", kind), ("Content-Length", str(len(data)))])
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
 
 
 def scrape(where: str) -> str | None:
