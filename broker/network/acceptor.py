@@ -17,7 +17,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.broker.network.authentication_counts import AuthenticationCounts
 from ottla.broker.network.connection import Connection
@@ -143,9 +143,16 @@ def _bind_to(family: int, address: tuple[str | int, ...], limits: NetworkLimits)
     return sock
 
 
-def _host_of(address: tuple[str, int]) -> str:
-    """The address as Java shows it: the IPv4 address for an IPv4 client of an IPv6 socket."""
-    return address[0].removeprefix("::ffff:")
+def counted_host(address: tuple[Any, ...]) -> str:
+    """The address that quotas count, without an interface: the IPv4 address for an IPv4 client of an IPv6 socket."""
+    host: str = address[0]
+    return host.removeprefix("::ffff:")
+
+
+def shown_host(address: tuple[Any, ...]) -> str:
+    """The address that Java shows: a link-local one ends with the number of the interface on which the client is."""
+    scope = address[3] if len(address) > 3 else 0
+    return f"{counted_host(address)}%{scope}" if scope else counted_host(address)
 
 
 _NOBODY: Final = RequestHandler()
@@ -380,7 +387,7 @@ class Acceptor:
                     raise
                 self._wait_for_files(error)
                 return
-            host = _host_of(address)
+            host = counted_host(address)
             if not quotas.open(name, host):
                 sock.close()
                 self._report(
@@ -393,7 +400,7 @@ class Acceptor:
                 quotas.close(name, host)
                 self._close_later(sock, host, delay)
                 continue
-            self._open(sock, host, address[1])
+            self._open(sock, address)
 
     def _check_files(self) -> None:
         """Raises OSError when connections use all files that they may use. A further one could make the storage fail."""
@@ -428,7 +435,7 @@ class Acceptor:
 
         self._loop.call_later(delay, close)
 
-    def _open(self, sock: socket.socket, host: str, port: int) -> None:
+    def _open(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         name = self.endpoint.listener_name
         try:
             sock.setblocking(False)
@@ -442,9 +449,12 @@ class Acceptor:
         except OSError:
             # The client left already.
             sock.close()
-            self._quotas.close(name, host)
+            self._quotas.close(name, counted_host(address))
             return
-        client = Client(f"{_host_of(local)}:{local[1]}-{host}:{port}-{self._index}", host, port, name, self.endpoint.security_protocol.name)
+        host, port = shown_host(address), address[1]
+        client = Client(
+            f"{shown_host(local)}:{local[1]}-{host}:{port}-{self._index}", host, port, name, self.endpoint.security_protocol.name
+        )
         self._index = (self._index + 1) & 0x7FFFFFFF
         self._turn += 1
         self.accepts.add(self._loop.time())

@@ -24,6 +24,7 @@ from ottla.broker.network.processor import Processor
 from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.process import give_back_freed_memory
 from ottla.broker.quotas.throttle import Quotas
+from ottla.broker.security.acl_hosts import without_scope
 from ottla.broker.security.authorizer import Authorizer
 from ottla.config.listeners import EndPoint
 
@@ -286,7 +287,7 @@ class SocketServer:
     def _on_closed(self, connection: Connection) -> None:
         """A connection was lost, or could not be opened. There is room for another one, on any listener."""
         client = connection.client
-        self.quotas.close(client.listener_name, client.client_host)
+        self.quotas.close(client.listener_name, without_scope(client.client_host))
         for acceptor in self._acceptors.values():
             acceptor.resume()
         if (

@@ -14,6 +14,12 @@ def java_host(host: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
+def without_scope(host: str) -> str:
+    """The address without the interface on which it is link-local. A text that is no address of IPv6 stays as it is."""
+    address = host.partition("%")[0]
+    return address if ":" in address else host
+
+
 def comparable_host(host: str) -> str:
     """The host of an ACL as `java_host` writes the same address; a text that is no address, such as `*`, as it is."""
     try:

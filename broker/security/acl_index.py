@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ottla.broker.security.acl_hosts import comparable_host
+from ottla.broker.security.acl_hosts import comparable_host, without_scope
 from ottla.protocol.acls import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
@@ -52,8 +52,11 @@ class PatternAcls:
         self.denied: _Hosts = {}
         self.allowed: _Hosts = {}
         for entry in self.entries:
-            hosts = self.denied if entry.permission_type is PermissionType.DENY else self.allowed
-            hosts.setdefault((entry.principal, int(entry.operation)), set()).add(comparable_host(entry.host))
+            hosts, host = self.allowed, comparable_host(entry.host)
+            if entry.permission_type is PermissionType.DENY:
+                # An interface has another number on another broker, and may be written by its name. A Deny must not be missed.
+                hosts, host = self.denied, without_scope(host)
+            hosts.setdefault((entry.principal, int(entry.operation)), set()).add(host)
 
 
 def _has(hosts: _Hosts, principal: str, host: str, operation: int) -> bool:
@@ -169,9 +172,9 @@ class AclIndex:
         covering = [] if of_type is None else of_type.covering(name)
         if not covering:
             return without_acls
-        asked = int(operation)
+        asked, address = int(operation), without_scope(host)
         for acls in covering:
-            if _has(acls.denied, principal, host, asked):
+            if _has(acls.denied, principal, address, asked):
                 return False
         allowing = ALLOWED_BY.get(asked, (asked,))
         for acls in covering:
@@ -187,18 +190,18 @@ class AclIndex:
         a name or prefix that no Deny covers. An Allow of another operation that implies this one does not count, as in Apache Kafka.
         """
         of_type = self._types.get(resource_type)
-        asked = int(operation)
+        asked, address = int(operation), without_scope(host)
         if of_type is None:
             return without_acls
         all_names = of_type.literal.get(WILDCARD)
-        if all_names is not None and _has(all_names.denied, principal, host, asked):
+        if all_names is not None and _has(all_names.denied, principal, address, asked):
             return False
         if without_acls:
             return True
 
         def is_denied(name: str) -> bool:
             prefixes = (of_type.prefixed.get(name[:length]) for length in of_type.lengths if length <= len(name))
-            return any(acls is not None and _has(acls.denied, principal, host, asked) for acls in prefixes)
+            return any(acls is not None and _has(acls.denied, principal, address, asked) for acls in prefixes)
 
         for prefix in _allowed(of_type.prefixed, of_type.allowing_prefixes, principal, host, asked):
             if not is_denied(prefix):
@@ -206,7 +209,7 @@ class AclIndex:
         for name in _allowed(of_type.literal, of_type.allowing_literals, principal, host, asked):
             if name == WILDCARD:
                 return True
-            if not _has(of_type.literal[name].denied, principal, host, asked) and not is_denied(name):
+            if not _has(of_type.literal[name].denied, principal, address, asked) and not is_denied(name):
                 return True
         return False
 

@@ -7,10 +7,12 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.broker.network.acceptor import BindFailed
+from ottla.broker.network import acceptor
+from ottla.broker.network.acceptor import BindFailed, counted_host, shown_host
 from ottla.broker.network.connection_quotas import IP_BURST_SECONDS
 from ottla.broker.network.limits import NetworkLimits
 from ottla.broker.network.request_channel import Answer, Pending
@@ -42,6 +44,27 @@ def test_a_thousand_connections_are_dealt_evenly_and_all_are_answered(run: Calla
                 assert await peer.receive() == other()
             assert [len(processor.connections) for processor in server.processors] == [250] * 4
 
+    run(scenario)
+
+
+def test_a_client_with_a_link_local_address_is_counted_without_its_interface_and_shown_with_it(
+    run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link_local(address: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ("fe80::1", address[1], 0, 2)
+
+    async def scenario() -> None:
+        async with serving(echo, NetworkLimits(max_connections_per_ip=1)) as server:
+            for _ in range(3):
+                peer = await Peer.connect(server)
+                assert await answers(peer)
+                (connection,) = (each for processor in server.processors for each in processor.connections)
+                assert (connection.client.client_host, connection.client.java_host) == ("fe80::1%2", "fe80:0:0:0:0:0:0:1%2")
+                peer.close()
+                await until(lambda: server.quotas.total == 0)
+
+    monkeypatch.setattr(acceptor, "shown_host", lambda address: shown_host(link_local(address)))
+    monkeypatch.setattr(acceptor, "counted_host", lambda address: counted_host(link_local(address)))
     run(scenario)
 
 

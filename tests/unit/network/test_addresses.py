@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ottla.broker.network.acceptor import BindFailed, check_addresses
+from ottla.broker.network.acceptor import BindFailed, check_addresses, counted_host, shown_host
 from ottla.broker.network.limits import NetworkLimits
 from ottla.config.listeners import EndPoint, SecurityProtocol
 
@@ -48,3 +48,16 @@ def test_a_free_address_passes_again_and_again_and_is_free_afterwards() -> None:
 )
 def test_the_remedy_is_that_of_the_reason(number: int, remedy: str) -> None:
     assert str(BindFailed(endpoint(80), OSError(number, "why"))).endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("address", "counted", "shown"),
+    [
+        (("10.0.0.7", 9), "10.0.0.7", "10.0.0.7"),
+        (("::ffff:10.0.0.7", 9, 0, 0), "10.0.0.7", "10.0.0.7"),
+        (("2001:db8::7", 9, 0, 0), "2001:db8::7", "2001:db8::7"),
+        (("fe80::7", 9, 0, 2), "fe80::7", "fe80::7%2"),
+    ],
+)
+def test_a_link_local_address_is_shown_with_the_number_of_its_interface(address: tuple[str | int, ...], counted: str, shown: str) -> None:
+    assert (counted_host(address), shown_host(address)) == (counted, shown)

@@ -433,7 +433,6 @@ def test_hosts_are_written_as_java_writes_them(host: str, java: str) -> None:
         ("10.0.0.7", "::ffff:10.0.0.7", True),
         ("::1", "::2", False),
         ("::", "127.0.0.1", False),
-        ("fe80::1%eth0", "fe80::1%eth1", False),
         ("010.0.0.7", "10.0.0.7", False),
         ("[::1]", "::1", False),
         ("localhost", "127.0.0.1", False),
@@ -452,3 +451,31 @@ def test_the_host_of_an_acl_is_compared_as_an_address_and_listed_as_written(
     assert authorizer.is_authorized(ALICE, client, WRITE, TOPIC, "t") is is_allowed
     assert authorizer.is_authorized_on_any(ALICE, client, WRITE, TOPIC) is is_allowed
     assert entry in authorizer.index.entries(pattern)
+
+
+@pytest.mark.parametrize(
+    ("written", "client", "is_denied", "is_allowed"),
+    [
+        ("fe80::1%2", "fe80::1%2", True, True),
+        ("fe80:0:0:0:0:0:0:1%2", "fe80::1%2", True, True),
+        ("fe80::1%2", "fe80::1%3", True, False),
+        ("fe80:0:0:0:0:0:0:1%eth0", "fe80::1%2", True, False),
+        ("fe80::1%eth0", "fe80::1", True, False),
+        ("fe80::1", "fe80::1%2", True, False),
+        ("fe80::1%2", "fe80::2%2", False, False),
+        ("*%:", "fe80::1%2", False, False),
+        ("*%2", "10.0.0.7", False, False),
+    ],
+)
+def test_a_deny_counts_on_every_interface_and_an_allow_only_on_its_own(
+    written: str, client: str, is_denied: bool, is_allowed: bool
+) -> None:
+    """Apache Kafka compares the texts, so that a Deny with another interface, or with its name, never matches."""
+    pattern = ResourcePattern(TOPIC, "t", LITERAL)
+    denying, allowing = AclAuthorizer(), AclAuthorizer()
+    everyone = AccessControlEntry("User:alice", "*", WRITE, PermissionType.ALLOW)
+    denying.set_acls(pattern, [AccessControlEntry("User:alice", written, WRITE, PermissionType.DENY), everyone])
+    allowing.set_acls(pattern, [AccessControlEntry("User:alice", written, WRITE, PermissionType.ALLOW)])
+    for authorizer, expected in ((denying, not is_denied), (allowing, is_allowed)):
+        assert authorizer.is_authorized(ALICE, client, WRITE, TOPIC, "t") is expected
+        assert authorizer.is_authorized_on_any(ALICE, client, WRITE, TOPIC) is expected
