@@ -114,8 +114,8 @@ class BrokerConfig:
 
     def validate_dynamic(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
         """Raises ConfigError unless `overrides` may become the whole dynamic configuration of this broker, or the
-        cluster's default. As in Apache Kafka their variables have to be resolved by providers among `overrides`, but
-        these have to be providers of the static properties: files and environment are the operator's."""
+        cluster's default. As in Apache Kafka their variables have to be resolved by providers among `overrides`. These
+        have to be among the static properties, too, because files and environment are the operator's."""
         if foreign := self._providers.foreign(overrides):
             raise ConfigError(f"{foreign[0]} {_FOREIGN}")
         check_dynamic(self._providers.resolved_by_named(overrides), per_broker=per_broker)

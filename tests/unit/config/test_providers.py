@@ -186,7 +186,7 @@ def test_a_resolved_dynamic_value_is_checked() -> None:
         config.validate_dynamic(using("env") | {"num.io.threads": "${env:THREADS}${env:THREADS}"}, per_broker=True)
 
 
-FOREIGN = [
+FOREIGN: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({}, using("env"), "config.providers.env.class"),
     ({}, using("env", "com.example.Bad"), "config.providers.env.class"),
     (using("env"), using("file"), "config.providers.file.class"),
