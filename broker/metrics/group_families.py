@@ -91,7 +91,7 @@ GROUP_FAMILIES = (
     gauge(
         "ottla_group_metadata_bytes",
         "",
-        "Metadata and assignments of the members of all groups of this broker, at most `ottla.all.groups.max.metadata.bytes`.",
+        "Memory for the members of all groups of this broker, at most `ottla.all.groups.max.metadata.bytes`.",
         _metadata_bytes,
     ),
     Family(

@@ -5,9 +5,9 @@ change a group. A group knows no clock, no timer and no connection: a member tha
 gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `metadata` has the bytes of the protocols of all members, and `assigned_bytes`; `join_waiters` and `newcomers` name members only; a
-member id is a member or pending, never both; a group without members has no leader. A change of one member costs the same in a large group
-as in a small one; only a rebalance visits all members.
+order; `metadata` has the bytes of the names and protocols of all members, of the pending ids, and `assigned_bytes`; `join_waiters` and
+`newcomers` name members only; a member id is a member or pending, never both; a group without members has no leader. A change of one member
+costs the same in a large group as in a small one; only a rebalance visits all members.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Hashable
 from typing import NamedTuple, TypeVar
 
 from ottla.coordination.groups.group import Committer, Expiry, GroupState
-from ottla.coordination.groups.metadata_bytes import MetadataBytes
+from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES, PENDING_BYTES, MetadataBytes, name_bytes
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
 from ottla.coordination.groups.subscriptions import topics_of
@@ -117,6 +117,11 @@ class Member:
         member joins, because soon afterwards the record is written for all members at once.
         """
 
+    @property
+    def name_bytes(self) -> int:
+        """The memory for its names."""
+        return name_bytes(self.member_id, self.client_id, self.group_instance_id)
+
     def metadata(self, protocol: str | None) -> bytes:
         """The metadata that the member sent for a protocol that it supports."""
         for name, metadata in self.protocols:
@@ -176,6 +181,7 @@ class ClassicGroup:
         self.members: OrderedDict[str, Member] = OrderedDict()
         self.static_members: dict[str, str] = {}
         self.pending_members: set[str] = set()
+        """The member ids that clients were given and have not joined with. Only `add_pending` and `forget_pending` change the set."""
         self.pending_syncs: set[str] = set()
         self.join_waiters: dict[str, object] = {}
         """The waiters for answers to JoinGroup, by member. The end of a rebalance removes all of them at once."""
@@ -237,6 +243,19 @@ class ClassicGroup:
 
     # -- members ---------------------------------------------------------------------------------------------------------
 
+    def add_pending(self, member_id: str) -> None:
+        """A client was given this new member id, and is to join with it."""
+        self.pending_members.add(member_id)
+        self.metadata.change(name_bytes(member_id))
+        self.metadata.change_objects(PENDING_BYTES)
+
+    def forget_pending(self, member_id: str) -> None:
+        """The member id is no longer pending, if it was."""
+        if member_id in self.pending_members:
+            self.pending_members.remove(member_id)
+            self.metadata.change(-name_bytes(member_id))
+            self.metadata.change_objects(-PENDING_BYTES)
+
     def add(self, member: Member, protocol_type: str, waiter: object | None) -> None:
         """A new member; the first is leader and decides the protocol type."""
         if member.group_instance_id is not None:
@@ -246,17 +265,19 @@ class ClassicGroup:
             self.protocol_type = protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
+        self.forget_pending(member.member_id)
         self.members[member.member_id] = member
+        self._count_member(member, 1)
         self._vote(member.protocols, 1)
         self.count_assignments(self.assigned_bytes + len(member.assignment))
         if waiter is not None:
             self.join_waiters[member.member_id] = waiter
-        self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
         """Remove a member or pending member. If it was the leader, another member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
+            self._count_member(member, -1)
             self._vote(member.protocols, -1)
             self.join_waiters.pop(member_id, None)
             self.newcomers.pop(member_id, None)
@@ -264,7 +285,7 @@ class ClassicGroup:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_members.discard(member_id)
+        self.forget_pending(member_id)
         self.pending_syncs.discard(member_id)
         return member
 
@@ -273,6 +294,7 @@ class ClassicGroup:
         assert member.group_instance_id is not None
         old = member.member_id
         del self.members[old]
+        self.metadata.change(name_bytes(member_id) - name_bytes(old))
         member.member_id = member_id
         member.record_part = None
         self.members[member_id] = member
@@ -315,6 +337,10 @@ class ClassicGroup:
     def take_join_waiter(self, member: Member) -> object | None:
         """Remove and return the waiter for the member's JoinGroup, if there is one."""
         return self.join_waiters.pop(member.member_id, None)
+
+    def _count_member(self, member: Member, change: int) -> None:
+        self.metadata.change(change * member.name_bytes)
+        self.metadata.change_objects(change * MEMBER_BYTES)
 
     def _vote(self, protocols: Protocols, change: int) -> None:
         self.metadata.change(change * size_of(protocols))

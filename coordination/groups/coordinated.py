@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordination.groups.classic_group import ClassicGroup, GroupSettings
 from ottla.coordination.groups.group import Group
-from ottla.coordination.groups.metadata_bytes import MetadataBudget
+from ottla.coordination.groups.metadata_bytes import GROUP_BYTES, MetadataBudget, name_bytes
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.coordination.partitions.owned import OwnedStates
 from ottla.protocol.errors import ErrorCode
@@ -29,13 +29,25 @@ class CoordinatedGroups(OwnedStates[Group]):
         super().add(key, state)
         state.metadata.count_in(self.metadata)
 
+    def make(self, group: Group, client: str) -> bool:
+        """Keep a new group, whose first member this client is to be. False if there is no room for it, which is logged.
+
+        The group counts until it commits offsets: it is kept for them as long as the log has them, also after a restart.
+        """
+        size = GROUP_BYTES + name_bytes(group.group_id)
+        if self.metadata.refuse(size, group.group_id, client):
+            return False
+        group.metadata.change_group(size)
+        self.add(group.group_id, group)
+        return True
+
     def forget(self, key: str, state: Group) -> bool:
         """Drop a group; False if it was already dropped."""
         state.metadata.count_out()
         return super().forget(key, state)
 
     def get_or_create(self, group_id: str, now_ms: int) -> Group:
-        """The group, which `check` allowed; a classic one is made when there is none."""
+        """The group, which `check` allowed; a classic one is made for a commit when there is none."""
         group = self.get(group_id)
         if group is None:
             group = ClassicGroup(group_id, self.settings, now_ms)
@@ -53,6 +65,8 @@ class CoordinatedGroups(OwnedStates[Group]):
         for producer_id in old.offsets.transactional:
             self.enter_transaction(producer_id, new)
             self._leave(producer_id, old)
+        new.metadata.change_group(old.metadata.of_group)
+        old.metadata.change_group(0)
         old.metadata.count_out()
         self.add(new.group_id, new)
 

@@ -318,12 +318,14 @@ class GroupCoordinator:
         now_ms = self._clock.now_ms()
         group: Group | None = None
         if not error:
-            if join.member_id:
-                group = self.groups.get(group_id)
-            else:
-                group = self.groups.get_or_create(group_id, now_ms)
-                join = join._replace(uuid=str(self._new_uuid()))
+            group = self.groups.get(group_id)
             error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            if not join.member_id:
+                join = join._replace(uuid=str(self._new_uuid()))
+                if group is None:
+                    made = ClassicGroup(group_id, self.settings, now_ms)
+                    group = made if self.groups.make(made, f"{join.client_id} ({join.client_host})") else None
+                    error = ErrorCode.GROUP_MAX_SIZE_REACHED
             if isinstance(group, ConsumerGroup):
                 self._join_consumer_group(group, join, now_ms)
                 return

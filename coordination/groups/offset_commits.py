@@ -173,6 +173,8 @@ class OffsetCommits:
         if self._groups.settings.offset_value_version < VALUE_VERSION:
             commit.write_in(self._groups.settings.offset_value_version)
         records, count = encode_commits(group_id, commit)
+        if count and group.metadata.of_group:
+            group.metadata.change_group(0)
         if not count:
             reply(ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         elif transaction is None or transaction.producer_id < 0:  # without a producer id no marker would ever commit the offsets

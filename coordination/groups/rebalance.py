@@ -34,6 +34,7 @@ from ottla.coordination.groups.effects import (
     reply_to_sync,
 )
 from ottla.coordination.groups.group import GroupState
+from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES, PENDING_BYTES, name_bytes
 from ottla.coordination.groups.records import group_value, is_too_long, member_part
 from ottla.coordination.partitions.effects import Arm, Disarm, Many, Reply
 from ottla.protocol.errors import ErrorCode
@@ -120,20 +121,32 @@ def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _has_room_for_metadata(group: ClassicGroup, join: Join) -> bool:
-    """Whether the metadata of all members stay within the limits. A member whose metadata do not grow may always join again.
+    """Whether the names and metadata of all members stay within the limits. A member whose metadata do not grow may always join again.
 
-    The log has one protocol of each member. So a loaded member may join with the others again, within the limit of its group.
+    The log has one protocol of each member. So a loaded member may join with the others again, within the limit of its group. A client that
+    is to get a member id first needs the room of a member, because it will join with the same metadata.
     """
+    client = f"{join.client_id} ({join.client_host})"
     member_id = join.member_id or group.static_members.get(join.group_instance_id or "", NO_MEMBER_ID)
     member = group.members.get(member_id)
-    more = size_of(join.protocols) - (0 if member is None else size_of(member.protocols))
-    returns = member is not None and not member.has_all_protocols
-    return not group.metadata.refuse(more, group.group_id, f"{join.client_id} ({join.client_host})", returns=returns)
+    if member is not None:
+        more = size_of(join.protocols) - size_of(member.protocols)
+        return not group.metadata.refuse(more, group.group_id, client, returns=not member.has_all_protocols)
+    more = size_of(join.protocols) + name_bytes(member_id or _new_member_id(join), join.client_id, join.group_instance_id)
+    objects = MEMBER_BYTES
+    if member_id in group.pending_members:
+        more -= name_bytes(member_id)
+        objects -= PENDING_BYTES
+    return not group.metadata.refuse(more, group.group_id, client, objects=objects)
+
+
+def _new_member_id(join: Join) -> str:
+    return f"{join.client_id if join.group_instance_id is None else join.group_instance_id}-{join.uuid}"
 
 
 def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     instance_id = join.group_instance_id
-    member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
+    member_id = _new_member_id(join)
     if is_too_long(member_id):
         _refuse(join, ErrorCode.INVALID_REQUEST, out)
     elif instance_id is not None:
@@ -143,7 +156,7 @@ def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -
         else:
             _replace_static_member(group, join, group.members[old_member_id], member_id, now_ms, out)
     elif join.requires_known_member_id:
-        group.pending_members.add(member_id)
+        group.add_pending(member_id)
         out.append(Arm(member_id, join.session_timeout_ms))
         _refuse(join, ErrorCode.MEMBER_ID_REQUIRED, out, member_id)
     else:

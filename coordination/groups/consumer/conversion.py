@@ -90,11 +90,15 @@ def send_away(classic: ClassicGroup) -> list[Effect]:
 
 
 def on_reverted(classic: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The upgrade could not be written, so the group stays classic: it gets its timers back, and all members have to join again."""
+    """The upgrade could not be written, so the group stays classic: it gets its timers back, and all members have to join again.
+
+    Member ids that clients were given get the shortest session timeout that the broker accepts. Without a timer they would stay forever.
+    """
     out = on_loaded(classic, now_ms)
+    out += [Arm(member_id, classic.settings.min_session_timeout_ms) for member_id in classic.pending_members]
     if classic.state is GroupState.PREPARING_REBALANCE:
         out.append(Arm(Timer.JOIN, classic.rebalance_timeout_ms))
-    else:
+    elif classic.members:
         maybe_prepare_rebalance(classic, "it could not be converted", now_ms, out)
     return out
 

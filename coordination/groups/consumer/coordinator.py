@@ -22,7 +22,7 @@ from ottla.coordination.groups.consumer.classic_members import (
 from ottla.coordination.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
 from ottla.coordination.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
 from ottla.coordination.groups.consumer.group import AssignedGroup, ConsumerGroup
-from ottla.coordination.groups.consumer.heartbeats import Refused, check, has_no_news, interval_ms, on_heartbeat
+from ottla.coordination.groups.consumer.heartbeats import NO_ROOM, Refused, check, has_no_news, interval_ms, on_heartbeat
 from ottla.coordination.groups.consumer.machine import ConsumerMachine, Event
 from ottla.coordination.groups.consumer.members import JOINING
 from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context
@@ -147,7 +147,8 @@ class ConsumerGroups:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
         if group is None:
             made = ConsumerGroup(group_id)
-            self._groups.add(group_id, made)
+            if not self._groups.make(made, f"{beat.client_id} ({beat.client_host})"):
+                raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)
             return made
         return self._converted(group)
 

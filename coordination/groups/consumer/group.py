@@ -34,7 +34,7 @@ from ottla.coordination.groups.consumer.records import (
 )
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.group import Committer, Expiry, Group, GroupState
-from ottla.coordination.groups.metadata_bytes import MetadataBytes
+from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES, MetadataBytes
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.partitions.effects import Arm
 from ottla.protocol.errors import ErrorCode
@@ -175,7 +175,7 @@ class AssignedGroup:
             self._take(new.revoking, new.epoch)
         elif old is not None:
             del self.members[old.member_id]
-        if _is_other_subscription(old, new):
+        if _counts_otherwise(old, new):
             self._subscribed = None
             self._count(old, -1)
             self._count(new, 1)
@@ -184,6 +184,7 @@ class AssignedGroup:
         if member is None:
             return
         self.metadata.change(change * member.metadata_bytes)
+        self.metadata.change_objects(change * MEMBER_BYTES)
         for name in member.topics:
             _add(self.names, name, change)
         if member.regex:
@@ -352,11 +353,12 @@ def _had_all(member: Member, epoch: int, committer: Committer) -> bool:
     return all(each is not None and each <= epoch for each in since)
 
 
-def _is_other_subscription(old: Member | None, new: Member | None) -> bool:
+def _counts_otherwise(old: Member | None, new: Member | None) -> bool:
+    """Whether anything differs that `_count` counts."""
     if old is None or new is None:
         return True
-    return (old.topics, old.regex, old.assignor, old.instance_id, old.classic) != (
-        new.topics, new.regex, new.assignor, new.instance_id, new.classic
+    return (old.topics, old.regex, old.assignor, old.instance_id, old.rack_id, old.client_id, old.classic) != (
+        new.topics, new.regex, new.assignor, new.instance_id, new.rack_id, new.client_id, new.classic
     )  # fmt: skip
 
 

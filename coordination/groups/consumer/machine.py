@@ -167,7 +167,7 @@ class ConsumerMachine:
             self._groups.replace(group, old)
             group.end(now_ms)
             self._runner.cancel_timers(group)
-            if isinstance(old, ClassicGroup) and old.members:
+            if isinstance(old, ClassicGroup):
                 self._runner.run(old, on_reverted(old, now_ms))
 
     def _advance(self, group: AssignedGroup, event: Event, decision: Decision, result: object) -> bool:

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.coordination.groups.classic_group import Protocols, size_of
+from ottla.coordination.groups.metadata_bytes import name_bytes
 
 JOINING: Final = 0
 """The member epoch of a member that joins."""
@@ -79,9 +80,10 @@ class Member(NamedTuple):
 
     @property
     def metadata_bytes(self) -> int:
-        """The memory for the subscription, bytes."""
+        """The memory for the member's names and its subscription, bytes."""
+        of_names = name_bytes(self.member_id, self.instance_id, self.rack_id, self.client_id)
         of_classic = 0 if self.classic is None else size_of(self.classic.protocols)
-        return sum(map(len, self.topics)) + NAME_BYTES * len(self.topics) + len(self.regex or "") + of_classic
+        return of_names + sum(map(len, self.topics)) + NAME_BYTES * len(self.topics) + len(self.regex or "") + of_classic
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether the member has exactly its target of this epoch."""

@@ -15,6 +15,7 @@ from ottla.coordination.groups.consumer.members import Member
 from ottla.coordination.groups.consumer.records import GroupEpoch, Record, Resolved, ResolvedRegex
 from ottla.coordination.groups.consumer.settings import Context
 from ottla.coordination.groups.consumer.topics import hash_of
+from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +41,18 @@ def check_regex(regex: str) -> Generator[CheckRegex, str | None, str | None]:
 
 
 def is_refused(group: AssignedGroup, old: Member | None, new: Member) -> bool:
-    """Whether there is no room for the subscription of a member, which is logged. There always is for one that does not grow."""
-    if old is not None and old.topics is new.topics and old.regex == new.regex and old.classic is new.classic:
+    """Whether there is no room for the names and the subscription of a member, which is logged. One that does not grow has room always."""
+    if old is None:
+        more, objects = new.metadata_bytes, MEMBER_BYTES
+    elif old.topics is new.topics and old.regex == new.regex and old.classic is new.classic and _same_names(old, new):
         return False
-    more = new.metadata_bytes - (0 if old is None else old.metadata_bytes)
-    return group.metadata.refuse(more, group.group_id, f"{new.client_id} ({new.client_host})")
+    else:
+        more, objects = new.metadata_bytes - old.metadata_bytes, 0
+    return group.metadata.refuse(more, group.group_id, f"{new.client_id} ({new.client_host})", objects=objects)
+
+
+def _same_names(old: Member, new: Member) -> bool:
+    return (old.client_id, old.member_id, old.instance_id, old.rack_id) == (new.client_id, new.member_id, new.instance_id, new.rack_id)
 
 
 def change_subscription(group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:

@@ -7,6 +7,7 @@ from ottla.coordination.groups.classic_group import Protocols
 from ottla.coordination.groups.effects import Timer
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES, PENDING_BYTES
 from ottla.protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, quiet
 
@@ -79,13 +80,17 @@ def check(driver: GroupDriver) -> None:
             votes[name] = votes.get(name, 0) + 1
     assert votes == group.protocol_votes
     metadata = sum(len(name) + len(data) for member in members.values() for name, data in member.protocols)
+    names = [name for each in members.values() for name in (each.member_id, each.client_id, each.group_instance_id or "")]
+    metadata += 2 * len("".join(names)) + 2 * len("".join(group.pending_members))
     assert group.metadata.taken == metadata + group.assigned_bytes
+    objects = MEMBER_BYTES * len(members) + PENDING_BYTES * len(group.pending_members)
+    assert driver.budget.taken == group.metadata.taken + objects
     assert group.assigned_bytes >= sum(len(member.assignment) for member in members.values())
     if members:
         assert len(members) in votes.values(), "there is a protocol that all members support"
     if group.state is GroupState.EMPTY:
         assert not members
-        assert not group.metadata.taken
+        assert not group.assigned_bytes
     if group.state is GroupState.PREPARING_REBALANCE:
         assert Timer.JOIN in driver.timers, "a rebalance ends"
         assert not any(member.sync_waiter for member in members.values())
@@ -126,3 +131,4 @@ def run_history(steps: list[tuple[str, int, int, bool]], driver: GroupDriver) ->
     assert not driver.waiting, "everybody was answered"
     assert driver.state is GroupState.EMPTY, "nobody was heard of any more"
     assert not driver.timers
+    assert not driver.budget.taken

@@ -10,7 +10,7 @@ from ottla.coordination.groups.consumer.records import GroupEpoch
 from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context, GroupTimes
 from ottla.coordination.groups.consumer.targets import compute
 from ottla.coordination.groups.consumer.topics import Topics
-from ottla.coordination.groups.metadata_bytes import MetadataBudget
+from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES, MetadataBudget, name_bytes
 from ottla.coordination.groups.share.group import ShareGroup
 from ottla.coordination.groups.share.heartbeats import on_heartbeat, on_initialized
 from ottla.coordination.partitions.effects import Reply
@@ -173,7 +173,8 @@ def test_a_member_loses_the_topics_that_it_no_longer_names_before_the_next_targe
 
 def test_a_member_without_room_for_its_subscription_is_refused_and_one_that_takes_no_more_stays() -> None:
     driver = Driver(0, t=3, u=3)
-    budget = MetadataBudget(2 * NAME_BYTES + 2, 2**63)
+    size = name_bytes("a") + NAME_BYTES + len("t") + MEMBER_BYTES
+    budget = MetadataBudget(2 * size, 2**63)
     driver.group.metadata.count_in(budget)
     epoch = driver.beat("a", 0, "t").epoch
     assert driver.beat("b", 0, "t", "u").error == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -181,4 +182,4 @@ def test_a_member_without_room_for_its_subscription_is_refused_and_one_that_take
     assert driver.beat("b", 0, "u").error == ErrorCode.NONE
     assert budget.taken == budget.max_bytes
     driver.beat("a", -1)
-    assert budget.taken == NAME_BYTES + 1
+    assert budget.taken == size
