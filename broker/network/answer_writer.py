@@ -21,12 +21,10 @@ from contextlib import suppress
 from typing import Final, cast, final
 
 from ottla.broker.network import gather
+from ottla.broker.network.gather import UNCOPIED_BYTES
 from ottla.broker.network.request_channel import Parts
 from ottla.broker.network.sendfile import FileSender, Owner
 from ottla.broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
-
-UNCOPIED_BYTES: Final = 128 * 1024
-"""Smallest answer in memory that is sent as separate parts, in bytes. Joining the parts would cost more than passing them singly."""
 
 _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
 _NO_TRANSPORT: Final = asyncio.Transport()

@@ -16,6 +16,9 @@ from ottla.storage.segment.file_region import FileRegion
 
 INLINE_BYTES: Final = 16 * 1024
 """Largest region that is read and written together with its header, because that is cheaper than sending it separately, in bytes."""
+UNCOPIED_BYTES: Final = 128 * 1024
+"""Smallest answer in memory, or part of one, that is sent without a copy, in bytes. Joining parts would cost more than passing them singly.
+Several connections may refer to the same part."""
 ALIGNED_BYTES: Final = 256 * 1024
 """Largest region that is sent from a page boundary on, in bytes. The bytes before the page are sent with the header."""
 PAGE_BYTES: Final[int] = mmap.PAGESIZE
@@ -49,7 +52,7 @@ def put(parts: Parts, out: Parts) -> tuple[int, bool]:
 
 
 def join(parts: Parts) -> Parts:
-    """Return the parts as a socket sends them: small regions and memory between two large regions become one part.
+    """Return the parts as a socket sends them: small regions and memory between two large parts become one part.
 
     A small region stays a region if reading it would wait for the disk, or fails; then `FileSender` handles that. Regions that are
     converted stay, too.
@@ -72,7 +75,7 @@ def join(parts: Parts) -> Parts:
                 joined.append(rest)
                 continue
             has_regions = True
-        elif isinstance(part, ConvertedRegion):
+        elif isinstance(part, ConvertedRegion) or len(part) >= UNCOPIED_BYTES:
             if run:
                 _join_run(run, size, has_regions, joined)
                 run = []

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from ottla.broker.handlers.groups.describe_groups import handle_describe_groups
 from ottla.broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members
 from ottla.broker.handlers.groups.leave_group import handle_leave_group
 from ottla.broker.handlers.groups.sync_group import handle_sync_group
+from ottla.broker.network.gather import UNCOPIED_BYTES
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
 from ottla.coordination.groups.classic_group import MemberMetadata
@@ -49,7 +51,28 @@ def test_members_are_written_as_the_message_says(version: int, members: list[Mem
         JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
         for member_id, instance_id, metadata in members
     ]
-    assert with_members(bare, members, version) == b"head" + response.encode(version)
+    parts = with_members(bare, "me", members, version)
+    assert b"".join(parts) == b"head" + response.encode(version)  # type: ignore[arg-type]  # no part is in a file
+
+
+def test_connections_that_have_not_sent_the_members_share_them() -> None:
+    members: list[MemberMetadata] = [(f"m{number}", None, bytes(4_000)) for number in range(100)]
+    bare = JoinGroupResponse(leader="m0", member_id="m0").encode(9)
+    first, again = (with_members(bare, "m0", list(members), 9) for _ in range(2))
+    assert first[-1] is again[-1]
+    assert len(first[0]) < 100 < UNCOPIED_BYTES < len(first[-1])  # type: ignore[arg-type]  # as above
+    others = [with_members(bare, "m0", [*members, ("new", None, b"")], 9), with_members(JoinGroupResponse().encode(5), "m0", members, 5)]
+    assert not any(part is first[-1] for parts in others for part in parts)
+    assert with_members(bare, "m0", members[:1], 9)[-1] is not with_members(bare, "m0", members[:1], 9)[-1], "small ones are copied"
+
+
+def test_the_members_go_when_no_connection_has_them_left() -> None:
+    members: list[MemberMetadata] = [("only", None, bytes(UNCOPIED_BYTES))]
+    parts = with_members(JoinGroupResponse().encode(9), "only", members, 9)
+    shared = ref(parts[-1])
+    assert shared() is not None
+    parts.clear()
+    assert shared() is None
 
 
 class Told:

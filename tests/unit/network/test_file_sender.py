@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page, join
+from ottla.broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, UNCOPIED_BYTES, from_next_page, join
 from ottla.broker.network.request_channel import Answer, Parts
 from ottla.broker.network.sendfile import CHUNK_BYTES, TAIL_BYTES, FileSender
 from ottla.broker.security.client import Client
@@ -320,6 +320,15 @@ def test_small_regions_and_what_stands_between_them_leave_as_one_part(path: Path
     assert isinstance(rest, FileRegion)
     assert (rest.position, rest.length) == (large.position, large.length)
     assert behind == b"behind" + whole[4] + b">"
+
+
+def test_large_memory_leaves_as_it_is_because_other_connections_may_refer_to_it(path: Path) -> None:
+    file = RealFileSystem().open(str(path), read_only=True)
+    shared = bytearray(UNCOPIED_BYTES)
+    first, alone, last = join([b"<", FileRegion(file, 50, 100), shared, b"be", b"hind"])
+    assert first == b"<" + DATA[50:150]
+    assert alone is shared
+    assert last == b"behind"
 
 
 def test_a_small_region_that_is_cold_leaves_between_what_is_warm(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

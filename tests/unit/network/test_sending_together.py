@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.network.answer_writer import UNCOPIED_BYTES
-from ottla.broker.network.gather import INLINE_BYTES
+from ottla.broker.network.gather import INLINE_BYTES, UNCOPIED_BYTES
 from ottla.broker.network.limits import MAX_UNSENT
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.storage.disk.filesystem import RealFileSystem
