@@ -55,10 +55,13 @@ def make_tasks(
 
 
 def listen_to(replicas: ReplicaManager, manager: RemoteLogManager) -> None:
-    """Has all partitions that get a role from now on copied, expired and followed."""
+    """Has all partitions that get a role from now on copied, expired and followed.
+
+    Copies go at once only if a controller reported the deletion of their topic. All others are left to `Leftovers`.
+    """
     replicas.leadership_listeners.append(manager.on_leadership_change)
     replicas.config_listeners.append(manager.on_config_change)
-    replicas.deletion_listeners.append(manager.on_partitions_deleted)
+    replicas.reported_deletion_listeners.append(manager.on_partitions_deleted)
 
 
 def leftovers(services: Services, storage: RemoteStorage, manager: RemoteLogManager, filesystem: FileSystem, interval_ms: int) -> Leftovers:

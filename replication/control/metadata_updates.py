@@ -52,7 +52,7 @@ async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataReq
                 return deposed
         deleted = update.complete()
         if deleted:
-            await manager.notify_deleted(deleted)
+            await manager.notify_deleted(deleted, is_reported=True)
         for partition, topic_id, state in left:
             if manager.partition(*partition.topic_partition) is partition and _has_left(manager, partition, topic_id, state):
                 logger.warning("%s: is on other brokers now; no longer served, the log stays", partition.topic_partition)
@@ -65,7 +65,7 @@ async def forget_topics(manager: ReplicaManager, images: Iterable[TopicImage]) -
     async with manager.metadata_changes:
         gone = [image for image in images if manager.cluster.topics.get(image.name) is image]
         if gone:
-            await manager.notify_deleted(manager.cluster.forget(gone))
+            await manager.notify_deleted(manager.cluster.forget(gone), is_reported=False)
         for image in gone:
             for partition in list(manager.partitions.get(image.name, {}).values()):
                 logger.warning("%s: its topic was deleted; no longer served, the log stays", partition.topic_partition)

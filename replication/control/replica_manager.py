@@ -82,6 +82,7 @@ class ReplicaManager:
         "on_replicas_offline",
         "partitions",
         "replica_selector",
+        "reported_deletion_listeners",
         "topic_stats",
     )
 
@@ -126,6 +127,9 @@ class ReplicaManager:
         self.deletion_listeners: list[Callable[[list[TopicPartition]], Awaitable[None]]] = []
         """Called in order with the partitions that the controller deleted, so that their committed offsets are removed, for example. The
         metadata do not change before they are done."""
+        self.reported_deletion_listeners: list[Callable[[list[TopicPartition]], Awaitable[None]]] = []
+        """Called behind those if a controller reported the deletion. For what cannot be undone: a metadata store that does not have a topic
+        may be an old copy."""
         self.log_manager = log_manager
         self._clock = clock
         self.replica_selector = replica_selector
@@ -160,10 +164,13 @@ class ReplicaManager:
         """Apply UpdateMetadata (api 6)."""
         return await metadata_updates.on_update_metadata(self, request)
 
-    async def notify_deleted(self, partitions: list[TopicPartition]) -> None:
-        """Call the `deletion_listeners`."""
+    async def notify_deleted(self, partitions: list[TopicPartition], *, is_reported: bool) -> None:
+        """Call the `deletion_listeners`, and then those of reported deletions if a controller reported this one."""
         for listener in self.deletion_listeners:
             await listener(partitions)
+        if is_reported:
+            for listener in self.reported_deletion_listeners:
+                await listener(partitions)
 
     async def forget_topics(self, images: Iterable[TopicImage]) -> list[TopicImage]:
         """Forget topics whose deletion no controller reported. Topics with newer metadata stay; returns the forgotten ones."""

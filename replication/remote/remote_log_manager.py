@@ -133,7 +133,7 @@ class RemoteLogManager:
             self.on_leadership_change(partition)
 
     async def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """The controller deleted the topics of these partitions: removes the segments of those that this broker leads."""
+        """A controller reported that it deleted the topics of these: removes the segments of the partitions that this broker leads."""
         for topic_partition in partitions:
             replica = self._replicas.get(topic_partition)
             if replica is not None and replica.leadership is not None and replica.partition not in self._deletions:

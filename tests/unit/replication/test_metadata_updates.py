@@ -26,6 +26,25 @@ def test_deleted_partitions_are_reported() -> None:
     assert gone == [T0, TopicPartition(TOPIC, 1)]
 
 
+def test_a_deletion_that_no_controller_reported_is_told_apart() -> None:
+    replicas = Replicas()
+    gone: list[TopicPartition] = []
+    reported: list[TopicPartition] = []
+    replicas.manager.deletion_listeners.append(into(gone))
+    replicas.manager.reported_deletion_listeners.append(into(reported))
+
+    def hear(leader: int) -> None:
+        topic_states = [metadata(TOPIC, TOPIC_ID, p0=leader)]
+        at_once(replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=topic_states)))
+
+    hear(1)
+    at_once(replicas.manager.forget_topics(list(replicas.cluster.topics.values())))
+    assert (gone, reported) == ([T0], [])
+    hear(1)
+    hear(-2)
+    assert (gone, reported) == ([T0, T0], [T0])
+
+
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, ZERO_UUID])
 def test_a_leader_whose_replica_was_moved_away_while_it_stood_still_leads_no_more(topic_id: bytes) -> None:
     replicas = Replicas()

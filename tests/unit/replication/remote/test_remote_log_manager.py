@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.remote.tasks import listen_to
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.replication.remote import remote_log_manager
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.removals import MOST_APART_MS
@@ -14,6 +16,7 @@ from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, 
 from ottla.storage.remote.ports import RemoteStoreDenied, RemoteStoreError
 from tests.support.followers import until
 from tests.support.remote_fakes import Parts
+from tests.support.replicas import Replicas, metadata
 from tests.support.tiered_replicas import TIERED, TieredReplica, follows, leads
 
 STARTED, FINISHED, DELETING, _ = SegmentState
@@ -257,6 +260,29 @@ def test_the_deletion_of_a_topic_removes_its_segments_although_the_store_is_down
         await until(lambda: TIERED not in replica.metadata.followed)
         assert not replica.store.parts
         assert not replica.metadata.caches[TIERED].packed
+
+    run(scenario)
+
+
+def test_copies_go_when_a_controller_reports_the_deletion_and_not_when_a_topic_is_only_missing() -> None:
+    async def scenario(replica: TieredReplica, manager: RemoteLogManager) -> None:
+        become_leader(replica, manager)
+        replica.produce(3)
+        await until(lambda: len(replica.ranges()) == 2)
+        of_broker = Replicas()
+        listen_to(of_broker.manager, manager)
+
+        async def hear(leader: int) -> None:
+            topic = metadata(TIERED.topic, TIERED.topic_id, p0=leader)
+            await of_broker.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=[topic]))
+
+        await hear(1)
+        assert await of_broker.manager.forget_topics(list(of_broker.cluster.topics.values()))
+        assert not manager._deletions, "the metadata store may be an old copy"
+        await hear(1)
+        await hear(-2)
+        assert manager._deletions == {TIERED}
+        await until(lambda: not replica.store.parts)
 
     run(scenario)
 
