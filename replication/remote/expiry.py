@@ -11,7 +11,7 @@ from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.other_log import is_of_other_log
-from ottla.replication.remote.positions import CopiesOf, bounds_of, has_log_start, lacks_epochs, pass_removed, refresh
+from ottla.replication.remote.positions import CopiesOf, bounds_of, has_log_start, lacks_epochs, pass_removed, refresh, waits_for_copy
 from ottla.replication.remote.removals import Removals
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
@@ -83,11 +83,15 @@ class Expiry:
         await self._remove(await self._useless(retention, state), state)
 
     async def _useless(self, retention: Retention, state: RemotePartitionState) -> list[SegmentEntry]:
-        """The segments that an unclean election or the end of a broker has left behind, but those of a lost log."""
+        """The segments that an unclean election or the end of a broker has left behind, but those of a lost log.
+
+        Also those that were to be copied again, once others have their records.
+        """
         services = self._services
         log = self._leadership.check()
         epochs, log_start_offset = log.leader_epochs.entries, log.log_start_offset
         is_whole = bool(epochs) and not lacks_epochs(log)
+        copies = CopiesOf(services.metadata, self._partition)
         entries = services.metadata.all_entries(self._partition)
         state.metadata_count = len(entries)
         chosen: dict[SegmentId, SegmentEntry] = {}
@@ -99,7 +103,10 @@ class Expiry:
             unread = is_whole and is_unreferenced(entry, epochs[0][0])
             if unread and is_of_lost_log(entry, log_start_offset, retention):
                 kept.append(entry)
-            elif unread or is_abandoned(entry, services.settings.broker_id, retention.now_ms):
+            elif unread or (
+                is_abandoned(entry, services.settings.broker_id, retention.now_ms)
+                and not waits_for_copy(self._leadership.check(), copies, entry)
+            ):
                 chosen[entry.id] = entry
         self._report_lost_log(self._leadership.check(), kept, state)
         return list(chosen.values())

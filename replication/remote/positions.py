@@ -7,8 +7,8 @@ from functools import partial
 
 from ottla.replication.remote.leadership import Leadership
 from ottla.storage.log.partition_log import PartitionLog
-from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
-from ottla.storage.remote.lineage import LogBounds, first_remote_offset, highest_copied, with_records
+from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition, is_to_copy_again
+from ottla.storage.remote.lineage import LogBounds, first_missing, first_remote_offset, highest_copied, is_in_lineage, with_records
 from ottla.storage.remote.ports import RemoteLogMetadata
 
 
@@ -66,13 +66,15 @@ def has_log_start(leadership: Leadership, copies: CopiesOf) -> bool:
 def find_log_start(log: PartitionLog, copies: CopiesOf) -> bool:
     """Moves the log start offset of a new leader to where its remote part begins. Raises MetadataNotReady, LogDirFailure.
 
-    The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible. Returns False
-    if the high watermark is still below.
+    The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible. So do records
+    that are to be copied again, because followers would delete their segments. Returns False if the high watermark is still below.
     """
     if lacks_epochs(log):
         return True
-    first = first_remote_offset(bounds_of(log), copies.entries)
+    bounds = bounds_of(log)
+    first = first_remote_offset(bounds, copies.entries)
     start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
+    start = _first_to_copy_again(bounds, copies, start)
     if start > log.log_start_offset:
         log.increment_log_start_offset(min(start, log.high_watermark), "older records were removed from the remote store")
     return start <= log.log_start_offset
@@ -82,20 +84,45 @@ def pass_removed(log: PartitionLog, copies: CopiesOf) -> bool:
     """Moves the log start behind copies at the start of the log whose removal began. Raises MetadataNotReady, LogDirFailure.
 
     A former leader moved its log start first, and its record may arrive when this broker leads already. Readers would ask for records of
-    these copies forever. Returns False if the high watermark is still below.
+    these copies forever. Records that are to be copied again stay. Returns False if the high watermark is still below.
     """
     while (start := log.log_start_offset) < log.local_log_start_offset:
         epoch = log.leader_epochs.epoch_of(start)
         if epoch is None or copies.find(epoch, start) is not None:
             break
-        ends = [each.end_offset for each in copies.entries(epoch) if _is_removed(each) and each.start_offset <= start <= each.end_offset]
-        if not ends:
+        removed = [each for each in copies.entries(epoch) if _is_removed(each) and each.start_offset <= start <= each.end_offset]
+        if not removed or any(map(is_to_copy_again, removed)):
             break
-        behind = min(max(ends) + 1, log.local_log_start_offset)
+        behind = min(max(each.end_offset for each in removed) + 1, log.local_log_start_offset)
         log.increment_log_start_offset(min(behind, log.high_watermark), "a former leader began to remove the copy of older records")
         if log.log_start_offset < behind:
             return False
     return True
+
+
+def waits_for_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> bool:
+    """Tells if the entry is to be copied again, and has records of the log that no other copy has. Raises MetadataNotReady.
+
+    Its entry stays until then: without one, the next leader would take its records for removed.
+    """
+    if not is_to_copy_again(entry):
+        return False
+    bounds = bounds_of(log)
+    first = max(entry.start_offset, bounds.log_start_offset)
+    return first_missing(first, entry.end_offset, bounds.log_end_offset, bounds.epochs, copies.find) is not None
+
+
+def _first_to_copy_again(bounds: LogBounds, copies: CopiesOf, end: int) -> int:
+    """Finds where the oldest segment of the lineage begins that is to be copied again; `end` without any below it."""
+    for epoch, begin in bounds.epochs:
+        if begin >= end:
+            break
+        for entry in copies.entries(epoch):
+            if entry.start_offset >= end:
+                break
+            if is_to_copy_again(entry) and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
+                return entry.start_offset
+    return end
 
 
 def _is_removed(entry: SegmentEntry) -> bool:

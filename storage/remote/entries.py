@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class SegmentState(IntEnum):
@@ -48,6 +48,18 @@ class SegmentEntry:
     size: int
     state: SegmentState
     custom: bytes | None = None
+
+
+TO_COPY_AGAIN: Final = -1
+"""The broker of an update to DELETE_SEGMENT_STARTED that asks for another copy, because the objects of this one have vanished."""
+
+
+def is_to_copy_again(entry: SegmentEntry) -> bool:
+    """Tells if only the objects of the copy are gone. Its records stay part of the log: some replica has them, and is to copy them again.
+
+    All other entries whose deletion began are those of records that expired or were deleted, or that another copy has.
+    """
+    return entry.state == SegmentState.DELETE_SEGMENT_STARTED and entry.broker_id == TO_COPY_AGAIN
 
 
 class SegmentUpdate(NamedTuple):

@@ -1,7 +1,8 @@
 """Implements `ottla remote scrub --copy-again`: has leaders copy the segments again whose records have vanished from the remote store.
 
 A leader copies all closed segments of which no finished copy has some offsets. So it is enough that the metadata say that the vanished
-copy is being removed. The leader then removes what is left of it, too, and local retention waits for the new copy.
+copy is being removed, and by TO_COPY_AGAIN that its records are not. Then local retention waits for the new copy, and no later leader
+moves the log start behind these records. The leader removes what is left of the old copy once the new one is finished.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ottla.client.config_admin import ConfigResourceType, describe_configs
 from ottla.client.offsets import EARLIEST_LOCAL, reachable_offsets
 from ottla.config.topic import REMOTE_STORAGE_ENABLE
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.entries import TO_COPY_AGAIN, SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _publish(cluster: Cluster, entries: Iterable[SegmentEntry]) -> None:
     count = len(cluster.partitions(METADATA_TOPIC))
     with Producer(cluster, METADATA_TOPIC, on_delivery=_raise) as producer:
         for entry in entries:
-            update = SegmentUpdate(entry.id, entry.broker_id, int(time.time() * 1000), SegmentState.DELETE_SEGMENT_STARTED)
+            update = SegmentUpdate(entry.id, TO_COPY_AGAIN, int(time.time() * 1000), SegmentState.DELETE_SEGMENT_STARTED)
             producer.send(OutgoingRecord(encode_update(update), partition=metadata_partition(entry.id.partition, count)))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +18,15 @@ from ottla.cli.remote.scrub import Throttle, _faults_of, _orphans
 from ottla.cli.remote.store_access import the_store
 from ottla.cli.remote.stored_copies import chosen
 from ottla.cli.remote.stored_logs import stored_logs
+from ottla.client import producer
+from ottla.client.producer import OutgoingRecord
 from ottla.config.errors import ConfigError
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.entries import SegmentEntry, SegmentState, is_to_copy_again
+from ottla.storage.remote.metadata.records import SEGMENT, encode_entry, read_record
+from ottla.storage.remote.metadata.segment_cache import SegmentCache
 from ottla.storage.remote.object_layout import INDEXES, LOG, MANIFEST, object_key, with_mark
 from ottla.storage.remote.ports import RemoteObjectMissing, StoredObject
 from tests.support.batches import a_batch
@@ -233,6 +238,36 @@ def test_a_segment_that_its_leader_removes_meanwhile_is_not_told_to_be_copied(st
     answers = iter([{stored.entries[0].id}, set()])
     monkeypatch.setattr(lost_copies, "still_local", lambda *_: next(answers))
     assert "has just removed the segment" in str(leader.give_up(stored.entries[0]))
+
+
+def test_the_metadata_say_that_the_records_of_a_vanished_copy_stay(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = stored.entries[0]
+    sent: list[OutgoingRecord] = []
+
+    class Published:
+        """Takes the place of a producer for the topic of the metadata."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def __enter__(self) -> Any:
+            return SimpleNamespace(send=sent.append)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(producer, "Producer", Published)
+    lost_copies._publish(SimpleNamespace(partitions=lambda _: range(2)), [entry])  # type: ignore[arg-type]  # all that is asked
+    cache = SegmentCache(entry.id.partition)
+    for value in (encode_entry(replace(entry, state=SegmentState.COPY_SEGMENT_STARTED)), sent[0].value):
+        record = read_record(value or b"")
+        if record.kind == SEGMENT:
+            cache.add(record.key, record.packed)
+        else:
+            cache.change(record.key, record.state, record.broker_id, record.event_timestamp_ms, record.custom)
+    (found,) = cache.all_entries()
+    assert is_to_copy_again(found)
+    assert not is_to_copy_again(replace(found, broker_id=entry.broker_id)), "a broker removes its records"
 
 
 def test_removing_and_copying_again_are_two_commands(stored: Stored) -> None:
