@@ -21,7 +21,18 @@ from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.lost_copies import ADVICE, give_up, has_vanished, still_local, vanished
 from ottla.cli.remote.removal import remove_orphans
 from ottla.cli.remote.store_access import config_option, the_own_store, the_store
-from ottla.cli.remote.stored_copies import COLUMNS, as_object, as_row, chosen, copies_in, is_named, known_copies, read_metadata, still_read
+from ottla.cli.remote.stored_copies import (
+    COLUMNS,
+    CopyName,
+    as_object,
+    as_row,
+    chosen,
+    copies_in,
+    is_named,
+    known_copies,
+    read_metadata,
+    still_read,
+)
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -87,7 +98,7 @@ class Throttle:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Note the copies that are whole in this file, and leave out those that it has. Removed when all are whole.",
 )
-@click.option("--remove", is_flag=True, help="List and remove the objects of no copy that are older than a day. Copies are not read.")
+@click.option("--remove", is_flag=True, help="List the objects of no copy, and remove those of removed copies. Copies are not read.")
 @click.option(
     "--copy-again",
     is_flag=True,
@@ -147,13 +158,13 @@ def _remove(cluster: Cluster, topics: tuple[str, ...], config_file: Path, cluste
     async def remove() -> dict[str, str | None]:
         async with the_own_store(config_file, cluster_id) as storage:
             objects = [each async for each in storage.store.list("")]
-            caches = read_metadata(cluster)
-            known = copies_in(caches)
+            described: set[CopyName] = set()
+            known = copies_in(read_metadata(cluster, described=described))
             names = set(_orphans(objects, known, topics))
             orphans = [each for each in objects if each.name in names]
             for name in sorted(names):
                 say(f"of no copy: {name}")
-            return await remove_orphans(cluster, storage.store, orphans, {each.partition: len(each.all_entries()) for each in caches})
+            return await remove_orphans(storage.store, orphans, described)
 
     outcomes = asyncio.run(remove())
     stays = {name: None if reason is None else ClientError(f"{name} stays: {reason}") for name, reason in sorted(outcomes.items())}

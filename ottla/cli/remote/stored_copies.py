@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.storage.remote.entries import SegmentEntry, SegmentId, TopicIdPartition
+    from ottla.storage.remote.metadata.log import MetadataLog
     from ottla.storage.remote.metadata.segment_cache import SegmentCache
 
 _POLL_SECONDS: Final = 1.0
 COLUMNS: Final = ("topic", "partition", "state", "start", "end", "bytes", "epochs", "max timestamp", "broker", "segment")
+
+
+class CopyName(NamedTuple):
+    """The names of the objects of a copy have its segment's id and its start offset."""
+
+    segment: SegmentId
+    start_offset: int
 
 
 def known_copies(
@@ -36,11 +44,15 @@ def copies_in(caches: Iterable[SegmentCache]) -> list[tuple[SegmentEntry, bool]]
 
 
 def read_metadata(
-    cluster: Cluster, chosen_partitions: Collection[TopicIdPartition] | None = None, *, seconds: float = math.inf
+    cluster: Cluster,
+    chosen_partitions: Collection[TopicIdPartition] | None = None,
+    *,
+    seconds: float = math.inf,
+    described: set[CopyName] | None = None,
 ) -> list[SegmentCache]:
     """Reads `__remote_log_metadata`. Returns the entries of each partition of which it has records, also if they tell that all are gone.
 
-    The arguments and the errors are those of `known_copies`.
+    `described` takes in all copies that have an entry, or had one. The other arguments and the errors are those of `known_copies`.
     """
     from ottla.client.errors import ConnectionLost, Refused
     from ottla.client.fetcher import Fetcher
@@ -75,9 +87,27 @@ def read_metadata(
                     if partition is not None:
                         log.know(partition)
                     log.take_record(record.value, record.offset)
+                    if described is not None:
+                        described.update(copies_begun(log, record.value))
                 if batch.next_offset >= ends[batch.partition]:
                     fetcher.positions.pop(batch.partition, None)
     return [each.cache for log in logs.values() for each in log.followed.values()]
+
+
+def copies_begun(log: MetadataLog, value: bytes | None) -> Iterator[CopyName]:
+    """The copy that this record, which the log has just taken in, describes; none if it is of another kind, or was left out."""
+    from ottla.protocol.schema.wire import ProtocolError
+    from ottla.storage.remote.metadata.records import SEGMENT, read_record
+
+    try:
+        record = read_record(value or b"")
+    except ProtocolError:
+        return
+    followed = log.followed.get(record.place)
+    if record.kind == SEGMENT and followed is not None:
+        entry = followed.cache.get(record.key.to_bytes(16, "big"))
+        if entry is not None:
+            yield CopyName(entry.id, entry.start_offset)
 
 
 def still_read(cluster: Cluster, entries: Iterable[SegmentEntry]) -> set[SegmentId]:

@@ -27,10 +27,12 @@ from ottla.client.cluster import Cluster
 from ottla.config.broker import BrokerConfig
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.storage.remote.directory_store import DirectoryStore
+from ottla.storage.remote.entries import SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.local_layout import ROOT
 from ottla.storage.remote.ports import OWNER_NAME
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.remote_segments import an_entry
 from tests.support.several_brokers import until
 
 
@@ -53,6 +55,22 @@ class Scrubbed:
         """Where the active segment begins, which is not copied."""
         log = self._broker.services.data.replica_manager.partitions["t"][0].log
         return self._broker.run(lambda: log.segments.active.base_offset)
+
+    def remove_copy(self, offset: int, uuid: int) -> None:
+        """The metadata describe a copy, and the broker removes it."""
+        remote = self._broker.services.remote
+        assert remote is not None
+        metadata = remote.metadata
+        log = self._broker.services.data.replica_manager.partitions["t"][0].log
+        partition = TopicIdPartition(log.topic_id, *log.topic_partition)
+        entry = an_entry(offset, offset, uuid=uuid, partition=partition, state=SegmentState.COPY_SEGMENT_STARTED, broker_id=9)
+
+        async def publish() -> None:
+            await metadata.add(entry)
+            await metadata.update(SegmentUpdate(entry.id, 9, 0, SegmentState.DELETE_SEGMENT_STARTED))
+
+        self._broker.run(publish)
+        until(lambda: self._broker.run(metadata.get, partition, entry.id.uuid) is None)
 
     def are_all_copied(self) -> bool:
         """Whether nothing is being copied any more."""
@@ -147,12 +165,13 @@ def test_an_object_of_no_copy_keeps_no_later_scrub_from_reading_all_copies(scrub
         assert len(scrubbed.scrub("--progress", str(progress))[1]["damaged"]) == 1
 
 
-def test_objects_of_no_copy_are_removed_but_those_that_may_have_an_owner(scrubbed: Scrubbed) -> None:
+def test_objects_of_removed_copies_are_removed_and_none_that_may_be_all_that_is_left(scrubbed: Scrubbed) -> None:
     until(scrubbed.are_all_copied)
     root = scrubbed.shared / ROOT
     (folder,) = (each for each in root.iterdir() if each.name.startswith("t-0-"))
     whole = {path: path.read_bytes() for path in folder.iterdir()}
     copy = "00000000000000000077-AAAAAAAAAAAAAAAAAAAAAA"
+    scrubbed.remove_copy(77, 0)
 
     def leave(place: str, *, hours: float) -> str:
         path = root / place
@@ -166,7 +185,9 @@ def test_objects_of_no_copy_are_removed_but_those_that_may_have_an_owner(scrubbe
     stays = {
         leave(f"{folder.name}/{copy.replace('A', 'g')}.log", hours=25): "less than a day old",
         leave(f"{folder.name}/{copy.replace('A', 'g')}.index", hours=23): "less than a day old",
-        leave(f"{folder.name.replace('t-0-', 't-1-')}/{copy}.log", hours=25): "they may be lost",
+        leave(f"{folder.name}/{copy.replace('A', 'Q')}.log", hours=25): "have never had its copy",
+        leave(f"{folder.name}/{copy.replace('77', '78')}.log", hours=25): "have never had its copy",
+        leave(f"{folder.name.replace('t-0-', 't-1-')}/{copy}.log", hours=25): "have never had its copy",
         leave("notes/todo.txt", hours=25): "not that of a part of a copy",
         leave(f"strange-0-BBBBBBBBBBBBBBBBBBBBBA/{copy}.log", hours=25): "may belong to another cluster",
     }

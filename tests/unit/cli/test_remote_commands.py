@@ -13,10 +13,11 @@ from ottla.cli.main import main
 from ottla.cli.remote import lost_copies
 from ottla.cli.remote.command import _faults
 from ottla.cli.remote.lost_copies import give_up, name_of, vanished
+from ottla.cli.remote.removal import SAFE_AGE_MS, remove_orphans
 from ottla.cli.remote.restore import _write
 from ottla.cli.remote.scrub import Throttle, _faults_of, _orphans
 from ottla.cli.remote.store_access import the_store
-from ottla.cli.remote.stored_copies import chosen
+from ottla.cli.remote.stored_copies import CopyName, chosen, copies_begun
 from ottla.cli.remote.stored_logs import stored_logs
 from ottla.client import producer
 from ottla.client.producer import OutgoingRecord
@@ -24,14 +25,18 @@ from ottla.config.errors import ConfigError
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.protocol.messages.describe_configs import DescribeConfigsResourceResult
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.remote.entries import SegmentEntry, SegmentState, is_to_copy_again
-from ottla.storage.remote.metadata.records import SEGMENT, encode_entry, read_record
+from ottla.storage.remote.entries import SegmentEntry, SegmentState, SegmentUpdate, is_to_copy_again
+from ottla.storage.remote.metadata.log import MetadataLog
+from ottla.storage.remote.metadata.records import SEGMENT, encode_entry, encode_update, read_record
 from ottla.storage.remote.metadata.segment_cache import SegmentCache
 from ottla.storage.remote.object_layout import INDEXES, LOG, MANIFEST, object_key, with_mark
 from ottla.storage.remote.ports import RemoteObjectMissing, StoredObject
 from tests.support.batches import a_batch
+from tests.support.filesystems import MemoryFileSystem
 from tests.support.logs import a_context, a_log, append, follow
+from tests.support.remote_fakes import MemoryStore
 from tests.support.remote_reading import copy_closed_segments, run
+from tests.support.remote_segments import an_entry
 from tests.support.remote_stores import a_directory_store
 
 CLUSTER = "cluster"
@@ -177,6 +182,37 @@ def test_a_copy_without_its_manifest_has_vanished_too(stored: Stored) -> None:
     names = {object_key("", entry, part) for entry in stored.entries for part in (LOG, INDEXES, MANIFEST)}
     objects = [StoredObject(name, 0) for name in names - {object_key("", unreadable, MANIFEST)}]
     assert asyncio.run(vanished(Store(), objects, stored.entries)) == [unreadable]  # type: ignore[arg-type]  # all that is asked
+
+
+def test_an_object_goes_only_if_the_metadata_have_had_its_copy() -> None:
+    removed, lost, young, other = (an_entry(start, start + 9) for start in (10, 20, 30, 40))
+    store = MemoryStore(MemoryFileSystem())
+    store.clock_ms = SAFE_AGE_MS + 1
+    ages = {object_key("", entry, LOG): 0 for entry in (removed, lost, young)} | {object_key("", young, INDEXES): 2, "notes/todo.txt": 0}
+    described = {CopyName(each.id, each.start_offset) for each in (removed, young, other)} | {CopyName(lost.id, 21)}
+    objects = [StoredObject(name, modified_ms) for name, modified_ms in ages.items()]
+
+    outcomes = asyncio.run(remove_orphans(store, objects, described))
+
+    assert store.calls == [("delete", removed.start_offset)]
+    assert [name for name, reason in outcomes.items() if reason is None] == [object_key("", removed, LOG)]
+    assert "ottla remote restore" in str(outcomes[object_key("", lost, LOG)])
+    assert "a day old" in str(outcomes[object_key("", young, LOG)])
+
+
+def test_the_metadata_have_had_a_copy_whose_entry_is_gone() -> None:
+    gone, lost = an_entry(10, 19, state=SegmentState.COPY_SEGMENT_STARTED), an_entry(20, 29)
+    log = MetadataLog(0)
+    log.know(gone.id.partition)
+    described: set[CopyName] = set()
+    deleting, deleted = (SegmentUpdate(gone.id, 1, 0, state) for state in list(SegmentState)[2:])
+    after_lost = SegmentUpdate(lost.id, 1, 0, SegmentState.COPY_SEGMENT_FINISHED)  # the record before this one is lost
+    values = [encode_entry(gone), encode_update(deleting), encode_update(deleted), encode_update(after_lost), encode_entry(lost), b"", None]
+    for offset, value in enumerate(values):
+        log.take_record(value, offset)
+        described.update(copies_begun(log, value))
+    assert described == {CopyName(gone.id, gone.start_offset)}
+    assert [len(each.cache) for each in log.followed.values()] == [0]
 
 
 class Leader:
