@@ -23,7 +23,9 @@ from tests.support.remote_fakes import MemoryMetadata, Parts, Record, SlowBackgr
 from tests.support.tiered_replicas import TIERED, TieredReplica, follows
 
 KEPT = 8
-"""Records that retention keeps at least."""
+"""Records that retention.bytes keeps at least."""
+HOUR_MS = 3_600_000
+RETENTION_MS = 6 * HOUR_MS
 SEGMENT_BATCHES = 2
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 SIZE = len(a_batch([a_record(value=b"0" * 12)]))
@@ -49,6 +51,7 @@ class Broker:
             segment_batches=1,
             segment_bytes=SEGMENT_BATCHES * SIZE,
             retention_bytes=KEPT * SIZE,
+            retention_ms=RETENTION_MS,
             local_retention_bytes=SIZE,
         )
         self.replica.store.parts = parts
@@ -110,19 +113,23 @@ class History:
         self.epoch = 0
         self.count = 0
         self.deleted = 0
-        self.start = self.longest = 0
+        self.start = self.longest = self.expired = 0
+        self.lost: set[int] = set()
+        self.timestamps: dict[int, int] = {}
         self.committed: dict[int, bytes] = {}
         self._lead()
 
     # -- steps -----------------------------------------------------------------------------------------------------------
 
-    def produce(self, records: int) -> None:
+    def produce(self, records: int, age_ms: int = 0) -> None:
         """Appends batches of a record each to the leader."""
+        at = self.clock.now_ms() - age_ms
         for _ in range(records):
             self.count += 1
             value = b"%012d" % self.count
+            self.timestamps[self.leader.log.log_end_offset] = at
             self.longest = max(self.longest, self.leader.log.log_end_offset + 1)
-            append(self.leader.log, a_batch([a_record(value=value, timestamp=self.clock.now_ms())]), epoch=self.epoch)
+            append(self.leader.log, a_batch([a_record(value=value, timestamp=at)]), epoch=self.epoch)
 
     def replicate(self) -> None:
         """The follower gets all that the leader has, and the high watermark moves."""
@@ -197,10 +204,12 @@ class History:
         """Someone removes a finished copy of records that both brokers still have, whatever is behind it."""
         metadata = self.leader.replica.metadata
         first = max(broker.log.local_log_start_offset for broker in self.brokers)
-        copies = sorted((each.start_offset, each.id.uuid) for each in metadata.all_entries(TIERED) if each.state == FINISHED)
-        chosen = [uuid for start, uuid in copies if start >= first]
+        chosen = [each for each in metadata.all_entries(TIERED) if each.state == FINISHED and each.start_offset >= first]
         if chosen:
-            uuid = chosen[number % len(chosen)]
+            chosen.sort(key=lambda each: (each.start_offset, each.id.uuid))
+            entry = chosen[number % len(chosen)]
+            uuid = entry.id.uuid
+            self.lost.update(range(entry.start_offset, entry.end_offset + 1))
             for state in (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED):
                 metadata.caches[TIERED].change(int.from_bytes(uuid, "big"), state, 9, self.clock.now_ms(), None)
             del self.parts[uuid]
@@ -222,6 +231,7 @@ class History:
         while old.truncations.truncate_to(_divergence(new, old)):
             pass
         self.committed = {offset: batch for offset, batch in self.committed.items() if offset < new.log_end_offset}
+        self.timestamps = {offset: at for offset, at in self.timestamps.items() if offset < new.log_end_offset}
 
     def restart(self, broker: Broker) -> None:
         """Kills a broker; a leader that comes back leads again."""
@@ -232,7 +242,7 @@ class History:
 
     def wait(self) -> None:
         """So long that no cancelled copy is still busy, and that other brokers' copies count as abandoned."""
-        self.clock.move(2 * 60 * 60 * 1000)
+        self.clock.move(2 * HOUR_MS)
         for broker in self.brokers:
             if broker.replica.copier is None or broker is not self.leader:
                 broker.replica.services.being_copied.clear()
@@ -243,6 +253,7 @@ class History:
             broker.fail_at = -1
         self.replicate()
         self.wait()
+        self.retain()  # which may end an active segment that is old
         for _ in range(3):
             assert self.copy()
             self.leader.replica.services.being_copied.clear()  # all that was begun has ended, and the time of grace, too
@@ -274,11 +285,22 @@ class History:
         """Every committed record from the log start offset on is readable at the leader, with the bytes that were committed."""
         log = self.leader.log
         self.longest = max(self.longest, log.log_end_offset)  # an election may have shortened the log since then
-        assert log.log_start_offset <= max(self.deleted, self.longest - KEPT + SEGMENT_BATCHES - 1)
+        assert log.log_start_offset <= self._most_start()
         self.start = max(self.start, log.log_start_offset)
         for offset, batch in self.committed.items():
             if offset >= self.start:
                 assert self._read(offset) == batch, f"offset {offset}"
+
+    def _most_start(self) -> int:
+        """The offset up to which retention, or a client, lets the log start move.
+
+        A copy that is lost does not hold up the removal of those behind it, although its records are still on the brokers.
+        """
+        self.expired = max(self.expired, self.deleted, self.longest - KEPT + SEGMENT_BATCHES - 1)
+        oldest_ms = self.clock.now_ms() - RETENTION_MS
+        while self.expired in self.lost or self.timestamps.get(self.expired, oldest_ms + 1) <= oldest_ms:
+            self.expired += 1
+        return self.expired
 
     def _read(self, offset: int) -> bytes:
         log = self.leader.log

@@ -117,6 +117,58 @@ def test_an_active_segment_that_is_due_is_rolled_so_that_it_is_copied() -> None:
     assert replica.ranges()[-1] == (4, 4)
 
 
+def test_an_old_record_does_not_take_newer_ones_in_the_store_with_it() -> None:
+    replica = copied(local_retention_ms=HOUR_MS, retention_ms=20 * HOUR_MS)
+    log = replica.log
+    replica.clock.move(2 * HOUR_MS)
+    check(replica)
+    asyncio.run(replica.copy_all())
+    check(replica)
+    assert bases(log) == [5]
+    replica.produce(2, timestamp=replica.clock.now_ms() - 100 * HOUR_MS)
+    for _ in range(3):
+        check(replica)  # while the store does not answer
+    assert bases(log) == [5, 6, 7]
+    assert log.log_start_offset == 0
+
+    async def copy_and_expire() -> None:
+        await replica.copy_all()
+        await replica.expiry.run()
+
+    asyncio.run(copy_and_expire())
+    assert check(replica) == 2
+    assert log.log_start_offset == 0
+    assert replica.ranges() == [(at, at) for at in range(7)]
+
+
+def test_an_active_segment_beyond_retention_may_be_copied_before_it_is_removed() -> None:
+    replica = copied(local_retention_ms=HOUR_MS, retention_ms=2 * HOUR_MS)
+    replica.clock.move(100 * HOUR_MS)  # or its clock is wrong
+    while delete_old_segments(replica.log, replica.clock.now_ms(), at_most=2) == 2:
+        pass
+    assert bases(replica.log) == [4, 5]
+    assert replica.log.log_start_offset == 0
+
+
+def test_segments_beyond_retention_go_without_a_copy_once_the_copies_before_them_are_known_to_be_as_old() -> None:
+    replica = copied(local_retention_ms=HOUR_MS, retention_ms=20 * HOUR_MS)
+    log = replica.log
+    assert log.tier is not None
+    check(replica)
+    replica.clock.move(10 * HOUR_MS)
+    replica.produce(1)
+    replica.clock.move(15 * HOUR_MS)
+    replica.metadata.ready = False
+    check(replica)
+    assert (log.log_start_offset, bases(log)) == (0, [3, 4, 5, 6])
+    replica.metadata.ready, log.tier.is_known = True, False
+    check(replica)
+    assert (log.log_start_offset, bases(log)) == (0, [4, 5, 6])
+    log.tier.is_known = True
+    check(replica)
+    assert (log.log_start_offset, bases(log)) == (5, [5, 6])
+
+
 def test_reads_tell_remote_records_from_missing_ones() -> None:
     replica = copied(local_retention_ms=2 * HOUR_MS)
     log = replica.log

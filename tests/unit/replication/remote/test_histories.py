@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.storage.remote.ports import RemoteStoreError
-from tests.support.tiered_histories import Crash, History
+from tests.support.tiered_histories import HOUR_MS, Crash, History
 
 faults = st.sampled_from([RemoteStoreError, Crash])
 steps = st.integers(-1, 12)
 """The step of the work that fails; -1 for none."""
+ages = st.sampled_from([0, 0, 3 * HOUR_MS, 100 * HOUR_MS])
 
 
 class Histories(RuleBasedStateMachine):
@@ -19,9 +20,9 @@ class Histories(RuleBasedStateMachine):
     def begin(self) -> None:
         self.history = History()
 
-    @rule(records=st.integers(1, 5), replicated=st.booleans())
-    def produce(self, records: int, replicated: bool) -> None:
-        self.history.produce(records)
+    @rule(records=st.integers(1, 5), age_ms=ages, replicated=st.booleans())
+    def produce(self, records: int, age_ms: int, replicated: bool) -> None:
+        self.history.produce(records, age_ms)
         if replicated:
             self.history.replicate()
 
