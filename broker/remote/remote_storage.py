@@ -35,6 +35,7 @@ from ottla.storage.remote.chunk_loads import ChunkLoads
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.index_cache import IndexCache
+from ottla.storage.remote.lineage import is_in_lineage, with_records
 from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import OWNER_NAME, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from ottla.storage.remote.segment_reader import SegmentReader
@@ -192,6 +193,9 @@ class RemoteStorage:
 
 
 def copy_of(log: PartitionLog, offset: int) -> SegmentEntry | None:
-    """Finds the finished copy that has an offset of the log. Raises MetadataNotReady."""
+    """Finds the finished copy that has an offset of the log, and no records of another history. Raises MetadataNotReady."""
     epoch = log.leader_epochs.epoch_of(offset)
-    return None if log.tier is None or epoch is None else log.tier.find(epoch, offset)
+    if log.tier is None or epoch is None:
+        return None
+    epochs = with_records(log.leader_epochs.entries)
+    return log.tier.find(epoch, offset, lambda entry: is_in_lineage(entry, log.log_end_offset, epochs))

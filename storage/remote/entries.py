@@ -1,6 +1,6 @@
 """Defines what is known of a segment in a remote store: RemoteLogSegmentMetadata of KIP-405, and how its state changes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -60,6 +60,15 @@ def is_to_copy_again(entry: SegmentEntry) -> bool:
     All other entries whose deletion began are those of records that expired or were deleted, or that another copy has.
     """
     return entry.state == SegmentState.DELETE_SEGMENT_STARTED and entry.broker_id == TO_COPY_AGAIN
+
+
+Accepts = Callable[[SegmentEntry], bool]
+"""Tells if a copy is one that is looked for."""
+
+
+def any_copy(entry: SegmentEntry) -> bool:
+    """Accepts every copy."""
+    return True
 
 
 class SegmentUpdate(NamedTuple):

@@ -7,11 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ottla.storage.remote.entries import SegmentEntry, SegmentState
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentState, any_copy
 
 Epochs = Sequence[tuple[int, int]]
-Find = Callable[[int, int], SegmentEntry | None]
-"""Returns the finished copy that has an offset in a leader epoch."""
 _NAMED: Final = 10
 NO_OFFSET = -1
 NO_EPOCH = -1
@@ -31,6 +29,12 @@ class LogBounds(NamedTuple):
     log_end_offset: int
     epochs: Epochs
     only_local_bytes: int = 0
+
+
+class Find(Protocol):
+    """Finds a finished copy that has an offset in a leader epoch, and that is accepted: `RemoteLogMetadata.find` for one partition."""
+
+    def __call__(self, epoch: int, offset: int, accepts: Accepts = any_copy, /) -> SegmentEntry | None: ...
 
 
 class KnownCopies(Protocol):
@@ -118,11 +122,15 @@ def highest_copied(bounds: LogBounds, known: KnownCopies) -> OffsetAndEpoch:
 
 def first_missing(first: int, last: int, log_end_offset: int, epochs: Epochs, find: Find) -> int | None:
     """Finds the first offset from `first` to `last` that no finished copy in the lineage has; None if they have all."""
+
+    def is_readable(entry: SegmentEntry) -> bool:
+        return _is_readable(entry, log_end_offset, epochs)
+
     at = first
     while at <= last:
         epoch = epoch_of(epochs, at)
-        entry = None if epoch is None else find(epoch, at)
-        if entry is None or not _is_readable(entry, log_end_offset, epochs):
+        entry = None if epoch is None else find(epoch, at, is_readable)
+        if entry is None:
             return at
         at = max(at, entry.end_offset) + 1
     return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from ottla.storage.remote.entries import SegmentEntry, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentUpdate, TopicIdPartition, any_copy
 
 
 class IndexKind(IntEnum):
@@ -128,8 +128,8 @@ class RemoteLogMetadata(Protocol):
     async def update(self, update: SegmentUpdate) -> None:
         """Publishes a new state, and returns when this broker has read it: look the entry up to see if it was applied."""
 
-    def find(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentEntry | None:
-        """The finished copy that has the offset in that leader epoch."""
+    def find(self, partition: TopicIdPartition, epoch: int, offset: int, accepts: Accepts = any_copy) -> SegmentEntry | None:
+        """The accepted one of the finished copies that have the offset in that leader epoch; of several, one that begins next to it."""
 
     def get(self, partition: TopicIdPartition, uuid: bytes) -> SegmentEntry | None:
         """The entry of one copy in its present state."""

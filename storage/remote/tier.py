@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.config.topic import TopicConfig
-from ottla.storage.remote.entries import SegmentEntry, SegmentState
-from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, OffsetAndEpoch, epoch_of, first_missing, with_records
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentState, any_copy
+from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, Find, OffsetAndEpoch, epoch_of, first_missing, with_records
 from ottla.storage.remote.ports import MetadataNotReady
 
 BROKERS_TOPICS = frozenset(
@@ -31,7 +31,7 @@ class Tier:
         """The end of the log when this process opened it, or that of a later copy that this process has made."""
         self.copied: OffsetAndEpoch = NOTHING_COPIED
         """The last offset in the store, and its epoch. Kafka's highestOffsetInRemoteStorage."""
-        self.find: Callable[[int, int], SegmentEntry | None] = _nothing
+        self.find: Find = _nothing
         """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`)."""
         self.entries: Callable[[int], Sequence[SegmentEntry]] = _no_entries
         """Returns the copies of a leader epoch by start offset (`RemoteLogMetadata.entries`)."""
@@ -100,5 +100,5 @@ def _no_entries(epoch: int) -> Sequence[SegmentEntry]:
     return ()
 
 
-def _nothing(epoch: int, offset: int) -> SegmentEntry | None:
+def _nothing(epoch: int, offset: int, accepts: Accepts = any_copy, /) -> SegmentEntry | None:
     return None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ottla.storage.disk.filesystem import FileSystem
-from ottla.storage.remote.entries import SegmentEntry, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentUpdate, TopicIdPartition, any_copy
 from ottla.storage.remote.metadata.packed_entries import HEAD, pack_tail
 from ottla.storage.remote.metadata.segment_cache import RecordRefused, SegmentCache
 from ottla.storage.remote.ports import (
@@ -180,9 +180,9 @@ class MemoryMetadata:
         except RecordRefused as refused:
             raise MetadataWriteFailed(str(refused)) from refused
 
-    def find(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentEntry | None:
+    def find(self, partition: TopicIdPartition, epoch: int, offset: int, accepts: Accepts = any_copy) -> SegmentEntry | None:
         """See RemoteLogMetadata."""
-        return self._readable(partition).find(epoch, offset)
+        return self._readable(partition).find(epoch, offset, accepts)
 
     def get(self, partition: TopicIdPartition, uuid: bytes) -> SegmentEntry | None:
         """See RemoteLogMetadata."""

@@ -306,11 +306,10 @@ class History:
         log = self.leader.log
         if offset >= log.local_log_start_offset:
             return _local(log, offset)
-        epoch = log.leader_epochs.epoch_of(offset)
+        epoch, epochs = log.leader_epochs.epoch_of(offset), with_records(log.leader_epochs.entries)
         assert epoch is not None
-        entry = self.leader.replica.metadata.find(TIERED, epoch, offset)
+        entry = self.leader.replica.metadata.find(TIERED, epoch, offset, lambda each: is_in_lineage(each, log.log_end_offset, epochs))
         assert entry is not None, f"offset {offset} is nowhere"
-        assert is_in_lineage(entry, log.log_end_offset, with_records(log.leader_epochs.entries))
         records = self.parts[entry.id.uuid].log
         assert records is not None
         return _batch_in(records, offset)

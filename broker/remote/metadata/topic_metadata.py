@@ -12,7 +12,7 @@ from typing import Final
 from ottla.broker.remote.metadata.reader import MetadataReader
 from ottla.broker.remote.metadata.writer import MetadataWriter
 from ottla.protocol.schema.wire import ProtocolError
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition, any_copy
 from ottla.storage.remote.metadata.records import encode_entry, encode_update
 from ottla.storage.remote.metadata.segment_cache import SegmentCache, SegmentEntries
 from ottla.storage.remote.ports import MetadataNotReady, MetadataWriteFailed
@@ -63,9 +63,9 @@ class TopicMetadata:
         """See RemoteLogMetadata."""
         await self._write(update.id.partition, update)
 
-    def find(self, partition: TopicIdPartition, epoch: int, offset: int) -> SegmentEntry | None:
+    def find(self, partition: TopicIdPartition, epoch: int, offset: int, accepts: Accepts = any_copy) -> SegmentEntry | None:
         """See RemoteLogMetadata."""
-        return self._cache(partition).find(epoch, offset)
+        return self._cache(partition).find(epoch, offset, accepts)
 
     def get(self, partition: TopicIdPartition, uuid: bytes) -> SegmentEntry | None:
         """See RemoteLogMetadata."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
 from ottla.large_table import LargeTable
-from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentState, TopicIdPartition, any_copy
 from ottla.storage.remote.metadata.packed_entries import STATE_AT, changed, end_in, epochs_of, offset_in, start_of, unpack
 from ottla.storage.remote.object_layout import is_marked
 
@@ -190,8 +190,11 @@ class SegmentCache:
 
     # -- questions ---------------------------------------------------------------------------------------------------------
 
-    def find(self, epoch: int, offset: int) -> SegmentEntry | None:
-        """Finds the finished copy that has the offset in that epoch."""
+    def find(self, epoch: int, offset: int, accepts: Accepts = any_copy) -> SegmentEntry | None:
+        """Finds a finished copy that has the offset in that epoch, and is accepted. Of those, one that begins next to the offset.
+
+        A leader knows by `accepts` the copies of its log. One of a lost history hides none of them.
+        """
         segments = self.epochs.get(epoch)
         if segments is None:
             return None
@@ -199,11 +202,15 @@ class SegmentCache:
         for key in reversed(segments.keys[max(at - _MOST_BEHIND, 0) : at]):
             packed = self.packed[key]
             if offset <= end_in(packed, epochs_of(packed), epoch):
-                return unpack(self.partition, key, packed)
+                entry = unpack(self.partition, key, packed)
+                if accepts(entry):
+                    return entry
         for key in segments.unreferenced:
             packed = self.packed.get(key)
             if packed is not None and packed[STATE_AT] == _FINISHED and _has(packed, epoch, offset):
-                return unpack(self.partition, key, packed)
+                entry = unpack(self.partition, key, packed)
+                if accepts(entry):
+                    return entry
         return None
 
     def get(self, uuid: bytes) -> SegmentEntry | None:

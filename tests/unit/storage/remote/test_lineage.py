@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.entries import Accepts, SegmentEntry, any_copy
 from ottla.storage.remote.lineage import (
     NOTHING_COPIED,
     LogBounds,
@@ -86,8 +86,8 @@ class Copies:
     def entries(self, epoch: int) -> list[SegmentEntry]:
         return sorted((each for each in self._entries if epoch in each.leader_epochs), key=lambda each: each.start_offset)
 
-    def find(self, epoch: int, offset: int) -> SegmentEntry | None:
-        found = [each for each in self.entries(epoch) if each.leader_epochs[epoch] <= offset <= self._end(each, epoch)]
+    def find(self, epoch: int, offset: int, accepts: Accepts = any_copy) -> SegmentEntry | None:
+        found = [each for each in self.entries(epoch) if each.leader_epochs[epoch] <= offset <= self._end(each, epoch) and accepts(each)]
         return found[-1] if found else None
 
     def highest_offset(self, epoch: int) -> int | None:
@@ -122,6 +122,12 @@ def test_the_first_offset_is_found_that_the_lineage_does_not_have() -> None:
     assert first_missing(15, 46, 90, LOG, copies.find) == 46
     assert first_missing(50, 60, 90, LOG, copies.find) == 50  # the copy has records that the log does not have
     assert first_missing(0, 5, 90, AFTER_RETENTION, copies.find) == 0
+
+
+def test_a_copy_of_a_lost_history_hides_none_of_the_lineage() -> None:
+    own, lost = an_entry(50, 75, {5: 50, 7: 70}), an_entry(55, 80, {5: 55})
+    assert first_missing(60, 75, 90, LOG, Copies(own, lost).find) is None
+    assert first_missing(60, 75, 90, LOG, Copies(lost).find) == 60
 
 
 def test_the_first_remote_offset_is_that_of_the_first_readable_segment_of_the_log() -> None:

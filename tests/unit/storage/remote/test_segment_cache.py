@@ -172,6 +172,15 @@ def test_overlapping_segments_are_resolved_as_in_apache_kafka_and_none_hides_the
     assert cache.highest_offset(0) == max(end for _, end in spans)
 
 
+def test_a_copy_that_is_not_accepted_hides_no_other() -> None:
+    cache = a_cache()
+    spans = [(10, 100), (5, 150), (50, 80)]
+    superseded, longer, nearer = (bring(cache, an_entry(number, *span), FINISHED) for number, span in enumerate(spans))
+    accepted: list[list[SegmentEntry]] = [[longer, nearer], [superseded, longer], [superseded], []]
+    found = [cache.find(0, 60, some.__contains__) for some in accepted]
+    assert found == [nearer, longer, superseded, None]
+
+
 def test_a_superseded_segment_can_be_deleted() -> None:
     cache = a_cache()
     superseded = bring(cache, an_entry(1, 10, 100), FINISHED)
