@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.remote.metadata.peers import MetadataPeers
 from ottla.broker.remote.metadata.reader import MetadataReader
@@ -23,13 +23,18 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import fetch, list_offsets, produce
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from ottla.protocol.records.batch import HEADER_STRUCT, parse_header
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.reader import Record
 from ottla.protocol.schema.message import Message
 from ottla.replication.ports.cluster import EndPoint, LiveBroker, MetadataCache, TopicImage
 from ottla.replication.ports.peer import PeerUnavailable
+from ottla.storage.remote.entries import TopicIdPartition
 from ottla.storage.remote.metadata.log import METADATA_TOPIC
 from tests.support.clocks import ManualClock
 from tests.support.fake_peers import Asked, FakePeers
 from tests.support.filesystems import MemoryFileSystem
+from tests.support.peers import until
+from tests.support.remote_metadata import A_PARTITION
 
 PARTITIONS: Final = 3
 LISTENER: Final = "REPLICATION"
@@ -205,3 +210,33 @@ class PlayedMetadata(TopicMetadata):
         """As TopicMetadata, and ends the threads."""
         await super().close()
         self.workers.shutdown()
+
+
+def run(
+    story: Callable[[PlayedMetadata], Awaitable[None]], topic: PlayedTopic, filesystem: MemoryFileSystem | None = None, **settings: Any
+) -> None:
+    """Runs a story with the metadata of a broker, for half a minute at most."""
+
+    async def whole() -> None:
+        async with asyncio.timeout(30):
+            metadata = PlayedMetadata(topic, filesystem, **settings)
+            metadata.start()
+            try:
+                await story(metadata)
+            finally:
+                await metadata.close()
+
+    asyncio.run(whole())
+
+
+async def ready(metadata: PlayedMetadata, *partitions: TopicIdPartition) -> None:
+    """Follows partitions, and waits for their entries."""
+    for partition in partitions or (A_PARTITION,):
+        metadata.follow(partition)
+    await until(lambda: all(metadata.is_ready(partition) for partition in partitions or (A_PARTITION,)))
+
+
+def write_elsewhere(topic: PlayedTopic, metadata: PlayedMetadata, *values: bytes, partition: TopicIdPartition = A_PARTITION) -> None:
+    """Another broker writes records of a user partition."""
+    for value in values:
+        topic.append(metadata.reader.index_of(partition), bytes(build_batch([Record(0, 5, None, value)])))

@@ -232,7 +232,7 @@ class MetadataReader:
         due.sort(key=lambda log: not log.is_behind)  # the answer has room for the first ones
         topic_id = self._topic_id
         assert topic_id is not None
-        generations = {log.index: log.generation for log in due}
+        asked = {log.index: (log, log.generation) for log in due}  # another log of the same index may come, and begins at generation 0
         epochs = {log.index: self._leader_of(log.index)[1] for log in due}
         max_wait_ms = 0 if any(log.is_behind for log in due) or len(due) < len(logs) else fetching.MAX_WAIT_MS
         response = await fetching.fetch(peer, topic_id, due, epochs, max_wait_ms)
@@ -243,7 +243,7 @@ class MetadataReader:
         for answer in fetching.answers(response):
             await pause()  # here, so that the time for a copy of the bytes counts: half a millisecond
             found = self.logs.get(answer.partition_index)
-            if found is not None and generations.get(found.index) == found.generation and topic_id == self._topic_id:
+            if found is not None and asked.get(found.index) == (found, found.generation) and topic_id == self._topic_id:
                 is_empty = not await self._take(peer, found, answer) and is_empty
         for log in due:
             if self._snapshots.is_due(log):

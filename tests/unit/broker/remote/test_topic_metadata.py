@@ -2,58 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import pytest
 
 from ottla.broker.remote.metadata import fetching, reader, snapshot_files
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.builder import build_batch
-from ottla.protocol.records.reader import Record
 from ottla.replication.ports.peer import PeerUnavailable
 from ottla.storage.remote.entries import SegmentState, TopicIdPartition
 from ottla.storage.remote.metadata.log import METADATA_TOPIC
 from ottla.storage.remote.ports import MetadataNotReady, MetadataWriteFailed
 from tests.support.filesystems import MemoryFileSystem
-from tests.support.metadata_topic import LOG_DIR, PARTITIONS, PlayedMetadata, PlayedTopic
+from tests.support.metadata_topic import LOG_DIR, PARTITIONS, PlayedMetadata, PlayedTopic, ready, run, write_elsewhere
 from tests.support.peers import until
 from tests.support.remote_metadata import A_PARTITION, an_entry, an_update, values_of
 
 FINISHED, DELETING = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED
 OTHER = TopicIdPartition(bytes(16), "payments", 2)
-
-
-def run(
-    story: Callable[[PlayedMetadata], Awaitable[None]], topic: PlayedTopic, filesystem: MemoryFileSystem | None = None, **settings: Any
-) -> None:
-    """Runs a story with the metadata of a broker, for half a minute at most."""
-
-    async def whole() -> None:
-        async with asyncio.timeout(30):
-            metadata = PlayedMetadata(topic, filesystem, **settings)
-            metadata.start()
-            try:
-                await story(metadata)
-            finally:
-                await metadata.close()
-
-    asyncio.run(whole())
-
-
-async def ready(metadata: PlayedMetadata, *partitions: TopicIdPartition) -> None:
-    """Follows partitions, and waits for their entries."""
-    for partition in partitions or (A_PARTITION,):
-        metadata.follow(partition)
-    await until(lambda: all(metadata.is_ready(partition) for partition in partitions or (A_PARTITION,)))
-
-
-def write_elsewhere(topic: PlayedTopic, metadata: PlayedMetadata, *values: bytes, partition: TopicIdPartition = A_PARTITION) -> None:
-    """Another broker writes records of a user partition."""
-    for value in values:
-        topic.append(metadata.reader.index_of(partition), bytes(build_batch([Record(0, 5, None, value)])))
 
 
 def test_what_is_written_is_read() -> None:
@@ -108,6 +75,30 @@ def test_only_metadata_partitions_of_replicas_here_are_fetched(monkeypatch: pyte
         await until(lambda: topic.peers.open == 0)
         with pytest.raises(MetadataWriteFailed):
             await metadata.add(an_entry(1, 0, 100))
+
+    run(story, topic)
+
+
+def test_an_answer_to_a_log_that_is_read_no_more_is_not_taken_for_that_of_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "HIDDEN_SECONDS", 0.0)
+    topic = PlayedTopic().create()
+
+    async def story(metadata: PlayedMetadata) -> None:
+        others = (OTHER._replace(partition=number) for number in range(100))
+        other = next(each for each in others if metadata.reader.index_of(each) == metadata.reader.index_of(A_PARTITION))
+        first, second = (an_entry(number, 10 * number, 10 * number + 9, partition=other) for number in range(2))
+        write_elsewhere(topic, metadata, *values_of(first, FINISHED), partition=other)
+        await ready(metadata)
+
+        def change() -> None:
+            metadata.unfollow(A_PARTITION)
+            metadata.follow(other)
+            write_elsewhere(topic, metadata, *values_of(second, FINISHED), partition=other)
+
+        topic.faults[ApiKey.FETCH].append(change)
+        await until(lambda: not topic.faults[ApiKey.FETCH])
+        await until(lambda: metadata.is_ready(other))
+        assert [entry.start_offset for entry in metadata.entries(other, 0)] == [0, 10]
 
     run(story, topic)
 
