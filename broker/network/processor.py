@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, final
 
 from ottla.broker.network.buffer_supplier import BufferSupplier
 from ottla.broker.network.handler import RequestHandler
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, TURN_NS, UNHANDLED_FREE_BYTES, NetworkLimits
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, UNHANDLED_FREE_BYTES, NetworkLimits
 from ottla.broker.network.offenders import Offenders, describe_length
 from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.quotas.throttle import Quotas
 from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.broker.security.client import Client
+from ottla.pauses import pause
 from ottla.protocol.cursors import fields
 
 if TYPE_CHECKING:
@@ -123,32 +124,35 @@ class Processor:
         line = f"{client.connection_id} on listener {client.listener_name}: {reason}; closing the connection"
         self._offenders.report(client.client_host, line, self.clock_ns() / 1e9)
 
-    def end_late(self) -> None:
-        """Close connections whose large requests arrive slowly, if others wait for memory, and those that keep too much of small ones."""
+    async def end_late(self) -> None:
+        """Closes connections whose large requests arrive slowly, if others wait for memory, and those that keep too much of small ones.
+
+        Closing thousands takes longer than a turn of the event loop may.
+        """
         channel = self.channel
-        now_ns: int = self.clock_ns()
-        if channel.frame_memory.is_wanted:
-            late = [each for each in self.connections if each.is_late(now_ns)]
-            self._end(late, "a large request arrives too slowly, and others wait for memory")
-        if channel.unhandled_bytes > min(UNHANDLED_FREE_BYTES, channel.most_unhandled_bytes):
-            idle = [each for each in self.connections if each.holds_too_long(now_ns)]
-            if channel.unhandled_bytes > channel.most_unhandled_bytes:
-                self._end(idle, "requests are unfinished, or wait behind one that does, and take memory that others need")
-            else:
-                for connection in [each for each in idle if each.has_left_request]:
+        is_wanted = channel.frame_memory.is_wanted
+        kept = channel.unhandled_bytes
+        is_crowded = kept > channel.most_unhandled_bytes
+        is_much = is_crowded or kept > UNHANDLED_FREE_BYTES
+        if not is_wanted and not is_much:
+            return
+        for connection in list(self.connections):
+            await pause()
+            now_ns: int = self.clock_ns()
+            if is_wanted and connection.is_late(now_ns):
+                self._end(connection, "a large request arrives too slowly, and others wait for memory")
+            elif is_much and connection.holds_too_long(now_ns):
+                if is_crowded:
+                    self._end(connection, "requests are unfinished, or wait behind one that does, and take memory that others need")
+                elif connection.has_left_request:
                     connection.abort()
 
-    def _end(self, connections: list[Connection], reason: str) -> None:
-        """Close connections, until the time of a turn is used up: the next check finds the others."""
-        until_ns: int = self.clock_ns() + TURN_NS
-        for connection in connections:
-            self.report(connection.client, reason)
-            connection.abort()
-            if self.clock_ns() > until_ns:
-                break
+    def _end(self, connection: Connection, reason: str) -> None:
+        self.report(connection.client, reason)
+        connection.abort()
 
-    def expire_idle(self, max_idle_ms: int) -> None:
-        """Close connections that were idle for `max_idle_ms` (connections.max.idle.ms; negative: never), the most idle first.
+    async def expire_idle(self, max_idle_ms: int) -> None:
+        """Closes connections that were idle for `max_idle_ms` (connections.max.idle.ms; negative: never), the most idle first.
 
         A client that waits for its throttle time is idle only if it has left. Unused memory for large requests is dropped, too.
         """
@@ -157,9 +161,11 @@ class Processor:
             return
         oldest = self.clock_ns() - max_idle_ms * 1_000_000
         silent = [connection for connection in self.connections if connection.last_active_ns <= oldest]
-        idle = [connection for connection in silent if not connection.is_muted or connection.has_left]
-        idle.sort(key=lambda connection: connection.last_active_ns)
-        for connection in idle:
+        silent.sort(key=lambda connection: connection.last_active_ns)
+        for connection in silent:
+            await pause()
+            if connection.is_closed or connection.last_active_ns > oldest or (connection.is_muted and not connection.has_left):
+                continue
             logger.debug("%s: idle for connections.max.idle.ms, closing", connection.client.connection_id)
             self.expired_connections += 1
             connection.abort()

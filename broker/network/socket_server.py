@@ -27,6 +27,7 @@ from ottla.broker.quotas.throttle import Quotas
 from ottla.broker.security.acl_hosts import without_scope
 from ottla.broker.security.authorizer import Authorizer
 from ottla.config.listeners import EndPoint
+from ottla.pauses import begin
 
 if TYPE_CHECKING:
     from ottla.broker.security.tls.listener import ListenerTls
@@ -119,8 +120,8 @@ class SocketServer:
         """Begin to accept. Connections that came since the ports were bound wait in the kernel's backlog."""
         for acceptor in self._acceptors.values():
             acceptor.start()
-        self._check_idle()
-        self._check_late()
+        begin(self._expire_idle())
+        begin(self._end_late())
 
     async def add_listener(self, endpoint: EndPoint) -> None:
         """Add a listener while the broker runs. Raises BindFailed, ValueError once the broker stops, and the errors of `authentication` and
@@ -310,19 +311,25 @@ class SocketServer:
     def _report(self, host: str, line: str) -> None:
         self._offenders.report(host, line, self._clock_ns() / 1e9)
 
-    def _check_idle(self) -> None:
-        """Expire idle connections, often enough that none lives more than a tenth longer than allowed."""
+    async def _expire_idle(self) -> None:
+        """Expires idle connections, often enough that none lives more than a tenth longer than allowed."""
         idle_ms = self.limits.connections_max_idle_ms
         seconds = idle_ms / 10_000 if idle_ms >= 0 else MAX_IDLE_CHECK_SECONDS
         seconds = min(max(seconds, MIN_IDLE_CHECK_SECONDS), MAX_IDLE_CHECK_SECONDS)
-        self._idle_timer = self._loop.call_later(seconds, self._check_idle)  # first: an error must not end the checks
-        for processor in (*self.processors, *self._former):
-            processor.expire_idle(idle_ms)
+        try:
+            for processor in (*self.processors, *self._former):
+                await processor.expire_idle(idle_ms)
+        finally:  # an error must not end the checks
+            if not self._is_stopping:
+                self._idle_timer = self._loop.call_later(seconds, lambda: begin(self._expire_idle()))
 
-    def _check_late(self) -> None:
-        """Have requests that arrive slowly or wait for their client make room for others, and the system get what many of them took."""
-        self._late_timer = self._loop.call_later(LATE_CHECK_SECONDS, self._check_late)
-        for processor in (*self.processors, *self._former):
-            processor.end_late()
-        if self._kept.has_fallen(self.request_channel.unhandled_bytes):
-            self._loop.run_in_executor(None, give_back_freed_memory)
+    async def _end_late(self) -> None:
+        """Has requests that arrive slowly or wait for their client make room for others, and the system get what many of them took."""
+        try:
+            for processor in (*self.processors, *self._former):
+                await processor.end_late()
+            if self._kept.has_fallen(self.request_channel.unhandled_bytes):
+                self._loop.run_in_executor(None, give_back_freed_memory)
+        finally:
+            if not self._is_stopping:
+                self._late_timer = self._loop.call_later(LATE_CHECK_SECONDS, lambda: begin(self._end_late()))

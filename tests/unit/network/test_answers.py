@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, NetworkLimits
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from ottla.pauses import begin
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce
@@ -455,11 +456,11 @@ def test_connections_expire_after_their_idle_time_and_not_before() -> None:
     bench.now_ns += 9_000 * 1_000_000
     active.send(framed(b"x"))
     bench.now_ns += 1_000 * 1_000_000
-    bench.processor.expire_idle(10_000)
+    begin(bench.processor.expire_idle(10_000))
     assert quiet.transport.aborted
     assert not active.transport.aborted
     bench.now_ns += 10**18
-    bench.processor.expire_idle(-1)
+    begin(bench.processor.expire_idle(-1))
     assert not active.transport.aborted
 
 
@@ -472,5 +473,5 @@ def test_an_answer_that_leaves_counts_as_activity() -> None:
     later.pendings[0].complete(b"late")
     bench.turns.run()
     bench.now_ns += 9_000 * 1_000_000
-    bench.processor.expire_idle(10_000)
+    begin(bench.processor.expire_idle(10_000))
     assert not client.transport.aborted

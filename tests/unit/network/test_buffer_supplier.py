@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ottla.broker.network.buffer_supplier import KEPT_BYTES, LARGEST_KEPT, BufferSupplier
 from ottla.broker.network.limits import RECEIVE_BUFFER_BYTES
 from ottla.broker.network.request_channel import Answer, Pending
+from ottla.pauses import begin
 from tests.support.network import Bench, framed, produce
 
 LARGE = RECEIVE_BUFFER_BYTES * 4
@@ -116,9 +117,9 @@ def test_two_connections_that_receive_at_once_have_memory_of_their_own() -> None
     bench.connect().send_all(framed(b"x" * LARGE))
     first, second = bench.connect(), bench.connect()
     one, two = framed(b"1" * LARGE), framed(b"2" * LARGE)
-    for begin in range(0, len(one), 100_000):
-        first.send(one[begin : begin + 100_000])
-        second.send(two[begin : begin + 100_000])
+    for start in range(0, len(one), 100_000):
+        first.send(one[start : start + 100_000])
+        second.send(two[start : start + 100_000])
     assert bench.handled[1:] == [b"1" * LARGE, b"2" * LARGE]
 
 
@@ -182,5 +183,5 @@ def test_an_idle_processor_keeps_no_memory() -> None:
     bench = Bench()
     bench.connect().send_all(framed(b"x" * LARGE))
     assert bench.processor.buffers.kept_bytes
-    bench.processor.expire_idle(-1)
+    begin(bench.processor.expire_idle(-1))
     assert not bench.processor.buffers.kept_bytes

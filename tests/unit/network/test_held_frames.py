@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.network.frame_memory import HUGE_BYTES
 from ottla.broker.network.limits import PATIENCE_NS, TURN_NS, NetworkLimits
 from ottla.broker.network.request_channel import Answer, Pending
+from ottla.pauses import begin
 from tests.support.network import Bench, framed, other, produce
 
 LARGE_BYTES = 1024 * 1024
@@ -60,10 +61,10 @@ def test_one_whose_client_reads_no_answers_counts_after_it_has_waited_for_a_slot
     assert bench.handled == [produce(b"append"), other(b"work")]
     assert (memory.parts, memory.kept) == (len(request), 0)
     others_want_memory(bench)
-    bench.processor.end_late()
+    begin(bench.processor.end_late())
     assert not silent.transport.closing
     bench.now_ns += PATIENCE_NS + 1
-    bench.processor.end_late()
+    begin(bench.processor.end_late())
     assert silent.transport.closing
     silent.connection.connection_lost(None)
     bench.turns.run()
@@ -85,7 +86,7 @@ def test_small_requests_that_wait_for_their_client_count_nowhere() -> None:
     assert bench.channel.frame_memory.parts == bench.channel.frame_memory.kept == 0
     others_want_memory(bench)
     bench.now_ns += 2 * PATIENCE_NS
-    bench.processor.end_late()
+    begin(bench.processor.end_late())
     assert not silent.transport.closing
     silent.transport.take(1000)
     silent.send_all(framed(produce(b"begun"))[-1:])
@@ -112,5 +113,5 @@ def test_one_that_was_left_for_the_next_turn_gives_way_if_its_client_reads_no_an
     assert memory.parts == len(request) - 1
     others_want_memory(bench)
     bench.now_ns += 2 * PATIENCE_NS
-    bench.processor.end_late()
+    begin(bench.processor.end_late())
     assert silent.transport.closing

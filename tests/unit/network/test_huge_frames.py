@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.network.frame_memory import HUGE_BYTES
 from ottla.broker.network.limits import FIRST_BYTES, NS_PER_BYTE, PATIENCE_NS, RECEIVE_BUFFER_BYTES, TURN_NS, NetworkLimits
 from ottla.broker.network.request_channel import Answer, Pending
+from ottla.pauses import begin
 from tests.support.network import Bench, framed, other, produce
 
 HUGE = framed(bytes(HUGE_BYTES))
@@ -53,7 +54,7 @@ def late(bench: Bench, ns: int) -> None:
     """Time passes, and slow requests are looked for."""
     bench.turns.run()
     bench.now_ns += ns
-    bench.processor.end_late()
+    begin(bench.processor.end_late())
 
 
 def test_a_slow_one_gives_way_when_another_waits() -> None:
@@ -279,7 +280,7 @@ def test_one_that_is_complete_counts_until_its_turn_and_is_not_late() -> None:
     assert memory.take(bench.connect().connection, 2**40)
     assert not memory.take(bench.connect().connection, 1)
     bench.now_ns += 2 * PATIENCE_NS
-    bench.processor.end_late()
+    begin(bench.processor.end_late())
     assert not client.transport.closing
     bench.turns.run()
     assert client.answers == [b"%d" % LARGE_BYTES]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,8 @@ from ottla.broker.network.limits import (
     NetworkLimits,
 )
 from ottla.broker.network.request_channel import Answer, Pending
+from ottla.pauses import begin, begin_slices
+from tests.support.handler_bench import on_a_loop
 from tests.support.network import BETWEEN_BROKERS, Bench, Client, framed, other, produce
 
 POLL = other(b"poll")
@@ -61,7 +64,7 @@ class Polls:
         """Nobody transfers anything for longer than the patience."""
         self.bench.turns.run()
         self.bench.now_ns += PATIENCE_NS + 1
-        self.bench.processor.end_late()
+        begin(self.bench.processor.end_late())
 
 
 def closed(clients: list[Client]) -> int:
@@ -100,7 +103,7 @@ def test_those_that_keep_much_behind_a_waiting_request_are_closed_when_it_is_man
     small = polls.bench.connect()
     small.send(framed(POLL, other()))
     clients = polls.attackers()
-    polls.bench.processor.end_late()
+    begin(polls.bench.processor.end_late())
     assert closed(clients) == 0
     polls.end_late()
     assert 0 < closed(clients) < len(clients)  # those that were read in small windows keep little
@@ -112,17 +115,21 @@ def test_those_that_keep_much_behind_a_waiting_request_are_closed_when_it_is_man
     assert wide.send(MANY) == RECEIVE_BUFFER_BYTES
 
 
-def test_only_as_many_are_closed_at_once_as_the_time_of_a_turn_allows() -> None:
+@on_a_loop
+async def test_those_that_keep_too_much_are_closed_a_slice_in_each_turn() -> None:
     polls = Polls()
     clients = polls.attackers()
     polls.bench.turns.run()
     polls.bench.now_ns += PATIENCE_NS + 1
-    polls.bench.processor.clock_ns = count(polls.bench.now_ns, TURN_NS // 4).__next__
-    polls.bench.processor.end_late()
-    first = closed(clients)
-    assert 0 < first <= 4
-    polls.bench.processor.end_late()
-    assert closed(clients) > first
+    begin_slices(asyncio.get_running_loop(), count(1).__next__, 4)
+    begin(polls.bench.processor.end_late())
+    turns = [closed(clients)]
+    for _ in range(CONNECTIONS):
+        await asyncio.sleep(0)
+        turns.append(closed(clients))
+    most = max(after - before for before, after in pairwise([0, *turns]))
+    assert 0 < most <= 4
+    assert turns[-1] == CONNECTIONS
 
 
 def test_while_it_is_little_only_those_are_closed_whose_client_has_left() -> None:
@@ -224,7 +231,7 @@ def test_one_that_comes_by_drops_gives_way() -> None:
             client.send(b"-")
         polls.bench.turns.run()
     assert polls.held > LIMIT
-    polls.bench.processor.end_late()
+    begin(polls.bench.processor.end_late())
     assert closed(clients) > 0
 
 

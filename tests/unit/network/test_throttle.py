@@ -13,6 +13,7 @@ from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.quotas.quota_bounds import ABSENT
 from ottla.broker.quotas.quota_type import QuotaType
 from ottla.broker.security.principals import Principal
+from ottla.pauses import begin
 from tests.support.network import Bench, FunctionHandler, Handle, framed, other, produce
 
 WINDOWS = Windows(11, 1000)
@@ -128,16 +129,16 @@ def test_a_connection_that_waits_for_its_time_is_not_idle() -> None:
     client.send(framed(produce(b"10500"), produce(b"0")))
     bench.turns.run()
     bench.now_ns = SECOND_NS + 400_000_000
-    bench.processor.expire_idle(200)
+    begin(bench.processor.expire_idle(200))
     assert not client.transport.aborted
     bench.now_ns = SECOND_NS + 500_000_000
     bench.turns.pass_time(0.5)
     assert client.answers == [b"500 ms", b"0 ms"]
     bench.now_ns = SECOND_NS + 650_000_000
-    bench.processor.expire_idle(200)
+    begin(bench.processor.expire_idle(200))
     assert not client.transport.aborted
     bench.now_ns = SECOND_NS + 750_000_000
-    bench.processor.expire_idle(200)
+    begin(bench.processor.expire_idle(200))
     assert client.transport.aborted
 
 
@@ -149,12 +150,12 @@ def test_a_connection_that_waits_for_its_time_is_closed_when_it_is_idle_and_its_
     with ours:
         client.send(framed(produce(b"10500")))
         limited.bench.now_ns += 400_000_000
-        limited.bench.processor.expire_idle(200)
+        begin(limited.bench.processor.expire_idle(200))
         assert not client.transport.aborted
         theirs.close()
-        limited.bench.processor.expire_idle(1000)
+        begin(limited.bench.processor.expire_idle(1000))
         assert not client.transport.aborted
-        limited.bench.processor.expire_idle(200)
+        begin(limited.bench.processor.expire_idle(200))
         assert client.transport.aborted
 
 
