@@ -80,8 +80,21 @@ class Expansion:
         raise AssertionError("the last limit has a result or an error")
 
     async def _run_without_room(self, work: Callable[[int], _Result]) -> _Result:
-        async with self._places:
-            return await self._run_in_worker(partial(_without_frames, work), FREE_BYTES)
+        """Has a worker call `work` in one of the places. A thread that has begun keeps its place to the end, even if the client leaves."""
+        await self._places.acquire()
+        try:
+            in_thread = self._workers.submit(partial(_without_frames, work), FREE_BYTES)
+        except BaseException:
+            self._places.release()
+            raise
+        running = asyncio.wrap_future(in_thread)
+        result = asyncio.shield(running)
+        running.add_done_callback(lambda _: self._places.release())
+        try:
+            return await result
+        except asyncio.CancelledError:
+            in_thread.cancel()  # does nothing once it has begun
+            raise
 
     def _run_in_worker(self, work: Callable[[int], _Result], limit: int) -> asyncio.Future[_Result]:
         return asyncio.get_running_loop().run_in_executor(self._workers, work, limit)

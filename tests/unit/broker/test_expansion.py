@@ -23,6 +23,10 @@ class HeldThreads(Executor):
     def __init__(self) -> None:
         self.waiting: list[tuple[Future[Any], Any, tuple[Any, ...]]] = []
 
+    def begin_one(self) -> None:
+        """A thread takes the work that has waited longest, which cannot be cancelled from then on."""
+        assert self.waiting[0][0].set_running_or_notify_cancel()
+
     def submit(self, function: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
         future: Future[Any] = Future()
         self.waiting.append((future, function, arguments))
@@ -206,5 +210,38 @@ def test_a_client_that_leaves_while_its_work_waits_gives_up_its_place() -> None:
         assert world.works[1].cancelled()
         assert await world.works[2] == MIDDLE
         assert world.expansion.taken_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_work_that_has_begun_keeps_its_place_when_its_client_leaves() -> None:
+    async def scenario() -> None:
+        world = World(room=1, processors=1)
+        left, next_one = (world.expansion.begin(Records(size)) for size in (1, 2))
+        await asyncio.sleep(0)
+        world.threads.begin_one()
+        left.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert left.cancelled()
+        assert len(world.threads.waiting) == 1
+        await world.finish()
+        assert await next_one == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_work_that_has_not_begun_gives_up_its_place_when_its_client_leaves() -> None:
+    async def scenario() -> None:
+        world = World(room=1, processors=1)
+        left, next_one = (world.expansion.begin(Records(size)) for size in (1, 2))
+        await asyncio.sleep(0)
+        left.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        future, *_ = world.threads.waiting.pop(0)
+        assert future.cancelled()
+        await world.finish()
+        assert await next_one == 2
 
     asyncio.run(scenario())
