@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import select
 import socket
 from collections import deque
 from struct import Struct
@@ -399,14 +398,16 @@ class Connection:
             self._writer.write(out)
             if self._writer.is_sending:
                 self._hold_back(SENDING)
+            elif self._state & PAUSED:
+                self.count_unread()
 
     def send_unsent(self) -> None:
         """Write the waiting answers. An error closes only this connection, because the processor has answers of others to send."""
-        if not self._state & CLOSED:
+        out = self._writer.unsent
+        if out is not None and not self._state & CLOSED:
+            self._writer.unsent = None
             try:
-                self._writer.send_unsent()
-                if self._writer.is_sending:
-                    self._hold_back(SENDING)
+                self._write(out)
             except Exception:
                 self._fail()
 
@@ -420,18 +421,31 @@ class Connection:
     def _hold_back(self, reason: int) -> None:
         """Handle no frames. Nor is more of a large one received: complete, it would count nowhere until the client has read its answers."""
         self._state |= reason
+        self.count_unread()
         if self._reader.is_filling():
             self._pause()
 
     def resume_writing(self) -> None:
         self._state &= ~PAUSED
         if not self._writer.pump():
+            self.count_unread()
             self._processor.channel.wake(self)
+
+    def count_unread(self) -> None:
+        """Count the answers that are held because the client does not read them."""
+        is_held = bool(self._state & (PAUSED | SENDING)) and not self._state & CLOSED
+        self._processor.channel.unread.count(self, self._writer.memory_bytes(self._waiting) if is_held else 0)
+
+    @property
+    def delivered(self) -> int | None:
+        """A number that changes when the client's host receives more of the answers; None while these do not wait for it."""
+        return self._writer.delivered
 
     def on_sent(self) -> None:
         """Continue after the sender has sent all file regions."""
         self._writer.on_sent()
         self._state &= ~SENDING
+        self.count_unread()
         if self._state & CLOSING and not self._closes_behind_waiting():
             self._writer.transport.close()
         elif self._paused or self._waiting is not None or self._state & DRAINING:
@@ -545,12 +559,7 @@ class Connection:
     @property
     def has_left(self) -> bool:
         """Whether the client has closed its side. A connection that is not read does not notice."""
-        sock = self._writer.transport.get_extra_info("socket")
-        if sock is None:
-            return False
-        poll = select.poll()
-        poll.register(sock.fileno(), select.POLLRDHUP)
-        return bool(poll.poll(0))
+        return self._writer.has_left
 
     @property
     def has_left_request(self) -> bool:
@@ -605,12 +614,8 @@ class Connection:
     def busy(self) -> bool:
         """Whether the client would lose an answer if the connection were closed now: one being sent, or one to a request that is done or in
         progress. A request that waits for an event (a long poll, a join) does not count; Apache Kafka does not wait for those either."""
-        if self._state & (QUEUED | SENDING):
-            return True
-        return any(
-            not isinstance(each, Pending) or each.completed or each.appended or each.occupies_slot or each.is_worked_on_in_turns
-            for each in self._waiting or ()
-        )
+        is_owed = any(not isinstance(each, Pending) or each.is_owed for each in self._waiting or ())
+        return is_owed or bool(self._state & (QUEUED | SENDING))
 
     def offend(self, reason: str) -> None:
         """Log one line about bad input of this client. A host that repeats it is only counted."""
@@ -654,6 +659,7 @@ class Connection:
     def abort(self) -> None:
         """Close at once."""
         self._state |= CLOSING | CLOSED
+        self.count_unread()
         self._writer.transport.abort()
 
     def _fail(self) -> None:
@@ -668,6 +674,7 @@ class Connection:
             self._muted = None
             self._throttle.end_delay()
         self._writer.forget()
+        self.count_unread()
         channel = self._processor.channel
         if channel.turn_is_over():
             channel.wake(self)
@@ -684,13 +691,10 @@ class Connection:
         self._processor.on_connection_lost(self)
         for pending in waiting or ():
             if isinstance(pending, Pending) and not pending.completed:
-                pending.connection = None
-                on_closed, pending.on_closed = pending.on_closed, None  # it refers to the pending
-                if on_closed is not None:
-                    try:
-                        on_closed()
-                    except Exception:
-                        logger.exception("%s: cancelling a request of a closed connection failed", self.client.connection_id)
+                try:
+                    pending.abandon()
+                except Exception:
+                    logger.exception("%s: cancelling a request of a closed connection failed", self.client.connection_id)
         self.client.is_lost = True
         on_lost, self.client.on_lost = self.client.on_lost, None
         if on_lost is not None:

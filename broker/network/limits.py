@@ -61,6 +61,11 @@ UNHANDLED_DIVISOR: Final = 4
 Beyond that a connection that is read keeps no more than FULL_WINDOW_BYTES without room."""
 UNHANDLED_FREE_BYTES: Final = 4 * 1024 * 1024
 """Kept bytes of small requests for which no connection is examined."""
+UNREAD_DIVISOR: Final = 2
+"""Share of the memory of large requests that answers may take in addition while their clients do not read them."""
+FREE_UNREAD_BYTES: Final = 512 * 1024
+"""Bytes of unread answers that a connection may hold however many others do: twice TURN_BYTES, or the pieces of a file over TLS. A
+consumer that works on its records reads nothing for minutes."""
 
 INT_MAX: Final = 2**31 - 1
 

@@ -28,7 +28,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, final
 
 from ottla.broker.network.frame_memory import HUGE_BYTES, FrameMemory
-from ottla.broker.network.limits import LARGE_READS, TURN_NS, UNHANDLED_DIVISOR
+from ottla.broker.network.limits import LARGE_READS, TURN_NS, UNHANDLED_DIVISOR, UNREAD_DIVISOR
+from ottla.broker.network.unread_answers import UnreadAnswers
 from ottla.storage.segment.converted_region import ConvertedRegion
 from ottla.storage.segment.file_region import FileRegion
 
@@ -140,6 +141,18 @@ class Pending:
         """Whether the request is in progress, in turns."""
         return self.in_turns and not self.waiting_bytes
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether the request is done, or in progress, and does not only wait for an event."""
+        return self.completed or self.appended or self.occupies_slot or self.is_worked_on_in_turns
+
+    def abandon(self) -> None:
+        """Answer nobody, because the connection is closed. Passes on the errors of `on_closed`."""
+        self.connection = None
+        on_closed, self.on_closed = self.on_closed, None  # it refers to the pending
+        if on_closed is not None:
+            on_closed()
+
     def end_waiting(self) -> None:
         """Stop waiting for a turn: it has come, or the client has left."""
         size, self.waiting_bytes = self.waiting_bytes, 0
@@ -189,6 +202,24 @@ class Pending:
 Answer: TypeAlias = Completion | Pending
 
 
+def memory_of(answer: Answer | Part) -> int:
+    """Bytes of memory that an answer, or a part of one, takes until it is sent."""
+    if isinstance(answer, Pending):
+        return memory_of(answer.answer) if answer.completed else 0
+    if isinstance(answer, list):
+        size = 0
+        for part in answer:
+            size += memory_of(part)
+        return size
+    if isinstance(answer, LastAnswer):
+        return len(answer.answer)
+    if isinstance(answer, ConvertedRegion):
+        return answer.begun_bytes
+    if isinstance(answer, FileRegion):
+        return 0  # the kernel sends it
+    return 0 if isinstance(answer, Control) else len(answer)
+
+
 @final
 class Request:
     """A request that waits for a handler slot. `frame` is a copy that the connection keeps."""
@@ -228,6 +259,7 @@ class RequestChannel:
         "slots_in_use",
         "turn_ends_ns",
         "unhandled_bytes",
+        "unread",
         "waiting_for_turn",
         "woken",
     )
@@ -246,9 +278,11 @@ class RequestChannel:
         self.max_requests = max_requests
         self.max_request_bytes = max_request_bytes
         self.frame_memory = FrameMemory(max_request_bytes) if max_request_bytes > 0 else FrameMemory(large_max_bytes, HUGE_BYTES)
+        memory_bytes = max_request_bytes if max_request_bytes > 0 else large_max_bytes
+        self.unread = UnreadAnswers(memory_bytes // UNREAD_DIVISOR, clock_ns)
         self.unhandled_bytes = 0
         """Bytes of small frames that connections keep, because the frames are unfinished or have to wait."""
-        self.most_unhandled_bytes = (max_request_bytes if max_request_bytes > 0 else large_max_bytes) // UNHANDLED_DIVISOR
+        self.most_unhandled_bytes = memory_bytes // UNHANDLED_DIVISOR
         """Bytes beyond which connections are read in small windows, and unfinished frames need room."""
         self.slots_in_use = 0
         self.waiting_for_turn = 0

@@ -10,7 +10,8 @@ consumer of old data does not delay the others. Another thread converts records 
 sent.
 
 With TLS there is no socket to write to. Queued memory and files are read into pieces of CHUNK_BYTES, which the transport encrypts. The
-sender checks the room of the transport after each piece, so a slow client costs the memory of about two pieces.
+sender checks the room of the transport after each piece, so a slow client costs the memory of about two pieces. Large answers without files
+are sent like this, too (`AnswerWriter`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, Final, Protocol, final
 
 from ottla.broker.network import gather
 from ottla.broker.network.gather import PACKET_BYTES, PAGE_BYTES
-from ottla.broker.network.request_channel import Part, Parts
+from ottla.broker.network.request_channel import Part, Parts, memory_of
 from ottla.broker.security.client import Client
 from ottla.protocol.compiled import compiled
 from ottla.protocol.cursors import fields
@@ -209,6 +210,18 @@ class FileSender:
     def unsent(self) -> int:
         """Number of queued bytes."""
         return sum(len(part) for part in self._parts) - self._position
+
+    def memory_bytes(self) -> int:
+        """Bytes of queued parts that are in memory. Each counts until all of it was sent."""
+        size = 0
+        for part in self._parts:
+            size += memory_of(part)
+        return size
+
+    @property
+    def awaits_thread(self) -> bool:
+        """Whether a thread reads or converts what is sent next."""
+        return self._pulling is not None
 
     def close(self) -> None:
         """Release the rest and the files after the connection was lost."""

@@ -324,10 +324,14 @@ class SocketServer:
                 self._idle_timer = self._loop.call_later(seconds, lambda: begin(self._expire_idle()))
 
     async def _end_late(self) -> None:
-        """Has requests that arrive slowly or wait for their client make room for others, and the system get what many of them took."""
+        """Has requests that arrive slowly or wait for their client, and answers that are not read, make room for others.
+
+        The system gets what many of the requests took.
+        """
         try:
             for processor in (*self.processors, *self._former):
                 await processor.end_late()
+            await self.request_channel.unread.end_stalled()
             if self._kept.has_fallen(self.request_channel.unhandled_bytes):
                 self._loop.run_in_executor(None, give_back_freed_memory)
         finally:

@@ -98,6 +98,11 @@ class ConvertedRegion:
         return self._at
 
     @property
+    def begun_bytes(self) -> int:
+        """Number of converted bytes that are in memory until `take_begun`."""
+        return len(self._begun)
+
+    @property
     def is_complete(self) -> bool:
         """Whether all bytes are converted, and `take_begun` returns them."""
         return len(self._begun) == self._left

@@ -100,6 +100,14 @@ class FakeTransport(asyncio.Transport):
         """The peer reads."""
         assert self.takes is not None
         self.takes += count
+        self._on_room()
+
+    def take_all(self) -> None:
+        """The peer reads everything from now on."""
+        self.takes = None
+        self._on_room()
+
+    def _on_room(self) -> None:
         had = bool(self.buffered)
         self._drain()
         if had and not self.buffered and self.protocol is not None:
@@ -256,9 +264,10 @@ class Bench:
 class Client:
     """One connection, from the other side."""
 
-    def __init__(self, bench: Bench, takes: int | None) -> None:
+    def __init__(self, bench: Bench, takes: int | None, transport: FakeTransport | None = None) -> None:
+        """`takes`: see `FakeTransport`; `transport` may be another one."""
         self.bench = bench
-        self.transport = FakeTransport(takes)
+        self.transport = transport or FakeTransport(takes)
         self.connection = Connection(bench.processor, security.Client("local:1-host:2-0", "host", 2, "PLAINTEXT"), None)
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
