@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.network.frame_memory import HUGE_BYTES
 from ottla.broker.network.limits import FREE_UNREAD_BYTES, LATE_CHECK_SECONDS, PATIENCE_NS, UNREAD_DIVISOR, NetworkLimits
-from ottla.broker.network.request_channel import Answer, Pending
+from ottla.broker.network.request_channel import Answer, Parts, Pending
 from ottla.broker.network.sendfile import CHUNK_BYTES, TAIL_BYTES
 from ottla.pauses import begin
 from ottla.storage.disk.filesystem import RealFileSystem
@@ -38,7 +38,10 @@ class World:
             self.waiting.append(Pending(appended=True))
             return self.waiting[-1]
         body = bytes(int(what) - 4)
-        return body if self.file is None else [b"<", self.file, body]
+        if self.file is None:
+            return body
+        parts: Parts = [b"<", self.file, body]
+        return parts
 
     @property
     def held(self) -> int:
