@@ -340,6 +340,7 @@ def nothing(broker: Watched) -> None:
 
 
 LIMIT = ("group.consumer.max.size=100",)
+TOGETHER = ("group.initial.rebalance.delay.ms=3000",)
 
 
 def rest(broker: Watched) -> None:
@@ -355,7 +356,7 @@ ATTACKS = {
     "behind": Attack(f"{CROWD:,} requests that wait, with 256 KiB behind each", prepare_topic, wait_and_send_more),
     "small": Attack(f"{CROWD:,} requests of 256 KiB without their last byte", nothing, leave_out_the_last_byte),
     "metadata": Attack("30 connections that never read their Metadata", prepare_topics, ask_and_never_read),
-    "unread": Attack(f"{UNREAD_CONNECTIONS} connections that never read a JoinGroup of 15 MiB", nothing, repeat_a_join_and_never_read),
+    "unread": Attack(f"{UNREAD_CONNECTIONS} connections that never read 15 MiB", nothing, repeat_a_join_and_never_read, TOGETHER),
     "one-group": Attack(f"{STORM_MEMBERS:,} members join one group", prepare_members, partial(join_storm, groups=1)),
     "groups": Attack(f"{STORM_MEMBERS:,} members join 500 groups", prepare_members, partial(join_storm, groups=500)),
     "limited": Attack(f"{STORM_MEMBERS:,} members join a group of 100", prepare_members, partial(join_storm, groups=1), LIMIT),
