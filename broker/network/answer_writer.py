@@ -8,8 +8,8 @@ Invariants:
 * While `unsent` holds answers, only those may be written next.
 * While the sender sends file regions, nothing is written to the transport. The high-water mark is 0, so PAUSED means that it holds bytes.
 
-A transport of TLS encrypts all that is written to it at once. It passes that on to the transport below it, which neither says how much it
-holds nor pauses the connection. So with TLS the sender sends large answers, too, a piece at a time, and what waits is known.
+A transport of TLS encrypts every write at once, for the transport below. How much the latter holds is unknown, and the connection is not
+paused for that. So the sender sends large answers over TLS, too, a piece at a time.
 """
 
 from __future__ import annotations

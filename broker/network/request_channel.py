@@ -147,7 +147,7 @@ class Pending:
         return self.completed or self.appended or self.occupies_slot or self.is_worked_on_in_turns
 
     def abandon(self) -> None:
-        """Answer nobody, because the connection is closed. Passes on the errors of `on_closed`."""
+        """Stop waiting for the answer, because the connection is closed. Passes on the errors of `on_closed`."""
         self.connection = None
         on_closed, self.on_closed = self.on_closed, None  # it refers to the pending
         if on_closed is not None:
