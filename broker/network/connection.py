@@ -233,9 +233,8 @@ class Connection:
         """Whether a large frame begins that has to wait for appended requests. Complete, it would take memory until replicas have those,
         which may be as long as its client wishes. So no more of it is received before."""
         reader = self._reader
-        if not self._state or not reader.begins_large_frame(position):
-            return False
-        return not self._may_follow_appends(reader.view, position + 4, reader.end)
+        is_large = bool(self._state) and reader.begins_large_frame(position)
+        return is_large and not self._may_follow_appends(reader.view, position + 4, reader.end)
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
