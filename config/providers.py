@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 PROVIDERS: Final = "config.providers"
 ALLOWED_PATHS: Final = "allowed.paths"
 ALLOWLIST_PATTERN: Final = "allowlist.pattern"
-MAX_FILE_BYTES: Final = 1 << 20
+MAX_FILE_BYTES: Final = 1024 * 1024
 """Largest file that a variable names, bytes; the largest secret of Kubernetes has as many."""
 MAX_VARIABLES: Final = 1_000
 """Most different variables of a configuration. The event loop resolves those of a dynamic one."""
-MAX_RESOLVED: Final = 4 << 20
+MAX_RESOLVED: Final = 4 * 1024 * 1024
 """Most bytes of files that are read for a configuration, and characters that take the place of its variables, together."""
 _VARIABLE: Final = re.compile(r"\$\{([^}]*+)\}")
 
@@ -87,7 +87,7 @@ def _resolved(properties: Mapping[str, str], providers: Mapping[str, _Provider])
 
 
 def _bodies(text: str) -> Collection[str]:
-    """What is between braces."""
+    """Finds the texts between braces."""
     return _VARIABLE.findall(text[: _end_of_variables(text)])
 
 

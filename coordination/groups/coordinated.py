@@ -32,7 +32,7 @@ class CoordinatedGroups(OwnedStates[Group]):
     def make(self, group: Group, client: str) -> bool:
         """Keep a new group, whose first member this client is to be. False if there is no room for it, which is logged.
 
-        The group counts until it commits offsets: it is kept for them as long as the log has them, also after a restart.
+        The group counts until its first commit: from then on it is kept as long as the log has offsets of it.
         """
         size = GROUP_BYTES + name_bytes(group.group_id)
         if self.metadata.refuse(size, group.group_id, client):

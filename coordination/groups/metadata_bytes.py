@@ -74,7 +74,7 @@ class MetadataBytes:
 
     def __init__(self) -> None:
         self.taken = 0
-        """What clients have sent. `ottla.group.max.metadata.bytes` is the limit."""
+        """The bytes that clients have sent. `ottla.group.max.metadata.bytes` is the limit."""
         self.of_objects = 0
         """The memory for the group's objects, including `of_group`."""
         self.of_group = 0
