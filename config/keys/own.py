@@ -206,8 +206,8 @@ OTTLA_LARGE_REQUESTS_MAX_BYTES = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="How much memory requests of more than 8 MiB, and all that wait, may take. In addition unfinished ones of more than 256 KiB take up "
-    "to half of it, smaller ones a quarter, and unread answers half. `queued.max.request.bytes` replaces this limit.",
+    doc="How much memory requests of more than 8 MiB, and all that wait, may take. Unfinished ones of more than 256 KiB take half of it in "
+    "addition, smaller ones a quarter, unread answers half. `queued.max.request.bytes` replaces this limit.",
 )
 OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
     "ottla.internal.topics.can.grow",
