@@ -225,6 +225,7 @@ class GroupCoordinator:
         self._runner = machines.runner
         parts = (self.groups, self._log, self._runner, self._cluster, clock, workers)
         self.consumer = ConsumerGroups(*parts, consumer_settings(config, group_configs), new_uuid, level)
+        self.regex_threads = self.consumer.machine.regex_threads
         share = ShareMachine(share_state, *parts, share_settings(config, group_configs))
         self.share = ShareGroups(self.groups, share, share_level, share_state)
         classic = ClassicMachine(self.groups, self._log, self._runner, clock)

@@ -22,7 +22,7 @@ from ottla.coordination.groups.consumer.group import AssignedGroup, ConsumerGrou
 from ottla.coordination.groups.consumer.heartbeats import interval_ms
 from ottla.coordination.groups.consumer.members import MemberState
 from ottla.coordination.groups.consumer.records import GroupEpoch, Pair
-from ottla.coordination.groups.consumer.regexes import matches_of, reason_against
+from ottla.coordination.groups.consumer.regexes import RegexThreads, matches_of, reason_against
 from ottla.coordination.groups.consumer.removal import on_timer
 from ottla.coordination.groups.consumer.settings import ConsumerSettings, Context
 from ottla.coordination.groups.consumer.subscriptions import on_resolved
@@ -71,6 +71,7 @@ class ConsumerMachine:
         "_workers",
         "members",
         "rebalances",
+        "regex_threads",
         "settings",
         "when_idle",
     )
@@ -91,6 +92,7 @@ class ConsumerMachine:
         self._cluster = cluster
         self._clock = clock
         self._workers = workers
+        self.regex_threads = RegexThreads(workers)
         self.settings = settings
         self.rebalances = 0
         """How often the epoch of a group was raised."""
@@ -186,7 +188,11 @@ class ConsumerMachine:
     async def _work(self, group: AssignedGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
         is_done = True
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self._workers, WORK[type(work)], work)
+            result: object
+            if isinstance(work, CheckRegex):
+                result = await self.regex_threads.run(reason_against, work.regex)
+            else:
+                result = await asyncio.get_running_loop().run_in_executor(self._workers, compute, work)
             await pause()  # the targets of many groups may be ready in one turn of the loop
             if group.is_dead:
                 decision.close()
@@ -323,7 +329,7 @@ class ConsumerMachine:
     async def _resolve_in_thread(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         topics = self._cluster.topics
         try:
-            matches = await asyncio.get_running_loop().run_in_executor(self._workers, matches_of, work.regexes, topics)
+            matches = await self.regex_threads.run(matches_of, work.regexes, topics)
             found: dict[str, frozenset[str]] = {}
             seen: dict[str, bool] = {}
             for regex, names in matches.items():
@@ -374,10 +380,6 @@ class ConsumerMachine:
         """Wait for the threads; the groups are unloaded."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-WORK: Mapping[type[Any], Callable[[Any], object]] = {ComputeTarget: compute, CheckRegex: lambda work: reason_against(work.regex)}
-"""The functions of threads, by the work that a decision yields."""
 
 
 def _on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:

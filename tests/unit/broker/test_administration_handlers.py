@@ -2,6 +2,9 @@
 
 import asyncio
 import inspect
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from ottla.broker.handlers.configs.alter_user_scram_credentials import _refused
 from ottla.broker.handlers.control.update_features import handle_update_features
 from ottla.broker.handlers.topics.create_topics import handle_create_topics
+from ottla.broker.handlers.transactions import list_transactions
 from ottla.broker.handlers.transactions.describe_transactions import handle_describe_transactions
 from ottla.broker.handlers.transactions.list_transactions import handle_list_transactions
 from ottla.broker.network.request_channel import CLOSE
@@ -18,6 +22,7 @@ from ottla.broker.security.acl_authorizer import AclAuthorizer
 from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.config.broker import BrokerConfig
 from ottla.controller.errors import AdminTimeout
+from ottla.coordination.groups.consumer.regexes import RegexThreads
 from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -96,16 +101,68 @@ def test_features_need_the_version_of_all_brokers_that_knows_them() -> None:
     assert response.results == []
 
 
+class Transactions:
+    """A coordinator of the transactions `a-1` and `b-a-1`. `waits` counts the requests that gave their slots back."""
+
+    def __init__(self, workers: ThreadPoolExecutor) -> None:
+        self.workers = workers
+        self.waits = 0
+
+    def found(self) -> tuple[ErrorCode, list[SimpleNamespace]]:
+        """What a coordinator lists."""
+        state = SimpleNamespace(label="Ongoing")
+        ids = ("a-1", "b-a-1")
+        return ErrorCode.NONE, [SimpleNamespace(transactional_id=each, producer_id=1, state=state, start_ms=0) for each in ids]
+
+    def on_wait(self) -> None:
+        """See RunningRequests."""
+        self.waits += 1
+
+    def listed(self, pattern: str | None, authorizer: Authorizer) -> tuple[ErrorCode, list[str]]:
+        """The error and the ids of the answer to a request with a pattern."""
+        parts: dict[str, Any] = {
+            "transactions": SimpleNamespace(list=self.found),
+            "groups": SimpleNamespace(regex_threads=RegexThreads(self.workers)),
+            "running": self,
+            "clock": SimpleNamespace(now_ms=lambda: 0),
+        }
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        response = ask(handle_list_transactions, request, 2, authorizer, **parts)
+        return ErrorCode.of(response.error_code), [each.transactional_id for each in response.transaction_states]
+
+
+@pytest.fixture
+def transactions() -> Iterator[Transactions]:
+    with ThreadPoolExecutor(1) as workers:
+        yield Transactions(workers)
+
+
 @pytest.mark.parametrize(("pattern", "ids"), [(None, ["a-1", "b-a-1"]), ("", ["a-1", "b-a-1"]), ("a-[0-9]+", ["a-1"]), ("nothing", [])])
-def test_transactions_whose_id_matches_as_a_whole_are_listed(pattern: str | None, ids: list[str]) -> None:
+def test_transactions_whose_id_matches_as_a_whole_are_listed(transactions: Transactions, pattern: str | None, ids: list[str]) -> None:
     pytest.importorskip("re2")
-    state = SimpleNamespace(label="Ongoing")
-    found = [SimpleNamespace(transactional_id=each, producer_id=1, state=state, start_ms=0) for each in ("a-1", "b-a-1")]
-    coordinator = SimpleNamespace(list=lambda: (ErrorCode.NONE, found))
-    request = ListTransactionsRequest(transactional_id_pattern=pattern)
-    clock = SimpleNamespace(now_ms=lambda: 0)
-    response = ask(handle_list_transactions, request, 2, AllowAll(), transactions=coordinator, clock=clock)
-    assert [each.transactional_id for each in response.transaction_states] == ids
+    assert transactions.listed(pattern, AllowAll()) == (ErrorCode.NONE, ids)
+    assert transactions.waits == (1 if pattern else 0)
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?:[!-}]?){1000}" * 160])
+def test_a_pattern_of_transactional_ids_that_cannot_be_used_is_named_without_any_right(transactions: Transactions, pattern: str) -> None:
+    pytest.importorskip("re2")
+    assert transactions.listed(pattern, Grants()) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+
+
+@pytest.mark.parametrize(("grants", "ids"), [(Grants(), []), (AllowAll(), ["a-1", "b-a-1"])])
+def test_a_thread_matches_the_ids_that_the_client_may_describe(
+    transactions: Transactions, monkeypatch: pytest.MonkeyPatch, grants: Authorizer, ids: list[str]
+) -> None:
+    calls: list[tuple[str, list[str], bool]] = []
+
+    def matching_of(regex: str, names: Iterable[str]) -> list[str]:
+        calls.append((regex, list(names), threading.current_thread() is threading.main_thread()))
+        return ["a-1", "b-a-1"]
+
+    monkeypatch.setattr(list_transactions, "matching_of", matching_of)
+    assert transactions.listed(".*", grants) == (ErrorCode.NONE, ids)
+    assert calls == [(".*", ids, False)]
 
 
 def test_very_many_users_are_refused_in_steps_and_in_order() -> None:

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
 from ottla.coordination.groups.consumer import regexes
 from ottla.coordination.groups.consumer.members import LEAVING
+from ottla.coordination.groups.consumer.regexes import MOST_THREADS, RegexThreads
 from ottla.protocol.errors import ErrorCode
 from tests.support.consumer_groups import ConsumerDriver, partitions_of, state_of
 
 needs_re2 = pytest.mark.skipif(find_spec("re2") is None, reason="the package google-re2 is not installed")
+
+
+class HeldWork(Executor):
+    """Keeps the work that it gets."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See Executor."""
+        future: Future[Any] = Future()
+        self.held.append((future, fn))
+        return future
+
+    def finish(self, index: int) -> None:
+        """Does the work of this number."""
+        future, work = self.held[index]
+        future.set_running_or_notify_cancel()
+        future.set_result(work())
 
 
 def a_driver() -> ConsumerDriver:
@@ -106,6 +130,45 @@ def test_re2_matches_whole_names_and_says_why_not() -> None:
     assert regexes.reason_against("orders.*") is None
     assert "missing" in (regexes.reason_against("(") or "")
     assert regexes.reason_against("(a+)+$") is None, "no expression takes long"
+
+
+@needs_re2
+def test_an_expression_with_a_large_program_is_refused() -> None:
+    hostile = "(?:[!-}]?){1000}" * 160
+    assert "too large" in (regexes.reason_against(hostile) or "")
+    assert regexes.full_match(hostile) is None
+    assert regexes.matching_of(hostile, ["a"]) is None
+    assert regexes.matches_of([hostile, "a"], ["a"]) == {hostile: [], "a": ["a"]}
+    topics = [f"a.topic.of.some.team.number-{number}" for number in range(200)]
+    assert regexes.matching_of("|".join(topics), topics) == topics, "an ordinary list of topics has room"
+
+
+@needs_re2
+def test_the_library_keeps_no_expression() -> None:
+    assert regexes.reason_against("kept") is None
+    assert regexes.re2._Regexp._make.cache_info().currsize == 0
+
+
+def test_expressions_have_a_few_threads_even_if_those_who_wait_for_them_leave() -> None:
+    async def scenario() -> None:
+        workers = HeldWork()
+        threads = RegexThreads(workers)
+        tasks = [asyncio.create_task(threads.run(str.upper, text)) for text in "abcd"]
+        await asyncio.sleep(0)
+        assert len(workers.held) == MOST_THREADS == 2
+        tasks[0].cancel()
+        tasks[2].cancel()
+        await asyncio.wait([tasks[0], tasks[2]])
+        assert len(workers.held) == MOST_THREADS, "the thread of the one that left is still busy"
+        workers.finish(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(workers.held) == MOST_THREADS + 1
+        workers.finish(1)
+        workers.finish(2)
+        assert await asyncio.wait_for(asyncio.gather(tasks[1], tasks[3]), 10) == ["B", "D"]
+
+    asyncio.run(scenario())
 
 
 def test_without_the_library_every_expression_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
