@@ -28,6 +28,7 @@ _HEXADECIMAL: Final = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}")
 _GROUP_NAME: Final = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
 _BACK_REFERENCE: Final = re.compile(r"\$([0-9]+)")
 _LARGEST_INT: Final = 2**31 - 1
+_MOST_DIGITS: Final = len(str(_LARGEST_INT))
 _GROUP_KIND: Final = re.compile(r"\?(?::|=|!|>|<=|<!|i:)")
 
 
@@ -42,7 +43,7 @@ def java_pattern(text: str) -> re.Pattern[str]:
         text, flags = text[4:], flags | re.IGNORECASE
     try:
         return re.compile(_Translation(text).result, flags)
-    except (re.error, OverflowError) as error:
+    except (re.error, OverflowError, RecursionError) as error:  # the last one for thousands of groups inside each other
         raise Untranslatable(f"the pattern cannot be used: {error}") from None
 
 
@@ -101,7 +102,7 @@ def _with_literal_references(text: str, groups: int) -> str:
         digits = match[1]
         if digits.startswith("0"):
             continue
-        if int(digits) > _LARGEST_INT:
+        if len(digits) > _MOST_DIGITS or int(digits) > _LARGEST_INT:
             raise Untranslatable(f"the replacement has the reference ${digits}")
         while int(digits) > groups and len(digits) > 1:
             digits = digits[:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.security.tls.java_patterns import Untranslatable, java_pattern
 from ottla.broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
 from ottla.config.errors import ConfigError
 
@@ -67,6 +68,8 @@ def test_a_name_without_a_matching_rule_is_refused(rules: str) -> None:
         "RULE:^CN=(.*?),.*/a$/",
         "RULE:^CN=(.*?),.*/$8 and $9/",  # only the first one becomes literal
         "RULE:^CN=(.*?),.*/$99999999999/",
+        f"RULE:^CN=(.*?),.*/${'9' * 5_000}/",
+        f"RULE:{'(' * 5_000}/x/",
         "RULE:(a/x/",
         "RULE:(?<=a+)b/x/",
     ],
@@ -83,6 +86,12 @@ def test_rules_that_apache_kafka_refuses_are_refused_with_the_rule(rules: str) -
 def test_patterns_of_java_without_an_equivalent_are_refused(pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"not supported|empty class"):
         MappingRules(f"RULE:{pattern}/x/")
+
+
+@pytest.mark.parametrize("pattern", ["(" * 5_000, "(" * 5_000 + ")" * 5_000, "a{99999999999999999999}"])
+def test_a_pattern_that_python_cannot_compile_is_untranslatable(pattern: str) -> None:
+    with pytest.raises(Untranslatable, match="the pattern cannot be used"):
+        java_pattern(pattern)
 
 
 def test_a_dot_matches_no_line_end_of_java_and_a_digit_is_ascii() -> None:
