@@ -157,8 +157,19 @@ def test_version_0_commits_to_the_metadata_store(client: WireClient, broker: InP
         client.ask(OffsetCommitRequest(group_id="old", topics=topics), 0)
     data, _ = broker.run(lambda: broker.services.administration.store.get("/consumers/old/offsets/t/0"))
     assert data == b"4"
-    bad = client.ask(OffsetCommitRequest(group_id="a//b", topics=topics), 0)
-    assert bad.topics[0].partitions[0].error_code != 0
+
+
+@pytest.mark.parametrize("group", ["refused//b", "refused/b", "refused/" * 4_000 + "b", "", "..", "refused\x00"])
+def test_version_0_makes_no_other_nodes_by_the_name_of_a_group(
+    client: WireClient, broker: InProcessBroker, caplog: pytest.LogCaptureFixture, group: str
+) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition, partition])]
+    committed = client.ask(OffsetCommitRequest(group_id=group, topics=topics), 0)
+    assert {each.error_code for each in committed.topics[0].partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    names = broker.run(lambda: broker.services.administration.store.children("/consumers"))
+    assert not [name for name in names if name.startswith("refused")]
+    assert not [record for record in caplog.records if "cannot be stored" in record.getMessage()]
 
 
 @pytest.mark.parametrize("version", [0, 9])
@@ -179,7 +190,7 @@ def test_of_topics_without_partitions_a_deletion_names_those_that_there_are_not(
     assert [each.partition_index for each in deleted.topics[0].partitions] == [0]
 
 
-@pytest.mark.parametrize("group", ["", ".", "a/../b", "a\x00b"])
+@pytest.mark.parametrize("group", ["", ".", "a/../b", "a/b", "a\x00b"])
 def test_version_0_knows_no_group_whose_name_no_path_may_have(client: WireClient, group: str) -> None:
     asked = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 7])])
     (topic,) = client.ask(asked, 0).topics
