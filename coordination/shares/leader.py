@@ -21,7 +21,6 @@ from ottla.coordination.shares.led_partitions import LedPartitions
 from ottla.coordination.shares.positions import Positions
 from ottla.coordination.shares.sessions import ShareSession, ShareSessions
 from ottla.coordination.shares.settings import ShareSettings
-from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.coordination.shares.state_access import StateAccess
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.waiting.purgatory import Purgatory
@@ -72,7 +71,7 @@ class ShareLeader:
     def release(self, session: ShareSession, then: Callable[[], object] = lambda: None) -> None:
         """Make the records of a session that has ended available, and call `then` when that is stored."""
         group_id, member_id = session.key
-        found = [self.led.find(SharePartitionKey(group_id, *partition)) for partition in session.partitions]
+        found = self.led.among(group_id, session.partitions)
         left = [1 + len(found)]
 
         def on_released(error: ErrorCode) -> None:
@@ -81,8 +80,5 @@ class ShareLeader:
                 then()
 
         for led in found:
-            if led is None:
-                on_released(ErrorCode.NONE)
-            else:
-                self.led.release(led, member_id, on_released)
+            self.led.release(led, member_id, on_released)
         on_released(ErrorCode.NONE)

@@ -9,7 +9,7 @@ which are notified after each change by which more records can be acquired.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from ottla.coordination.partitions.runner import EffectRunner
 from ottla.coordination.shares.effects import Effect, Store
 from ottla.coordination.shares.partition import MalformedState, SharePartition
 from ottla.coordination.shares.record_states import Acknowledgement, Acquired, AcquireMode
+from ottla.coordination.shares.sessions import Place
 from ottla.coordination.shares.settings import ShareSettings
 from ottla.coordination.shares.state.coordinator import StateResult, StateWrite
 from ottla.coordination.shares.state.stored_state import NO_OFFSET, SharePartitionKey
@@ -133,6 +134,14 @@ class LedPartitions:
         """The share partition, if it is loaded."""
         led = self._led.get(key)
         return None if led is None or led.machine is None else led
+
+    def among(self, group_id: str, places: Collection[Place]) -> list[LedPartition]:
+        """The share partitions of a group that are loaded, and are among these places. Members may name very many that do not exist."""
+        of_group = self._by_group.get(group_id, {})
+        if len(of_group) < len(places):
+            return [led for led in of_group if led.machine is not None and led.key[1:] in places]
+        found = [self.find(SharePartitionKey(group_id, *place)) for place in places]
+        return [led for led in found if led is not None]
 
     def open(self, key: SharePartitionKey, partition: Partition, then: Opened) -> None:
         """Load the share partition, if it is not loaded or not current, and call `then`, maybe at once."""

@@ -1,20 +1,26 @@
 """Keeps the share sessions of members (KIP-932): which partitions a member fetches from this broker. Kafka's ShareSessionCache.
 
 A session belongs to a member of a group, and to the connection that it was last used on. It ends with a request of the final epoch, or with
-its connection; then its records are for others. A member that begins a new session keeps its records.
+its connection; then its records are for others. A member that begins a new session keeps its records. MAX_PARTITIONS bounds the memory of
+all sessions: a session has every partition that its member names, whether it exists or not.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**31 - 1
+MAX_PARTITIONS: Final = 1_000_000
+"""Partitions of all sessions together; each takes 200 bytes or more."""
+
+Place: TypeAlias = tuple[bytes, int]
+"""Topic id and index of a partition."""
 
 
 class SessionKey(NamedTuple):
@@ -32,7 +38,7 @@ class Owner(Protocol):
 
 
 class ShareSession:
-    """See the module. `partitions` has (topic id, index) in the order in which they are read next."""
+    """See the module. `partitions` are in the order in which they are read next; a session that has ended has none."""
 
     __slots__ = ("epoch", "has_ended", "key", "owner", "partitions")
 
@@ -41,12 +47,15 @@ class ShareSession:
         self.owner = owner
         self.epoch = INITIAL_EPOCH + 1
         """That of the next request."""
-        self.partitions: dict[tuple[bytes, int], None] = {}
+        self.partitions: dict[Place, None] = {}
         self.has_ended = False
 
 
 class ShareSessions:
-    """See the module. `on_end` is called with a session that has ended, then `on_idle` with a group that has no more sessions."""
+    """See the module. `on_end` is called with a session that has ended, then `on_idle` with a group that has no more sessions.
+
+    `partitions` is the number of partitions of all sessions.
+    """
 
     def __init__(self, most: int, on_end: Callable[[ShareSession], object], on_idle: Callable[[str], object]) -> None:
         """`most` is `group.share.max.share.sessions`."""
@@ -56,6 +65,7 @@ class ShareSessions:
         self._of_group: Counter[str] = Counter()
         """The number of sessions of each group that has some."""
         self._sessions: dict[SessionKey, ShareSession] = {}
+        self.partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,6 +75,7 @@ class ShareSessions:
         former = self._sessions.pop(key, None)
         if former is not None:
             former.has_ended = True
+            self._drop_partitions(former)
         if len(self._sessions) >= self._most:
             self.end_lost()
             if len(self._sessions) >= self._most:
@@ -86,12 +97,34 @@ class ShareSessions:
         session.owner = owner
         return ErrorCode.NONE, session
 
+    def add(self, session: ShareSession, place: Place) -> bool:
+        """Add a partition to a session, unless it has ended. False if all sessions together have too many then."""
+        if session.has_ended or place in session.partitions:
+            return True
+        if self.partitions >= MAX_PARTITIONS:
+            return False
+        session.partitions[place] = None
+        self.partitions += 1
+        return True
+
+    def forget(self, session: ShareSession, place: Place) -> None:
+        """Take a partition from a session, if it has it."""
+        if place in session.partitions:
+            del session.partitions[place]
+            self.partitions -= 1
+
+    def _drop_partitions(self, session: ShareSession) -> None:
+        """A fetch that waits may keep the session for a long time; its partitions count no more."""
+        self.partitions -= len(session.partitions)
+        session.partitions = {}
+
     def end(self, session: ShareSession) -> None:
         """Forget a session."""
         if not session.has_ended:
             session.has_ended = True
             del self._sessions[session.key]
             self._on_end(session)
+            self._drop_partitions(session)
             group_id = session.key.group_id
             self._of_group[group_id] -= 1
             if not self._of_group[group_id]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
-from ottla.broker.handlers.shares.share_requests import Acknowledging, Place, acknowledged_in
+from ottla.broker.handlers.shares.share_requests import Acknowledging, acknowledged_in
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import DelayedAnswer, RequestContext
-from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, SessionKey, ShareSession
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -36,6 +36,7 @@ async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: Re
         return ShareAcknowledgeResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if request.share_session_epoch == INITIAL_EPOCH:
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    acknowledged = await acknowledged_in(request.topics)
     shares = context.broker.coordinators.share_leader
     error, session = shares.sessions.use(SessionKey(group_id, member_id), request.share_session_epoch, context.client)
     if session is None:
@@ -43,7 +44,7 @@ async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: Re
     answer = DelayedAnswer(context)
     is_final = request.share_session_epoch == FINAL_EPOCH
     acknowledging = Acknowledging(context, partial(_on_acknowledged, answer, context, session, is_final))
-    for place, batches in acknowledged_in(request.topics).items():
+    for place, batches in acknowledged.items():
         acknowledging.acknowledge(place, batches, group_id, member_id, may_renew=request.is_renew_ack)
         await pause()
     acknowledging.finish()

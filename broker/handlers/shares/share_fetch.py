@@ -11,7 +11,7 @@ from ottla.broker.handlers.shares.waiting_fetch import WaitingFetch
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.coordination.shares.record_states import AcquireMode
-from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, ShareSessions
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ async def handle_share_fetch(request: ShareFetchRequest, context: RequestContext
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, group_id):
         return ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    acknowledged = acknowledged_in(request.topics)
+    acknowledged = await acknowledged_in(request.topics)
     if _is_invalid(request, bool(acknowledged)):
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     sessions = context.broker.coordinators.share_leader.sessions
@@ -39,8 +39,9 @@ async def handle_share_fetch(request: ShareFetchRequest, context: RequestContext
         return ShareFetchResponse(error_code=error)
     if request.share_acquire_mode not in AcquireMode.__members__.values():
         return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    if request.share_session_epoch != FINAL_EPOCH:
-        await _update(session, request)
+    if request.share_session_epoch != FINAL_EPOCH and not await _has_updated(session, sessions, request):
+        sessions.end(session)
+        return ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_LIMIT_REACHED)
     fetch = WaitingFetch(request, session, context)
     acknowledging = Acknowledging(context, fetch.on_acknowledged)
     for place, batches in acknowledged.items():
@@ -58,12 +59,15 @@ def _is_invalid(request: ShareFetchRequest, acknowledges: bool) -> bool:
     return request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records))
 
 
-async def _update(session: ShareSession, request: ShareFetchRequest) -> None:
+async def _has_updated(session: ShareSession, sessions: ShareSessions, request: ShareFetchRequest) -> bool:
+    """Change the partitions of the session as the request says; False if there is no room for them."""
     for topic in request.topics:
         for each in topic.partitions:
-            session.partitions[topic.topic_id, each.partition_index] = None
+            if not sessions.add(session, (topic.topic_id, each.partition_index)):
+                return False
             await pause()
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
-            session.partitions.pop((forgotten.topic_id, index), None)
+            sessions.forget(session, (forgotten.topic_id, index))
             await pause()
+    return True

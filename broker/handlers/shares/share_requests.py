@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
 from ottla.coordination.shares.acknowledgements import are_valid, join_to
 from ottla.coordination.shares.record_states import Acknowledgement
+from ottla.coordination.shares.sessions import Place
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
+from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.errors import ReplicationError
 from ottla.replication.leader.partition import Partition
 from ottla.storage.errors import StorageError
 
-Place: TypeAlias = tuple[bytes, int]
-"""Topic id and index of a partition."""
+AT_ONCE: Final = 1000
+"""Batches of acknowledgements that are joined between two pauses: 0.2 ms."""
 
 
 class Located(NamedTuple):
@@ -48,13 +51,16 @@ def locate(place: Place, context: RequestContext) -> Located:
     return Located(ErrorCode.NONE, name, partition)
 
 
-def acknowledged_in(topics: Iterable[Any]) -> dict[Place, list[Acknowledgement]]:
+async def acknowledged_in(topics: Iterable[Any]) -> dict[Place, list[Acknowledgement]]:
     """The acknowledgements in a request, by partition."""
     found: dict[Place, list[Acknowledgement]] = {}
     for topic in topics:
         for each in topic.partitions:
-            if each.acknowledgement_batches:
-                join_to(found.setdefault((topic.topic_id, each.partition_index), []), each.acknowledgement_batches)
+            await pause()
+            left = iter(each.acknowledgement_batches)
+            while some := list(islice(left, AT_ONCE)):
+                join_to(found.setdefault((topic.topic_id, each.partition_index), []), some)
+                await pause()
     return found
 
 

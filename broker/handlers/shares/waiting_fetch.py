@@ -19,14 +19,14 @@ from typing import Any, Final
 from ottla.broker.fetching.remote_fetch import RemoteFetch
 from ottla.broker.handlers.data.leader_hints import current_leader, leader_nodes
 from ottla.broker.handlers.data.partition_errors import partition_error
-from ottla.broker.handlers.shares.share_requests import Place, locate
+from ottla.broker.handlers.shares.share_requests import locate
 from ottla.broker.network.request_channel import CLOSE, Parts, Pending
 from ottla.broker.quotas.quota_type import FETCH
 from ottla.broker.request.context import RequestContext
 from ottla.coordination.shares.extents import Extents
 from ottla.coordination.shares.led_partitions import LedPartition
 from ottla.coordination.shares.record_states import Acquired, AcquireMode
-from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.cursors.share_fetch_answer import ShareFetchAnswer
 from ottla.protocol.errors import ErrorCode

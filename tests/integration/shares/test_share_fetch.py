@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.coordination.shares import sessions
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.records.batch import iter_batches
@@ -266,3 +267,23 @@ def test_acknowledged_records_stay_so_when_the_broker_starts_again(tmp_path: Pat
 
         eventually(fetches)
         assert acquired == [(3, 3, 1), (5, 5, 1), (6, 6, 2), (8, 9, 1)]
+
+
+def test_a_session_without_room_for_its_partitions_ends_and_its_records_are_for_others(
+    client: WireClient, broker: InProcessBroker, member: ShareMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept() -> tuple[int, int]:
+        sessions_of_leader = broker.services.coordinators.share_leader.sessions
+        return len(sessions_of_leader), sessions_of_leader.partitions
+
+    assert broker.run(kept) == (1, 1)
+    monkeypatch.setattr(sessions, "MAX_PARTITIONS", 3)
+    produce(client, "t", 5)
+    assert member.acquire() == [(0, 4, 1)]
+    response = member.fetch_all(*range(4))
+    assert (response.error_code, response.responses) == (ErrorCode.SHARE_SESSION_LIMIT_REACHED, [])
+    assert broker.run(kept) == (0, 0)
+    assert member.fetch_all().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    with a_wire_client(broker.port) as another:
+        other = ShareMember(another, member.topic_id, OTHER)
+        assert other.acquire(0, max_wait_ms=30_000) == [(0, 4, 2)]

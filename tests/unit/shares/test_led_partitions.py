@@ -108,3 +108,15 @@ def test_what_was_stored_for_a_group_that_was_deleted_is_not_known_any_more() ->
     bench.answer = nothing_stored._replace(start_offset=4)
     bench.open()
     assert bench.acquire("b") == [Acquired(4, 9, 1)]
+
+
+def test_those_of_a_session_are_found_however_many_it_names() -> None:
+    bench = Bench()
+    place = (bytes(16), 0)
+    others = [(b"another topic id", index) for index in range(3)]
+    assert bench.led_partitions.among("g", [place]) == [bench.led]
+    assert bench.led_partitions.among("g", [*others, place]) == [bench.led]
+    assert bench.led_partitions.among("g", others) == bench.led_partitions.among("g", []) == []
+    assert bench.led_partitions.among("another", [place]) == []
+    bench.led.machine = None
+    assert bench.led_partitions.among("g", [place]) == bench.led_partitions.among("g", [*others, place]) == []
