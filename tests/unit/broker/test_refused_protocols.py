@@ -2,9 +2,10 @@
 
 import pytest
 
+from ottla.broker.network.offenders import LINES_PER_WINDOW, WINDOW_SECONDS
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request import listed_apis
-from ottla.broker.serving.refused_protocols import INTERVAL_SECONDS, MAX_CLIENTS, RefusedProtocols
+from ottla.broker.serving.refused_protocols import INTERVAL_SECONDS, MAX_CLIENTS, MAX_ID_CHARS, RefusedProtocols
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from tests.support.connections import ClientConnection
@@ -39,11 +40,36 @@ def test_as_many_clients_as_there_is_room_for_are_remembered(caplog: pytest.LogC
     for number in range(MAX_CLIENTS + 1):
         stage.report(str(number))
     assert len(stage.refused._logged_at) == MAX_CLIENTS
+    stage.now = WINDOW_SECONDS
     caplog.clear()
     stage.report(str(MAX_CLIENTS))
     assert not caplog.records
     stage.report("0")
-    assert len(caplog.records) == 1
+    assert [record.getMessage().partition("client id ")[2].split(",")[0] for record in caplog.records][-1] == "'0'"
+
+
+def test_a_host_has_a_few_lines_whatever_ids_its_clients_choose(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    for number in range(20):
+        stage.report(str(number))
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line for line in lines if "asked for" in line] == lines[:LINES_PER_WINDOW]
+    (last,) = lines[LINES_PER_WINDOW:]
+    assert "further lines like this are not shown" in last
+    caplog.clear()
+    stage.now = WINDOW_SECONDS
+    stage.report("another")
+    assert [" 15 more clients " in record.getMessage() for record in caplog.records] == [True, False]
+
+
+def test_of_a_long_client_id_the_beginning_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    for end in "ab":
+        stage.report("x" * 30_000 + end)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert repr("x" * MAX_ID_CHARS) in line
+    assert len(line) < 400
+    assert [client_id for _, client_id in stage.refused._logged_at] == ["x" * MAX_ID_CHARS]
 
 
 def test_a_request_for_it_closes_the_connection_without_counting_as_bad_input(
