@@ -226,10 +226,8 @@ OTTLA_ALL_GROUPS_MAX_METADATA_BYTES = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="How many bytes the names, metadata and assignments of the members of all groups may take together that a broker coordinates. "
-    "1 KiB for each member counts, too, 512 bytes for each member id with which no client has joined yet, and 1.5 KiB for each group that "
-    "has committed no offsets. A member that joins with more gets GROUP_MAX_SIZE_REACHED; one whose metadata do not grow may always join "
-    "again.",
+    doc="How many bytes the groups that a broker coordinates may take together: names, metadata and assignments of their members, and some "
+    "for each member and group. A member that joins with more gets GROUP_MAX_SIZE_REACHED, unless its metadata do not grow.",
 )
 OTTLA_GROUP_MAX_METADATA_BYTES = key(
     "ottla.group.max.metadata.bytes",
@@ -238,9 +236,8 @@ OTTLA_GROUP_MAX_METADATA_BYTES = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="How many bytes the metadata of a group's members may take together, for all protocols of each one, with their assignments and "
-    "twice their names; `group.max.size` limits only their number. A member that joins with more, or again with larger metadata, gets "
-    "GROUP_MAX_SIZE_REACHED.",
+    doc="How many bytes the members of a group may take together: metadata for all their protocols, assignments, and twice their names. "
+    "`group.max.size` limits only their number. A member that joins with more gets GROUP_MAX_SIZE_REACHED.",
 )
 OTTLA_GROUP_CONSUMER_HEARTBEATS_PER_SECOND = key(
     "ottla.group.consumer.heartbeats.per.second",
