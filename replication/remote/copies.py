@@ -46,9 +46,12 @@ class CustomMetadataTooLarge(Exception):
 
 
 class CopyServices:
-    """The parts that the copiers of all partitions share. `being_copied` has the segments whose copies are in progress."""
+    """The parts that the copiers of all partitions share. `being_copied` has the segments whose copies are in progress.
 
-    __slots__ = ("background", "being_copied", "clock", "counters", "metadata", "quota", "random_bytes", "settings", "store")
+    `proving` is held while a copy is read to prove that it is whole.
+    """
+
+    __slots__ = ("background", "being_copied", "clock", "counters", "metadata", "proving", "quota", "random_bytes", "settings", "store")
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class CopyServices:
         self.quota = quota
         self.counters = counters
         self.being_copied: set[SegmentId] = set()
+        self.proving = asyncio.Lock()
 
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         """Does blocking work in a thread, and returns its result."""

@@ -11,8 +11,18 @@ from ottla.replication.remote.copies import CopyServices
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.other_log import is_of_other_log
-from ottla.replication.remote.positions import CopiesOf, bounds_of, has_log_start, lacks_epochs, pass_removed, refresh, waits_for_copy
+from ottla.replication.remote.positions import (
+    CopiesOf,
+    bounds_of,
+    has_log_start,
+    is_only_copy,
+    lacks_epochs,
+    pass_removed,
+    refresh,
+    waits_for_copy,
+)
 from ottla.replication.remote.removals import Removals
+from ottla.replication.remote.unfinished import UnfinishedCopies
 from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.choice import Retention, choose_expired, is_abandoned, is_of_lost_log, is_unreferenced, survey
@@ -26,7 +36,7 @@ logger = logging.getLogger(__name__)
 class Expiry:
     """The removals of one partition in one leader epoch."""
 
-    __slots__ = ("_gaps", "_has_reported", "_leadership", "_partition", "_removals", "_reported_gaps", "_services")
+    __slots__ = ("_gaps", "_has_reported", "_leadership", "_partition", "_removals", "_reported_gaps", "_services", "_unfinished")
 
     def __init__(self, services: CopyServices, removals: Removals, leadership: Leadership, partition: TopicIdPartition) -> None:
         self._services = services
@@ -37,6 +47,7 @@ class Expiry:
         self._gaps: set[tuple[int, int]] = set()
         """The gaps of the run before. A new leader may not know yet where its log starts, and a copy may end during a run."""
         self._reported_gaps: set[tuple[int, int]] = set()
+        self._unfinished = UnfinishedCopies(services, leadership, partition)
 
     async def run(self) -> None:
         """Removes what is due now; nothing while the topic has lost its remote storage.
@@ -80,12 +91,24 @@ class Expiry:
             log.increment_log_start_offset(min(expired.log_start_offset, log.high_watermark), "remote segments expire")
         await self._remove(expired.segments, state)
         self._leadership.check()
-        await self._remove(await self._useless(retention, state), state)
+        useless, unfinished = await self._useless(retention, state)
+        await self._remove(useless, state)
+        await self._finish(unfinished, retention.now_ms, state)
 
-    async def _useless(self, retention: Retention, state: RemotePartitionState) -> list[SegmentEntry]:
+    async def _finish(self, unfinished: Sequence[SegmentEntry], now_ms: int, state: RemotePartitionState) -> None:
+        """Finishes copies that are all that is left of their records. Removes those that are given up, and that the store does not have."""
+        missing = await self._unfinished.finish(unfinished)
+        broker_id = self._services.settings.broker_id
+        abandoned = [entry for entry in missing if is_abandoned(entry, broker_id, now_ms)]
+        if abandoned:
+            await self._remove(abandoned, state)
+            self._leadership.has_log_start = False  # it may have been held by their entries
+
+    async def _useless(self, retention: Retention, state: RemotePartitionState) -> tuple[list[SegmentEntry], list[SegmentEntry]]:
         """The segments that an unclean election or the end of a broker has left behind, but those of a lost log.
 
-        Also those that were to be copied again, once others have their records.
+        Also those that were to be copied again, once others have their records. The second list has copies that seem to be given up, and
+        are all that is left of their records.
         """
         services = self._services
         log = self._leadership.check()
@@ -96,6 +119,7 @@ class Expiry:
         state.metadata_count = len(entries)
         chosen: dict[SegmentId, SegmentEntry] = {}
         kept: list[SegmentEntry] = []
+        unfinished: list[SegmentEntry] = []
         for entry in entries:
             await pause()
             if entry.id in services.being_copied:
@@ -103,13 +127,15 @@ class Expiry:
             unread = is_whole and is_unreferenced(entry, epochs[0][0])
             if unread and is_of_lost_log(entry, log_start_offset, retention):
                 kept.append(entry)
+            elif not unread and is_only_copy(self._leadership.check(), copies, entry):
+                unfinished.append(entry)
             elif unread or (
                 is_abandoned(entry, services.settings.broker_id, retention.now_ms)
                 and not waits_for_copy(self._leadership.check(), copies, entry)
             ):
                 chosen[entry.id] = entry
         self._report_lost_log(self._leadership.check(), kept, state)
-        return list(chosen.values())
+        return list(chosen.values()), unfinished
 
     def _report_lost_log(self, log: PartitionLog, kept: Sequence[SegmentEntry], state: RemotePartitionState) -> None:
         """Counts the segments of a log that is lost, and tells the operator of them once in each leader epoch."""

@@ -67,14 +67,15 @@ def find_log_start(log: PartitionLog, copies: CopiesOf) -> bool:
     """Moves the log start offset of a new leader to where its remote part begins. Raises MetadataNotReady, LogDirFailure.
 
     The former leader may have removed older segments, and this broker may not have learned of it. Local records stay visible. So do records
-    that are to be copied again, because followers would delete their segments. Returns False if the high watermark is still below.
+    that are to be copied again, because followers would delete their segments, and those of an only copy. Returns False if the high
+    watermark is still below.
     """
     if lacks_epochs(log):
         return True
     bounds = bounds_of(log)
     first = first_remote_offset(bounds, copies.entries)
     start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
-    start = _first_to_copy_again(bounds, copies, start)
+    start = _first_without_copy(log, copies, start)
     if start > log.log_start_offset:
         log.increment_log_start_offset(min(start, log.high_watermark), "older records were removed from the remote store")
     return start <= log.log_start_offset
@@ -112,15 +113,40 @@ def waits_for_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> 
     return first_missing(first, entry.end_offset, bounds.log_end_offset, bounds.epochs, copies.find) is not None
 
 
-def _first_to_copy_again(bounds: LogBounds, copies: CopiesOf, end: int) -> int:
-    """Finds where the oldest segment of the lineage begins that is to be copied again; `end` without any below it."""
+def is_only_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> bool:
+    """Tells if a copy that is not finished has records of the log that are neither on this broker nor in a finished copy.
+
+    Local segments go only when finished copies have their records. So this one was finished, and the metadata have lost that. A log that
+    does not know which copies are its own takes each for one of these. Raises MetadataNotReady.
+    """
+    if entry.state != SegmentState.COPY_SEGMENT_STARTED:
+        return False
+    first = max(entry.start_offset, log.log_start_offset)
+    last = min(entry.end_offset, log.local_log_start_offset - 1)
+    if first > last:
+        return False
+    if lacks_epochs(log):
+        return True
+    bounds = bounds_of(log)
+    if not is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
+        return False
+    return first_missing(first, last, bounds.log_end_offset, bounds.epochs, copies.find) is not None
+
+
+def _first_without_copy(log: PartitionLog, copies: CopiesOf, end: int) -> int:
+    """Finds where the oldest segment of the lineage begins whose records only its entry shows; `end` without any below it.
+
+    It is to be copied again, or its copy is not finished any more.
+    """
+    bounds = bounds_of(log)
     for epoch, begin in bounds.epochs:
         if begin >= end:
             break
         for entry in copies.entries(epoch):
             if entry.start_offset >= end:
                 break
-            if is_to_copy_again(entry) and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
+            is_again = is_to_copy_again(entry) and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs)
+            if is_again or is_only_copy(log, copies, entry):
                 return entry.start_offset
     return end
 

@@ -8,7 +8,7 @@ Entries of other writers have none: of their indexes order and bounds are checke
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -35,6 +35,11 @@ def index_checksums(filesystem: FileSystem, files: SegmentFiles) -> bytes:
         IndexKind.TRANSACTION: b"" if files.transaction_index is None else read(files.transaction_index),
         IndexKind.LEADER_EPOCH: files.leader_epochs,
     }
+    return checksums_of(parts)
+
+
+def checksums_of(parts: Mapping[IndexKind, bytes]) -> bytes:
+    """Returns the checksums of all parts of a copy but its records, in the order of IndexKind."""
     return _CHECKSUMS.pack(*(crc32c(parts[kind]) for kind in IndexKind))
 
 
