@@ -102,15 +102,18 @@ def pass_removed(log: PartitionLog, copies: CopiesOf) -> bool:
 
 
 def waits_for_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> bool:
-    """Tells if the entry is to be copied again, and has records of the log that no other copy has. Raises MetadataNotReady.
+    """Tells if the records of the entry are to be copied again, and no other copy has all of them. Raises MetadataNotReady.
 
-    Its entry stays until then: without one, the next leader would take its records for removed.
+    Its entry stays until then: without one, the next leader would take its records for removed. A copy that was only begun stays for the
+    records in closed segments. If the metadata have lost its end, it may be all that the next leader has of them.
     """
-    if not is_to_copy_again(entry):
-        return False
     bounds = bounds_of(log)
-    first = max(entry.start_offset, bounds.log_start_offset)
-    return first_missing(first, entry.end_offset, bounds.log_end_offset, bounds.epochs, copies.find) is not None
+    first, last = max(entry.start_offset, bounds.log_start_offset), entry.end_offset
+    if entry.state == SegmentState.COPY_SEGMENT_STARTED and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
+        last = min(last, log.segments.active.base_offset - 1)
+    elif not is_to_copy_again(entry):
+        return False
+    return first_missing(first, last, bounds.log_end_offset, bounds.epochs, copies.find) is not None
 
 
 def is_only_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> bool:

@@ -358,7 +358,11 @@ def test_a_copy_in_progress_is_left_alone_and_so_is_one_that_has_just_ended() ->
         replica.services.being_copied.clear()
         replica.store.before = TieredReplica().store.before
         await replica.expiry.run()
+        assert replica.ranges(STARTED) == [(4, 4)], "no other copy has its records yet"
+        await replica.copy_all()
+        await replica.expiry.run()
         assert not replica.ranges(STARTED)
+        assert len(replica.store.parts) == 5
 
     run(scenario())
 

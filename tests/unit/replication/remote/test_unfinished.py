@@ -8,13 +8,15 @@ import pytest
 
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Deposed
+from ottla.replication.remote.positions import CopiesOf, refresh
 from ottla.replication.remote.unfinished import RETRY_MS
 from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 from tests.support.remote_fakes import MemoryStore
-from tests.support.tiered_replicas import TIERED, TieredReplica
+from tests.support.tiered_replicas import TIERED, TieredReplica, follows
+from tests.unit.replication.remote.test_copy_again import leader_and_follower
 
 STARTED, *_ = SegmentState
 ALL = [(at, at) for at in range(5)]
@@ -192,6 +194,29 @@ def test_of_two_such_copies_one_is_finished_and_the_other_goes() -> None:
         await replica.expiry.run()
         assert replica.ranges(STARTED) == []
         assert len(replica.store.parts) == 5
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_elected", [True, False])
+def test_a_leader_with_the_segment_keeps_the_copy_until_another_one_is_finished(is_elected: bool) -> None:
+    async def scenario() -> None:
+        first, second = leader_and_follower()
+        await first.copy_all()
+        refresh(second.log, CopiesOf(second.metadata, TIERED))
+        delete_old_segments(second.log, second.clock.now_ms())
+        await lose_ends(first, 0)
+        await first.expiry.run()
+        assert first.ranges(STARTED) == [(0, 0)], "a leader without the segment would begin its log behind it"
+        if is_elected:
+            follows(first.partition, 2, 1)
+            second.lead(1)
+        leader = second if is_elected else first
+        await leader.copy_all()
+        await leader.expiry.run()
+        assert leader.ranges() == ALL
+        assert leader.ranges(STARTED) == []
+        assert (len(leader.store.parts), leader.log.log_start_offset) == (5, 0)
 
     run(scenario())
 
