@@ -56,6 +56,7 @@ DIFFERENCES = {
 """By the name of the case."""
 
 ANYWHERE = {
+    "answers that clients do not read",
     "limits of a Fetch",
     "large requests, without `queued.max.request.bytes`",
     "requests of up to 256 KiB that are unfinished, or wait behind one that waits for an event or for its client to read",

@@ -26,7 +26,7 @@ public class AdminMethods {
     static final ConfigResource TOPIC = new ConfigResource(ConfigResource.Type.TOPIC, "a");
     static final ConfigResource GROUP = new ConfigResource(ConfigResource.Type.GROUP, "g");
     static final ConfigResource METRICS = new ConfigResource(ConfigResource.Type.CLIENT_METRICS, "m");
-    static final String ID = "(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]*[0-9])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])";
+    static final String ID = "(?<![A-Za-z0-9_-])(?!A{8})(?=[A-Za-z0-9_-]*([0-9]|[a-z][A-Za-z_-]*[A-Z]{2}|[A-Z]{2}[A-Za-z_-]*[a-z]))[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])";
     static String bootstrap;
     static Admin admin;
 
