@@ -25,7 +25,7 @@ from ottla.storage.remote.record_walk import read_batches
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS: Final = 60 * 60 * 1000
+RETRY_MS: Final = 3_600_000
 """Time after which a copy is read again that could not be proved. A proof reads all of its bytes."""
 
 
