@@ -4,7 +4,7 @@ A file is removed as a whole, never a part of one: an answer that is being sent 
 removed at the start, since their contents are not known. They lie in the log directory itself, where Apache Kafka refuses folders of other
 names, and ignores files. When the disk refuses a chunk, the cache keeps chunks in memory for a minute.
 
-Lives on the event loop; files are made, written and removed in threads.
+Lives on the event loop; files are made and removed in threads. Chunks are verified and written where they are held (`held_chunks`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from typing import Final
 from ottla.protocol.uuid import to_text
 from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.remote.batch_checks import CorruptChunk
+from ottla.storage.remote.chunk_checks import Checked, check_chunk
 from ottla.storage.remote.chunk_file import ChunkFile
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.held_chunks import HeldChunk
 from ottla.storage.remote.memory_budget import MemoryBudget
+from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -83,8 +86,8 @@ class ChunkCache:
         self._files.move_to_end(entry.id.uuid)
         return found[1]
 
-    async def put(self, entry: SegmentEntry, number: int, data: bytes | memoryview, first_batch: int | None) -> bool:
-        """Verifies a chunk of the segment, and makes it present. Raises CorruptChunk.
+    async def put(self, entry: SegmentEntry, number: int, chunk: HeldChunk, first_batch: int | None) -> bool:
+        """Verifies a chunk of the segment, and makes it present. Raises CorruptChunk, and RemoteStoreError if the chunk is lost.
 
         True if the chunk stays in memory, whose bytes the cache then gives back to the budget.
         """
@@ -93,34 +96,47 @@ class ChunkCache:
             async with file.lock:
                 if number in file.present:
                     return False
-                if not file.is_evicted and (file.file is None or self._has_room(entry, file, len(data))):
+                if not file.is_evicted and (file.file is None or self._has_room(entry, file, chunk.size)):
                     try:
-                        return await self._store(entry, file, number, data, first_batch)
-                    except CorruptChunk:
+                        return await self._store(entry, file, number, chunk, first_batch)
+                    except (CorruptChunk, RemoteStoreError):
                         if not file.is_evicted:
-                            self._evict(entry.id.uuid)  # which of the chunks is wrong is not known
+                            self._evict(entry.id.uuid)  # which of the chunks is wrong is not known, or what was written
                         raise
-                    except OSError:  # the disk does not give back what it took
+                    except OSError:  # the disk does not give back what it took, or the file is gone
                         if not file.is_evicted:
                             self._evict(entry.id.uuid)
 
-    async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, data: bytes | memoryview, first_batch: int | None) -> bool:
+    async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, chunk: HeldChunk, first_batch: int | None) -> bool:
         if not self._is_off() and file.file is not None:
             try:
-                await self._threads(partial(file.store, number, data, first_batch, True))
+                checked = await self._write(file, file.file, number, chunk, first_batch)
             except OSError as error:
+                if file.is_evicted or isinstance(error, FileNotFoundError):
+                    raise  # it was removed
                 self._turn_off(error)
             else:
-                file.mark_present(number, len(data), True)
+                file.mark_present(number, chunk.size, checked)
                 if not file.is_evicted:
-                    self.size += len(data)
+                    self.size += chunk.size
                 return False
-        await self._threads(partial(file.store, number, data, first_batch, False))
-        file.mark_present(number, len(data), False)
+        data = await chunk.read()
+        check = file.check(number, first_batch)
+        checked = await self._threads(partial(check_chunk, data, check, file.around()))
+        file.mark_present(number, chunk.size, checked, data)
         if file.is_evicted:
             return False
-        self._keep(entry, file, number, len(data))
+        self._keep(entry, file, number, chunk.size)
         return True
+
+    async def _write(self, file: ChunkFile, on_disk: File, number: int, chunk: HeldChunk, first_batch: int | None) -> Checked:
+        if not file.in_memory:
+            return await chunk.write(file.check(number, first_batch), on_disk.path)
+        data = await chunk.read()  # only this process has the chunks around it
+        check = file.check(number, first_batch)
+        checked = await self._threads(partial(check_chunk, data, check, file.around()))
+        await self._threads(partial(on_disk.pwrite, data, check.position))
+        return checked
 
     async def _open(self, entry: SegmentEntry) -> ChunkFile:
         """Returns the file of a segment. A thread makes it if there is none: beside syncs of others that has taken 50 ms."""
@@ -220,6 +236,8 @@ class ChunkCache:
     def _unlink(self, path: str) -> None:
         try:
             self._filesystem.unlink(path)
+        except FileNotFoundError:
+            pass
         except OSError as error:
             log.warning("%s: %s; the file is removed at the next start", path, error.strerror or error)
 

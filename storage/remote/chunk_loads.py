@@ -18,8 +18,9 @@ from typing import Final, Protocol
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.entries import SegmentEntry, SegmentId
+from ottla.storage.remote.held_chunks import ChunkSource, HeldChunk
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreError
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class ChunkLoads:
 
     def __init__(
         self,
-        store: RemoteStore,
+        source: ChunkSource,
         cache: ChunkCache,
         budget: MemoryBudget,
         quota: ByteQuota,
@@ -80,7 +81,7 @@ class ChunkLoads:
         most_running: int,
         most_waiting: int,
     ) -> None:
-        self._store = store
+        self._source = source
         self._cache = cache
         self._budget = budget
         self._quota = quota
@@ -226,13 +227,14 @@ class ChunkLoads:
         counts = self._counts(entry.id.partition.topic)
         start = load.number * self._cache.chunk_bytes
         keeps_memory = False
+        chunk: HeldChunk | None = None
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             counts.remote_fetch_requests += 1
-            data = await self._fetch(entry, start, size)
+            chunk = await self._fetch(entry, start, size)
             counts.remote_fetch_bytes += size
-            keeps_memory = await self._cache.put(entry, load.number, data, load.first_batch)
+            keeps_memory = await self._cache.put(entry, load.number, chunk, load.first_batch)
             if self._wrong.get(entry.id) in (load.number, _INDEXES):
                 del self._wrong[entry.id]
             load.done.set_result(None)
@@ -250,14 +252,16 @@ class ChunkLoads:
             log.exception("unexpected error while a chunk of %s is read from the remote store", _name(entry))
             self._fail(load, counts, RemoteStoreError(str(error)))
         finally:
+            if chunk is not None:
+                chunk.drop()
             self.on_read(clock() - began)
             self._loads.pop((entry.id.uuid, load.number), None)
             self._budget.give_back(0 if keeps_memory else size)
 
-    async def _fetch(self, entry: SegmentEntry, start: int, size: int) -> bytes | memoryview:
+    async def _fetch(self, entry: SegmentEntry, start: int, size: int) -> HeldChunk:
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                return await self._store.fetch(entry, start, start + size)
+                return await self._source.hold(entry, start, start + size)
         except BaseException as error:
             self._quota.give_back(size)
             if isinstance(error, TimeoutError):

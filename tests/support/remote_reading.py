@@ -14,6 +14,7 @@ from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.chunk_loads import ChunkLoads
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
+from ottla.storage.remote.held_chunks import LocalChunk, LocalChunks
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import IndexKind, RemoteStore, SegmentFiles
@@ -124,7 +125,7 @@ def a_reading(
     indexes.prepare()
     chunks.prepare()
     loads = ChunkLoads(
-        scripted,  # type: ignore[arg-type]  # passes the rest on
+        LocalChunks(scripted, filesystem, at_once),  # type: ignore[arg-type]  # passes the rest on
         chunks,
         budget,
         quota,
@@ -134,6 +135,11 @@ def a_reading(
     )
     reader = SegmentReader(filesystem, indexes, chunks, loads)
     return Reading(reader, scripted, indexes, chunks, loads, budget, quota, counts, now_ms)
+
+
+def a_held_chunk(data: bytes, filesystem: FileSystem | None = None) -> LocalChunk:
+    """A chunk that was fetched."""
+    return LocalChunk(data, filesystem or RealFileSystem(), at_once)
 
 
 async def copy_closed_segments(log: PartitionLog, store: RemoteStore, partition: int = 0) -> list[SegmentEntry]:

@@ -4,12 +4,11 @@ import asyncio
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from ottla.storage.disk.filesystem import File, RealFileSystem
-from ottla.storage.remote.batch_checks import CorruptChunk
+from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.chunk_loads import TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import RemoteStoreError
@@ -187,74 +186,6 @@ def test_chunks_in_memory_do_not_keep_the_whole_budget_from_reads_and_copies(tmp
         reading.budget.give_back(1500)
         assert reading.budget.used == 0
         await reading.reader.close()
-
-    run(story)
-
-
-class Unreadable:
-    """A file on a disk that takes everything, and gives nothing back."""
-
-    def pwrite(self, data: bytes, at: int) -> None:
-        pass
-
-    def pread(self, length: int, at: int) -> bytes:
-        raise OSError(errno.EIO, "the disk fails")
-
-
-def changed(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-
-
-async def first_chunks(reading: Reading, entry: SegmentEntry) -> tuple[bytes, bytes, int]:
-    """Two chunks of a segment, and where the first batch that the index has of the second one begins."""
-    first, second = [await reading.store.fetch(entry, start, start + 1000) for start in (0, 1000)]
-    await reading.indexes.load(entry)
-    segment = reading.indexes.find(entry)
-    assert segment is not None
-    at = segment.first_batch_in(1000, 2000)
-    assert at is not None
-    return first, second, at
-
-
-def test_a_chunk_is_verified_although_the_disk_does_not_give_back_the_chunk_before(tmp_path: Path) -> None:
-    log = a_local_log(tmp_path)
-
-    async def story() -> None:
-        reading, (entry, *_) = await a_remote_log(tmp_path, log)
-        first, second, at = await first_chunks(reading, entry)
-        await reading.chunks.put(entry, 0, first, 0)
-        file = reading.chunks.find(entry)
-        assert file is not None
-        assert file.file is not None
-        file.file = cast("File", Unreadable())
-        await reading.chunks.put(entry, 1, changed(second, 0), at)
-        file = reading.chunks.find(entry)
-        assert file is not None
-        assert file.present == {1}, "a reader gets the batch over the border, which was not verified"
-        with pytest.raises(CorruptChunk):
-            await reading.chunks.put(entry, 0, first, 0)
-
-    run(story)
-
-
-@pytest.mark.parametrize(
-    ("stored", "dropped", "is_first_changed"), [((0,), 0, False), ((0, 1), 1, True), ((0, 1), 1, False), ((1, 0), 1, False)]
-)
-def test_a_chunk_that_takes_the_place_of_one_in_memory_is_verified(
-    tmp_path: Path, stored: tuple[int, ...], dropped: int, is_first_changed: bool
-) -> None:
-    log = a_local_log(tmp_path)
-
-    async def story() -> None:
-        reading, (entry, *_) = await a_remote_log(tmp_path, log)
-        first, second, at = await first_chunks(reading, entry)
-        reading.chunks._off_until = 1 << 60  # the disk refuses everything
-        reading.budget.used = 5000
-        for number in stored:
-            await reading.chunks.put(entry, number, (first, second)[number], (0, at)[number])
-        reading.chunks._drop(entry.id.uuid, dropped)
-        with pytest.raises(CorruptChunk):
-            await reading.chunks.put(entry, 1, changed(second, 0 if is_first_changed else at - 1000 + 70), at)
 
     run(story)
 
