@@ -4,7 +4,8 @@ Each copy has an AES-256 key of its own. The manifest has it encrypted by OAEP w
 `encryption.key.pair.id`. A chunk is a nonce of 12 bytes, the ciphertext of AES-GCM and its tag of 16. All chunks
 have the additional data that the manifest names.
 
-A copy that is repeated has to have the same bytes under its uuid. So keys and nonces of copies follow from a secret of this process.
+A copy that is repeated has to have the same bytes under its uuid. So keys and nonces of copies follow from a secret of the broker, which
+it gives to each process that makes copies for it.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class CopyCipher:
 class KeyRing:
     """The RSA keys of a broker: the one that writes, and all that read."""
 
-    def __init__(self, settings: EncryptionSettings) -> None:
-        """Reads the files of the keys. Raises ConfigError, in one line, for one that cannot be used."""
+    def __init__(self, settings: EncryptionSettings, secret: bytes) -> None:
+        """Reads the files of the keys. `secret` is a `new_secret`. Raises ConfigError, in one line, for a key that cannot be used."""
         self._writes = settings.key_pair_id
         self._public: dict[str, Any] = {}
         self._private: dict[str, Any] = {}
@@ -68,7 +69,7 @@ class KeyRing:
             self._private[name] = _read_key(name, private, is_private=True)
             if self._private[name].public_key() != self._public[name]:
                 raise ConfigError(f"the files of the encryption key {name} do not belong together: {public} and {private}")
-        self._secret = os.urandom(_KEY_BYTES)
+        self._secret = secret
 
     def seal(self, uuid: bytes) -> tuple[Encryption, CopyCipher]:
         """Returns what the manifest of a new copy says, and its cipher; the same cipher for the same copy. Takes a millisecond."""
@@ -90,13 +91,18 @@ class KeyRing:
             ) from None
 
 
-def open_key_ring(settings: EncryptionSettings | None) -> KeyRing | None:
+def new_secret() -> bytes:
+    """Makes the secret of a broker, which no other one ever has."""
+    return os.urandom(_KEY_BYTES)
+
+
+def open_key_ring(settings: EncryptionSettings | None, secret: bytes) -> KeyRing | None:
     """Opens the keys, if there are any. Raises ConfigError, also if the libraries are missing."""
     if settings is None:
         return None
     if find_spec("Crypto") is None or find_spec("cryptography") is None:
         raise ConfigError("encryption of remote segments needs cryptography and pycryptodome: pip install 'ottla[tiered]'")
-    return KeyRing(settings)
+    return KeyRing(settings, secret)
 
 
 def _read_key(name: str, path: str, *, is_private: bool) -> Any:

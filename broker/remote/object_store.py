@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, MutableSequence, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.broker.remote.encryption import CopyCipher, open_key_ring
-from ottla.broker.remote.objects import PART_BYTES, PARTS_AT_ONCE, Objects
+from ottla.broker.remote.encryption import CopyCipher, new_secret, open_key_ring
+from ottla.broker.remote.objects import COPY_BYTES, Objects
 from ottla.config.remote_store import OBJECT_KEY, OBJECT_PREFIX, REMOTE_SIZE, StoreSettings
 from ottla.protocol.records.batch import CODEC_MASK, HEADER_SIZE, parse_header
 from ottla.storage.disk.filesystem import FileSystem
@@ -71,13 +71,22 @@ class _Known(NamedTuple):
 class ObjectStore:
     """A RemoteStore on objects. `filesystem` reads the files that are copied, which are on the real disk."""
 
-    def __init__(self, objects: Objects, settings: StoreSettings, filesystem: FileSystem, budget: MemoryBudget, threads: Threads) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        settings: StoreSettings,
+        filesystem: FileSystem,
+        budget: MemoryBudget,
+        threads: Threads,
+        secret: bytes | None = None,
+    ) -> None:
+        """`secret` is that of the broker (`encryption`), by default a new one. Raises ConfigError for keys that cannot be used."""
         self._objects = objects
         self._settings = settings
         self._filesystem = filesystem
         self._budget = budget
         self._threads = threads
-        self._key_ring = open_key_ring(settings.encryption)
+        self._key_ring = open_key_ring(settings.encryption, new_secret() if secret is None else secret)
         self._manifests: OrderedDict[bytes, _Known] = OrderedDict()
         self._reads: dict[tuple[bytes, str], asyncio.Task[bytes]] = {}
         self.chunk_bytes = settings.chunk_bytes
@@ -85,7 +94,7 @@ class ObjectStore:
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """See RemoteStore."""
         prefix = self._settings.key_prefix
-        size = PART_BYTES * PARTS_AT_ONCE
+        size = COPY_BYTES
         await self._budget.take(size)
         try:
             encryption, cipher = await self._in_thread(partial(self._seal, entry))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 8 << 20
 """Bytes of a part of a large upload."""
 PARTS_AT_ONCE: Final = 2
+COPY_BYTES: Final = PART_BYTES * PARTS_AT_ONCE
+"""Memory that a copy takes."""
 CALL_SECONDS: Final = 60.0
 """Time limit of a call that transfers little."""
 SLOWEST_BYTES_PER_SECOND: Final = 1 << 20

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from Crypto.PublicKey import RSA
 
-from ottla.broker.remote.encryption import KeyRing
+from ottla.broker.remote.encryption import KeyRing, new_secret
 from ottla.broker.remote.object_store import ObjectStore
 from ottla.broker.remote.objects import Objects
 from ottla.config.broker import BrokerConfig
@@ -205,5 +205,5 @@ def a_file(directory: Path, content: bytes) -> str:
 def test_a_key_that_cannot_be_used_ends_the_start_with_one_line(tmp_path: Path, public: object) -> None:
     file = public(tmp_path)  # type: ignore[operator]  # one of the builders above
     with pytest.raises(ConfigError, match=r"encryption key.* k1.*pem") as refusal:
-        KeyRing(EncryptionSettings(True, "k1", {"k1": (file, str(KEYS / "private.pem"))}))
+        KeyRing(EncryptionSettings(True, "k1", {"k1": (file, str(KEYS / "private.pem"))}), new_secret())
     assert "\n" not in str(refusal.value)
