@@ -47,6 +47,8 @@ class Environment:
     file_system: FileSystem
     is_process = True
     """Whether the broker has the process to itself, and may therefore configure the garbage collector."""
+    has_store_process = True
+    """Whether the remote store works in a process of its own, which has only the real disk."""
     measures_requests = False
 
     def __init__(self) -> None:

@@ -291,7 +291,8 @@ class Broker:
         from ottla.broker.remote.remote_storage import RemoteStorage  # few brokers have one
 
         environment = self._environment
-        storage = RemoteStorage(self.config, environment.file_system, self._executor, self._clock, environment.remote_store)
+        is_apart, access = environment.has_store_process, environment.remote_store
+        storage = RemoteStorage(self.config, environment.file_system, self._executor, self._clock, access, is_apart=is_apart)
         self._held.push_async_callback(storage.close)
         await storage.probe()
         return storage

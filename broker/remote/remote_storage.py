@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ottla.broker.remote.store_process import SettingsRefused, StoreProcess
 from ottla.broker.remote.store_threads import StoreThreads
 from ottla.broker.remote.store_watch import StoreWatch
 from ottla.config.broker import BrokerConfig
@@ -34,6 +35,7 @@ from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.chunk_loads import ChunkLoads
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.held_chunks import LocalChunks
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.lineage import is_in_lineage, with_records
 from ottla.storage.remote.memory_budget import MemoryBudget
@@ -70,8 +72,13 @@ class RemoteStorage:
         executor: Executor,
         clock: Clock,
         access: Callable[[RemoteStore], RemoteStore] = lambda store: store,
+        *,
+        is_apart: bool = False,
     ) -> None:
-        """`access` returns the store by which the configured one is used. Raises ConfigError for settings that no store can have."""
+        """`access` returns the store by which the configured one is used. Raises ConfigError for settings that no store can have.
+
+        `is_apart` has the store work in a process of its own, on the real disk. Then `probe` may raise the same error.
+        """
         self._config = config
         self._file_system = file_system
         self._executor = executor
@@ -81,7 +88,7 @@ class RemoteStorage:
         self.quota = ByteQuota(config, FETCH, clock)
         self.stats: dict[str, RemoteFetchStats] = {}
         self._store_threads = StoreThreads()
-        self.store = access(self._open_store(self.settings))
+        self.store = access(StoreProcess(self.settings, self.budget) if is_apart else self._open_store(self.settings))
         self.watch = StoreWatch(self.store)
         self.indexes: IndexCache | None = None
         self.chunks: ChunkCache | None = None
@@ -95,9 +102,14 @@ class RemoteStorage:
         """
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                if prepares and isinstance(self.store, DirectoryStore):
+                if prepares and isinstance(self.store, StoreProcess):
+                    await self.store.prepare()
+                elif prepares and isinstance(self.store, DirectoryStore):
                     await self._store_threads(self.store.prepare)
                 await self.store.probe()
+        except SettingsRefused as error:
+            await self.store.close()
+            raise ConfigError(str(error)) from None
         except (RemoteStoreError, TimeoutError) as error:
             await self.store.close()
             reason = str(error) or f"no answer within {PROBE_SECONDS:.0f} s"
@@ -145,7 +157,7 @@ class RemoteStorage:
             raise ConfigError(f"{error.filename or log_dir}: {error.strerror or error}; the caches of remote segments are there") from None
         config.on_change(self._on_change, (REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES,))
         self.loads = ChunkLoads(
-            self.store,
+            self.store if isinstance(self.store, StoreProcess) else LocalChunks(self.store, self._file_system, self.in_thread),
             self.chunks,
             self.budget,
             self.quota,

@@ -220,13 +220,14 @@ class _LinesToBroker(logging.Handler):
 @contextmanager
 def _logging_to(worker: StoreWorker) -> Iterator[None]:
     root = logging.getLogger()
-    handler = _LinesToBroker(worker)
+    handler, level = _LinesToBroker(worker), root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.removeHandler(handler)
+        root.setLevel(level)
 
 
 async def serve(connection: socket.socket) -> None:

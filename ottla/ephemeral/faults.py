@@ -138,6 +138,7 @@ class ShiftedClock(SystemClock):
 class FaultyEnvironment(Environment):
     """The real machine, with faults."""
 
+    has_store_process = False
     measures_requests = True
 
     def __init__(self, faults: Faults) -> None:

@@ -14,8 +14,20 @@ from ottla.replication.remote.removals import MOST_APART_MS
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from tests.support.azurite import AzureServer, an_azure_server
-from tests.support.remote_stores import KEY_RING, a_directory_store, a_gcs_store, an_entry, an_object_store, an_s3_store, segment_files
+from tests.support.moto_server import s3_keys
+from tests.support.remote_stores import (
+    KEY_RING,
+    a_directory_store,
+    a_gcs_store,
+    an_entry,
+    an_object_store,
+    an_s3_store,
+    directory_settings,
+    object_settings,
+    segment_files,
+)
 from tests.support.s3_servers import S3Server, an_s3_server
+from tests.support.store_processes import a_store_process_for_any_loop
 
 _Result = TypeVar("_Result")
 
@@ -74,9 +86,13 @@ ON_S3 = {
 }
 
 
+APART = " in a process"
+
 CASES = [
     "directory",
+    pytest.param(f"directory{APART}", marks=pytest.mark.slow),
     *(f"{keys} on moto" for keys in ON_S3),
+    pytest.param(f"s3-compressed-and-encrypted on moto{APART}", marks=pytest.mark.slow),
     "gcs on moto",
     *(pytest.param(f"{keys} on versitygw", marks=pytest.mark.soak) for keys in ON_S3),
     pytest.param("azure", marks=pytest.mark.soak),
@@ -85,10 +101,16 @@ CASES = [
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
-    if request.param == "directory":
-        yield _directory(tmp_path)
+    name, is_apart = request.param.removesuffix(APART), request.param.endswith(APART)
+    if name == "directory":
+        found = _directory(tmp_path)
+        if is_apart:
+            with a_store_process_for_any_loop(directory_settings(tmp_path / "shared")) as store:
+                yield Case(store, found.break_it, tmp_path)
+        else:
+            yield found
         return
-    if request.param == "azure":
+    if name == "azure":
         azure = request.getfixturevalue("azure")
         azure.make_container("bucket")
         is_gone: list[bool] = []
@@ -101,9 +123,14 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
         if not is_gone:
             azure.remove_container("bucket")
         return
-    keys, _, kind = request.param.partition(" on ")
+    keys, _, kind = name.partition(" on ")
     server = request.getfixturevalue("servers")(kind)
     server.make_bucket("bucket")
+    if is_apart:
+        with a_store_process_for_any_loop(object_settings(s3_keys(server.url, **ON_S3[keys]))) as store:
+            yield Case(store, server.forget_buckets, tmp_path)
+        server.forget_buckets()
+        return
     store = a_gcs_store(server.url) if keys == "gcs" else an_s3_store(server.url, **ON_S3[keys])
     yield Case(store, server.forget_buckets, tmp_path)
     server.forget_buckets()

@@ -100,6 +100,7 @@ class SimulatedEnvironment(Environment):
     """What one life of one node touches."""
 
     is_process = False
+    has_store_process = False
 
     def __init__(self, cluster: SimulatedCluster, node: Node, life: Life) -> None:
         self.clock = node.clock

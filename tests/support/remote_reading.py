@@ -14,7 +14,7 @@ from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.chunk_loads import ChunkLoads
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
-from ottla.storage.remote.held_chunks import LocalChunk, LocalChunks
+from ottla.storage.remote.held_chunks import ChunkSource, LocalChunk, LocalChunks
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import IndexKind, RemoteStore, SegmentFiles
@@ -115,8 +115,9 @@ def a_reading(
     memory: int = 64 << 20,
     most_running: int = 10,
     most_waiting: int = 100,
+    source: ChunkSource | None = None,
 ) -> Reading:
-    """A reader with caches in this directory, which does the work of threads in the test's."""
+    """A reader with caches in this directory, which does the work of threads in the test's. `source` has the chunks of the store."""
     filesystem = filesystem or RealFileSystem()
     scripted = ScriptedStore(store)
     budget, quota, counts, now_ms = MemoryBudget(memory), NoQuota(), Counts(), [0]
@@ -125,7 +126,7 @@ def a_reading(
     indexes.prepare()
     chunks.prepare()
     loads = ChunkLoads(
-        LocalChunks(scripted, filesystem, at_once),  # type: ignore[arg-type]  # passes the rest on
+        source or LocalChunks(scripted, filesystem, at_once),  # type: ignore[arg-type]  # passes the rest on
         chunks,
         budget,
         quota,

@@ -8,8 +8,8 @@ from typing import TypeVar
 from ottla.broker.remote.object_store import ObjectStore
 from ottla.broker.remote.objects import open_objects
 from ottla.config.broker import BrokerConfig
-from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE
-from ottla.config.remote_store import GCS, store_settings
+from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
+from ottla.config.remote_store import GCS, StoreSettings, store_settings
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
@@ -75,8 +75,19 @@ def a_gcs_store(url: str) -> ObjectStore:
 
 def an_object_store(keys: Mapping[str, str]) -> ObjectStore:
     """A store with these keys of a broker."""
-    settings = store_settings(BrokerConfig({"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **keys}))
+    settings = object_settings(keys)
     return ObjectStore(open_objects(settings), settings, RealFileSystem(), MemoryBudget(64 << 20), at_once)
+
+
+def object_settings(keys: Mapping[str, str]) -> StoreSettings:
+    """The settings of a broker with these keys of an object store."""
+    return store_settings(BrokerConfig({"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **keys}))
+
+
+def directory_settings(directory: Path) -> StoreSettings:
+    """The settings of a broker whose store is this directory."""
+    keys = {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(directory)}
+    return store_settings(BrokerConfig(keys))
 
 
 def an_entry(start_offset: int, end_offset: int, size: int, uuid: int = 1) -> SegmentEntry:
