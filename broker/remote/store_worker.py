@@ -94,6 +94,8 @@ class StoreWorker(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See Protocol."""
         self._transport = None
+        self._executor.shutdown(wait=False)
+        self._store_threads.close()
         self.ended.set()
 
     def send(self, message: Answer | LogLine) -> None:
