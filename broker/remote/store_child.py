@@ -1,7 +1,7 @@
 """Starts one store process (`store_worker`), sends it requests, and notices its end, for `StoreProcess`.
 
-Lives on the event loop. The kernel kills the process at the end of the thread that has started it, so the loop's own thread does that; it
-takes some milliseconds. A process whose calls hang still answers pings. One that does not, which is suspended or blocked, is killed.
+Lives on the event loop. Its thread starts the process, which takes some milliseconds: the kernel kills a process at the end of the thread
+that has started it. A process whose calls hang still answers pings. One that does not, which is suspended or blocked, is killed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.broker.remote.store_messages import Answer, LogLine, MessageReader, Op, OtherVersion, Request, encoded, error_of, hello
 from ottla.storage.remote.ports import RemoteStoreError
@@ -78,12 +78,13 @@ class StoreChild(asyncio.Protocol):
 
         After an error the process is over.
         """
-        ours: socket.socket | None = None
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                ours = self._start()
-                await self._loop.create_unix_connection(lambda: self, sock=ours)
+                connecting = self._loop.create_task(self._loop.create_unix_connection(lambda: self, sock=self._start()))
+                await asyncio.shield(connecting)  # a cancelled one might close the socket, or not
                 await self.ask(Op.OPEN, *arguments)
+            if self.is_over:
+                raise self._lost()
             self.is_open = True
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)
             return
@@ -94,9 +95,6 @@ class StoreChild(asyncio.Protocol):
         except BaseException:
             self.kill("its store was not opened")
             raise
-        finally:
-            if ours is not None and self._transport is None:
-                ours.close()
         raise RemoteStoreError(f"the store process does not start: {await self.obituary()}")
 
     async def ask(self, op: Op, *arguments: Any, number: int | None = None) -> Any:
@@ -173,12 +171,11 @@ class StoreChild(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See Protocol."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = made = cast(asyncio.WriteTransport, transport)  # uvloop's is not derived from it
         if self.is_over:
-            transport.abort()
+            made.abort()
         else:
-            transport.write(hello())
+            made.write(hello())
 
     def data_received(self, data: bytes) -> None:
         """See Protocol."""

@@ -21,7 +21,7 @@ from ottla.config.errors import ConfigError
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoreClockApart
 
-MAX_MESSAGE_BYTES: Final = (1 << 30) + (1 << 20)
+MAX_MESSAGE_BYTES: Final = 1025 * 1024 * 1024
 """A message is no longer: a chunk of the largest `chunk.size`, and what is around it."""
 CALLS: Final = frozenset({"copy", "fetch", "index", "manifest", "size", "delete", "probe", "now_ms", "owner"})
 """The methods of a RemoteStore that Op.CALL may name."""
@@ -42,7 +42,7 @@ class MalformedMessage(Exception):
 
 
 class Op(IntEnum):
-    """What a broker asks. Arguments and answers are behind each; the answers of others are of no use."""
+    """The kinds of requests. Each one has its arguments behind it, and then its answer if that is of use."""
 
     OPEN = 1
     """StoreSettings, secret of the broker. Once, before all others."""

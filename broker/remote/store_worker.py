@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.broker.remote.store_messages import CALLS, Answer, LogLine, MessageReader, Op, Request, encoded, failure_of, hello
 from ottla.broker.remote.store_threads import StoreThreads
@@ -75,9 +75,8 @@ class StoreWorker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See Protocol."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-        transport.write(hello())
+        self._transport = made = cast(asyncio.WriteTransport, transport)
+        made.write(hello())
 
     def data_received(self, data: bytes) -> None:
         """See Protocol."""

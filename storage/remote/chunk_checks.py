@@ -33,7 +33,7 @@ class Border(NamedTuple):
 
 
 class ChunkCheck(NamedTuple):
-    """What is known of a chunk that will be verified, and of the chunks around it."""
+    """The knowledge of a chunk that will be verified, and of the chunks around it."""
 
     entry: SegmentEntry
     chunk_bytes: int
@@ -61,7 +61,7 @@ class ChunkCheck(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a check has found, to be known by later ones."""
+    """The findings of a check, which later checks have to know."""
 
     heads: Mapping[int, int]
     """As in ChunkCheck: what is new."""

@@ -41,6 +41,8 @@ def test_child_processes_work_in_such_a_project(path: str | None, project: Path)
     python = [sys.executable, "-P", "-m"]
     ended = run([*python, "ottla.storage.cleaner.worker", str(os.getpid())], project, path)
     assert (ended.returncode, ended.stderr) == (0, "")
+    ended = run([*python, "ottla.broker.remote.store_worker", "0", "1"], project, path)  # its broker is not that process
+    assert (ended.returncode, ended.stderr) == (0, "")
     alone = run([*python, "ottla.cli.supervised", "1", "serve"], project, path)
     assert alone.stderr == "ottla: the supervisor ended before its broker began\n"
 

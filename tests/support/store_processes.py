@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import uvloop
+
 from ottla.broker.remote.store_process import StoreProcess
 from ottla.config.remote_store import StoreSettings
 from ottla.storage.remote.memory_budget import MemoryBudget
@@ -22,6 +24,12 @@ SECONDS = 60.0
 def a_store_process(settings: StoreSettings) -> StoreProcess:
     """A store with a budget of its own. The test closes it."""
     return StoreProcess(settings, MemoryBudget(64 << 20))
+
+
+def run_on_uvloop(story: Coroutine[Any, Any, _Result]) -> _Result:
+    """Runs a story on a loop like that of a broker."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(story)
 
 
 def is_alive(pid: int) -> bool:

@@ -23,9 +23,9 @@ from ottla.storage.remote.chunk_file import ChunkFile
 from ottla.storage.remote.local_layout import LOG_SUFFIX, ROOT
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStoreError
 from tests.support.moto_server import a_moto_server, s3_keys
-from tests.support.remote_reading import a_reading, copy_closed_segments, run
+from tests.support.remote_reading import a_reading, copy_closed_segments
 from tests.support.remote_stores import KEY_RING, an_entry, directory_settings, object_settings, segment_files
-from tests.support.store_processes import SECONDS, a_store_process, is_alive
+from tests.support.store_processes import SECONDS, a_store_process, is_alive, run_on_uvloop
 from tests.unit.storage.remote.test_segment_reader import a_local_log, local_bytes, read_segments
 
 ROOT_OF_SOURCES = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def with_store(directory: Path, story: Story) -> None:
             assert time.monotonic() - began < CLOSE_SECONDS + 1
             assert pid is None or not is_alive(pid)
 
-    asyncio.run(told())
+    run_on_uvloop(told())
 
 
 def pid_of(store: StoreProcess) -> int:
@@ -182,7 +182,7 @@ def test_remote_segments_are_read_by_chunks_that_a_process_writes(tmp_path: Path
         finally:
             await store.close()
 
-    run(story)
+    run_on_uvloop(story())
 
 
 def test_a_process_that_is_suspended_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_a_process_of_another_version_is_not_used(tmp_path: Path, monkeypatch: p
         assert store.pid is None
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
     assert [is_alive(pid) for pid in pids] == [False]
 
 
@@ -356,7 +356,7 @@ def test_a_process_that_ends_before_the_store_is_open_has_one_error(
                 raise error or AssertionError
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
     assert len(pids) == 1
     assert not caplog.records, "the start of the broker tells"
 
@@ -371,7 +371,7 @@ def test_a_process_that_does_not_get_ready_is_killed(tmp_path: Path, monkeypatch
             await store.probe()
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
     assert [Path(f"/proc/{pid}").exists() for pid in pids] == [False]
 
 
@@ -392,7 +392,7 @@ def test_a_close_ends_a_process_that_is_being_started(tmp_path: Path, monkeypatc
             await store.probe()
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
@@ -417,7 +417,7 @@ def test_no_more_than_one_process_a_second_is_started(tmp_path: Path, monkeypatc
                 await store.probe()
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
     assert 1 < len(pids) <= 4
 
 
@@ -446,7 +446,7 @@ def test_a_process_that_cannot_be_created_is_an_error_of_the_store(tmp_path: Pat
             await store.probe()
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
 
 
 def test_settings_that_no_store_can_have_are_refused_as_they_were_without_a_process(tmp_path: Path) -> None:
@@ -461,7 +461,7 @@ def test_settings_that_no_store_can_have_are_refused_as_they_were_without_a_proc
         assert store.pid is None
         await store.close()
 
-    asyncio.run(story())
+    run_on_uvloop(story())
 
 
 # -- encryption ------------------------------------------------------------------------------------------------------------
@@ -483,4 +483,4 @@ def test_a_copy_that_is_repeated_by_another_process_can_be_decrypted(tmp_path: P
             await store.close()
 
     with a_moto_server("bucket") as url:
-        asyncio.run(story(url))
+        run_on_uvloop(story(url))
