@@ -157,12 +157,14 @@ class StoreChild(asyncio.Protocol):
 
     async def close(self, deadline: float) -> None:
         """Ends the transfers of the store, and then the process. Returns at `deadline`, a time of the loop, even if it has not ended."""
-        if self.is_open:
-            with suppress(Exception):
-                async with asyncio.timeout_at(deadline - END_SECONDS):
-                    await self.ask(Op.CLOSE)
-        self.is_open = False
-        self.kill("it was closed")
+        try:
+            if self.is_open:
+                with suppress(Exception):
+                    async with asyncio.timeout_at(deadline - END_SECONDS):
+                        await self.ask(Op.CLOSE)
+        finally:
+            self.is_open = False
+            self.kill("it was closed")
         assert self._reaping is not None
         await asyncio.wait((self._reaping,), timeout=max(0.0, deadline - self._loop.time()))
         self._reaping.cancel()

@@ -76,6 +76,8 @@ class ChunkFile:
     def check(self, number: int, first_batch: int | None) -> ChunkCheck:
         """Returns how to verify a chunk. `first_batch` is the position of a batch that begins in it, by the index."""
         border = self._waiting.get(number)
+        if border is not None and first_batch is not None and first_batch < border.position:
+            border = None  # only the end of this chunk was needed, while its beginning was dropped from memory
         first = number if border is None else border.position // self.chunk_bytes
         missing = number + 1
         while missing in self.present:
@@ -102,7 +104,9 @@ class ChunkFile:
             self.present_bytes += length
         else:
             self.in_memory[number] = kept
-        self._waiting |= checked.waiting
+        for each, border in checked.waiting.items():
+            if border.position < each * self.chunk_bytes or each not in self._waiting:  # otherwise more of that chunk has to be verified
+                self._waiting[each] = border
         self._waiting.pop(number, None)
         for position, offset in checked.heads.items():
             self._heads.setdefault(position // self.chunk_bytes, {})[position] = offset

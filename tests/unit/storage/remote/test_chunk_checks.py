@@ -142,6 +142,33 @@ def test_a_file_that_a_lost_process_has_written_to_is_not_used_any_more(tmp_path
     run(story)
 
 
+@pytest.mark.parametrize(("dropped", "at"), [(0, 70), (0, 500), (1, 70), (1, 500)])
+def test_a_chunk_that_was_dropped_before_the_next_one_came_is_verified_from_its_beginning(tmp_path: Path, dropped: int, at: int) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, (entry, *_) = await a_remote_log(tmp_path, log)
+        await reading.indexes.load(entry)
+        segment = reading.indexes.find(entry)
+        assert segment is not None
+        chunks = [await reading.store.fetch(entry, start, start + 1000) for start in (0, 1000, 2000)]
+        heads = [segment.first_batch_in(number * 1000, (number + 1) * 1000) for number in range(3)]
+        file = ChunkFile(None, entry, 1000)
+        for number in (dropped, dropped + 1):
+            checked = check_chunk(chunks[number], file.check(number, heads[number]), file.around())
+            file.mark_present(number, 1000, checked, chunks[number])
+            if number == dropped:
+                file.drop_from_memory(number)
+        head = heads[dropped]
+        assert head is not None
+        place = max(at, head - dropped * 1000 + 70)
+        with pytest.raises(CorruptChunk):
+            check_chunk(changed(chunks[dropped], place), file.check(dropped, head), file.around())
+        check_chunk(chunks[dropped], file.check(dropped, head), file.around())
+
+    run(story)
+
+
 def test_a_chunk_that_is_dropped_from_memory_during_a_check_is_verified_again(tmp_path: Path) -> None:
     log = a_local_log(tmp_path)
 
