@@ -16,7 +16,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import ottla
 from ottla.config.errors import ConfigError
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoreClockApart
@@ -125,7 +124,7 @@ def error_of(failure: Failure) -> Exception:
 @cache
 def hello() -> bytes:
     """Returns what each end sends first. Reads the sources, once: those that this process was started from."""
-    return _hello(Path(ottla.__file__).parent)
+    return _hello(Path(__file__).parents[2])
 
 
 def _hello(package: Path) -> bytes:

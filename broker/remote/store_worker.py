@@ -37,7 +37,9 @@ THREADS: Final = 10
 PAGE_OBJECTS: Final = 200
 """Objects in an answer to a listing: the event loop of the broker decodes more of them for too long."""
 LEAVE_SECONDS: Final = 5.0
-"""How long a deletion waits for requests that were stopped."""
+"""How long such a call waits for requests that were stopped."""
+_AFTER_OTHERS: Final = ("copy", "delete")
+"""A copy that was stopped must not go on beside the next attempt, or behind the deletion."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -158,8 +160,8 @@ class StoreWorker(asyncio.Protocol):
     async def _call(self, _: int, name: str, *arguments: Any) -> Any:
         if name not in CALLS:
             raise RemoteStoreError(f"a store has no method {name}")
-        if name == "delete" and self._leaving:
-            await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)  # a copy that was stopped must not go on behind the deletion
+        if name in _AFTER_OTHERS and self._leaving:
+            await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)
         found = await getattr(self._opened_store, name)(*arguments)
         return bytes(found) if isinstance(found, memoryview) else found
 
@@ -181,7 +183,9 @@ class StoreWorker(asyncio.Protocol):
         return page, False
 
     async def _hold(self, number: int, entry: SegmentEntry, start: int, end: int) -> None:
-        self._held[number] = await self._opened_store.fetch(entry, start, end)
+        data = await self._opened_store.fetch(entry, start, end)
+        if number in self._tasks:  # otherwise it was forgotten meanwhile
+            self._held[number] = data
 
     async def _write(self, _: int, number: int, check: ChunkCheck, path: str) -> Checked:
         return await self._in_thread(partial(write_chunk, self._filesystem, path, self._held_bytes(number), check))
