@@ -151,8 +151,8 @@ class StoreChild(asyncio.Protocol):
             status = self._process.returncode
             if status is not None:
                 found.append(f"signal {-status}" if status < 0 else f"exit status {status}")
-        if self._last_words:
-            found.append(self._last_words)
+            if self._last_words:
+                found.append(self._last_words)
         return "; ".join(found)
 
     async def close(self, deadline: float) -> None:
