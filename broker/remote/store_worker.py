@@ -188,7 +188,8 @@ class StoreWorker(asyncio.Protocol):
             self._held[number] = data
 
     async def _write(self, _: int, number: int, check: ChunkCheck, path: str) -> Checked:
-        return await self._in_thread(partial(write_chunk, self._filesystem, path, self._held_bytes(number), check))
+        checked: Checked = await self._in_thread(partial(write_chunk, self._filesystem, path, self._held_bytes(number), check))
+        return checked
 
     async def _read(self, _: int, number: int) -> bytes:
         return bytes(self._held_bytes(number))
