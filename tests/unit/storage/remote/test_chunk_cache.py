@@ -107,7 +107,7 @@ def test_a_thread_makes_the_files_of_a_cache(tmp_path: Path) -> None:
 
     async def story() -> None:
         reading, entries = await a_remote_log(tmp_path, log, filesystem=filesystem)
-        reading.chunks._threads = in_thread
+        reading.chunks._threads = reading.loads._source._threads = in_thread
         filesystem.fails_if = note
         assert await read_segments(reading, entries, 700) == local_bytes(log, entries)
         assert set(made) == {("open", True), ("truncate", True)}
