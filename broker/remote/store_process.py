@@ -212,6 +212,8 @@ class StoreProcess:
     async def _open(self) -> StoreChild:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._next_start - loop.time()))
+        if self._child is not None and not self._child.is_reaped:
+            await self._child.obituary()  # so that two do not work at the same time, unless the kernel keeps the first
         self._next_start = loop.time() + RESTART_SECONDS
         child = self._child = StoreChild(self._numbers, self._lines.take, self._on_lost)
         self._children = {each for each in self._children if not each.is_reaped} | {child}
