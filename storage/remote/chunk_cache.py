@@ -99,18 +99,19 @@ class ChunkCache:
                 if not file.is_evicted and (file.file is None or self._has_room(entry, file, chunk.size)):
                     try:
                         return await self._store(entry, file, number, chunk, first_batch)
-                    except (CorruptChunk, RemoteStoreError):
+                    except CorruptChunk:
                         if not file.is_evicted:
-                            self._evict(entry.id.uuid)  # which of the chunks is wrong is not known, or what was written
+                            self._evict(entry.id.uuid)  # which of the chunks is wrong is not known
                         raise
                     except OSError:  # the disk does not give back what it took, or the file is gone
-                        if not file.is_evicted:
-                            self._evict(entry.id.uuid)
+                        if self.find(entry) is not file:
+                            return False  # the segment may be gone, or its index wrong: readers ask again
+                        self._evict(entry.id.uuid)
 
     async def _store(self, entry: SegmentEntry, file: ChunkFile, number: int, chunk: HeldChunk, first_batch: int | None) -> bool:
         if not self._is_off() and file.file is not None:
             try:
-                checked = await self._write(file, file.file, number, chunk, first_batch)
+                checked = await self._write(entry, file, file.file, number, chunk, first_batch)
             except OSError as error:
                 if file.is_evicted or isinstance(error, FileNotFoundError):
                     raise  # it was removed
@@ -129,9 +130,16 @@ class ChunkCache:
         self._keep(entry, file, number, chunk.size)
         return True
 
-    async def _write(self, file: ChunkFile, on_disk: File, number: int, chunk: HeldChunk, first_batch: int | None) -> Checked:
+    async def _write(
+        self, entry: SegmentEntry, file: ChunkFile, on_disk: File, number: int, chunk: HeldChunk, first_batch: int | None
+    ) -> Checked:
         if not file.in_memory:
-            return await chunk.write(file.check(number, first_batch), on_disk.path)
+            try:
+                return await chunk.write(file.check(number, first_batch), on_disk.path)
+            except RemoteStoreError:
+                if not file.is_evicted:
+                    self._evict(entry.id.uuid)  # what was written is not known
+                raise
         data = await chunk.read()  # only this process has the chunks around it
         check = file.check(number, first_batch)
         checked = await self._threads(partial(check_chunk, data, check, file.around()))

@@ -105,7 +105,7 @@ class ChunkFile:
         else:
             self.in_memory[number] = kept
         for each, border in checked.waiting.items():
-            if border.position < each * self.chunk_bytes or each not in self._waiting:  # otherwise more of that chunk has to be verified
+            if border.position <= each * self.chunk_bytes or each not in self._waiting:  # otherwise more of that chunk has to be verified
                 self._waiting[each] = border
         self._waiting.pop(number, None)
         for position, offset in checked.heads.items():

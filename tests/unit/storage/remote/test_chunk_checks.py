@@ -1,11 +1,13 @@
 """Chunks of remote segments are verified by themselves and where they meet others, in whatever order they come, go and are lost."""
 
 import errno
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.protocol.records.batch import iter_batches
 from ottla.storage.disk.filesystem import File, RealFileSystem
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_checks import Checked, ChunkCheck, check_chunk
@@ -184,5 +186,52 @@ def test_a_chunk_that_is_dropped_from_memory_during_a_check_is_verified_again(tm
             with pytest.raises(CorruptChunk):
                 check_chunk(changed(second, place), file.check(1, at), file.around())
         check_chunk(second, file.check(1, at), file.around())
+
+    run(story)
+
+
+def test_a_dropped_chunk_whose_beginning_is_a_batch_is_verified_from_there(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, (entry, *_) = await a_remote_log(tmp_path, log)
+        data = await reading.store.fetch(entry, 0, entry.size)
+        batches = [at for at, _ in iter_batches(data)]
+        border, head = next((at, after) for at, after in pairwise(batches) if at >= 1000)
+        chunks = [data[start : start + border] for start in range(0, 3 * border, border)]
+        heads = [0, head, next(at for at in batches if at > 2 * border)]
+        file = ChunkFile(None, entry, border)
+        for number in (1, 2, 0):
+            checked = check_chunk(chunks[number], file.check(number, heads[number]), file.around())
+            file.mark_present(number, border, checked, chunks[number])
+            file.drop_from_memory(1)
+        with pytest.raises(CorruptChunk):
+            check_chunk(changed(chunks[1], 70), file.check(1, head), file.around())
+        check_chunk(chunks[1], file.check(1, head), file.around())
+
+    run(story)
+
+
+class LostUnwritten(LocalChunk):
+    """A chunk of a process that ends before it sends the chunk."""
+
+    async def read(self) -> bytes:
+        raise RemoteStoreError("the process ended")
+
+
+def test_the_loss_of_a_chunk_that_was_not_written_takes_no_others_along(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, (entry, *_) = await a_remote_log(tmp_path, log)
+        first, second, at = await first_chunks(reading, entry)
+        await reading.chunks.put(entry, 0, a_held_chunk(first), 0)
+        reading.chunks._off_until = 1 << 60  # the disk refuses everything
+        with pytest.raises(RemoteStoreError):
+            await reading.chunks.put(entry, 1, LostUnwritten(second, RealFileSystem(), at_once), at)
+        file = reading.chunks.find(entry)
+        assert file is not None
+        assert file.present == {0}
+        await reading.reader.close()
 
     run(story)
