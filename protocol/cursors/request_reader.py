@@ -23,7 +23,7 @@ END: Final = -1
 UUID_BYTES: Final = 16
 """Length of a topic id."""
 NO_FRAME: Final = memoryview(bytearray(1))
-"""In place of a frame that is no longer needed."""
+"""In place of a frame, or another buffer, that is no longer needed."""
 NO_RECORDS: Final = -1
 """The `start` of a partition whose records are null."""
 

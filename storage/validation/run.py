@@ -7,9 +7,10 @@ created for a batch.
 Invariants: after `read` the header fields are those of the batch at `at`. A run with `needs_worker` set is not accepted.
 """
 
-from typing import Final, final
+from typing import final
 
 from ottla.protocol.cursors import fields
+from ottla.protocol.cursors.request_reader import NO_FRAME
 from ottla.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
     CURRENT_MAGIC,
@@ -32,9 +33,6 @@ from ottla.protocol.records.builder import EndTransactionMarker
 from ottla.protocol.records.checksum import crc32c
 from ottla.protocol.records.walk import RecordCheck
 from ottla.storage.validation.conversion_cost import Conversion
-
-NO_FRAME: Final = memoryview(bytearray(1))
-"""In place of a buffer that is no longer needed."""
 
 
 @final

@@ -120,8 +120,8 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             continue
         try:
             changes.check(resource)
-            # Apache Kafka validates the new configuration of a broker before it checks the rights. Validation reads files and the
-            # environment of the broker, compares the values with its own, and names both in its answer.
+            # The right is checked before the values, other than in Apache Kafka: their validation reads files and the environment of the
+            # broker, and its answer has what it has found.
             denied = _denial(resource, context)
             if denied is None:
                 await changes.change(resource, validate_only=changes.validate_only)

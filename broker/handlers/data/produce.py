@@ -149,7 +149,6 @@ class Produce:
         "_acks",
         "_answer",
         "_connection",
-        "_copied",
         "_has_valid_acks",
         "_in_work",
         "_is_closed",
@@ -209,8 +208,6 @@ class Produce:
         self._in_work: list[LeftBatch] | None = None
         self._leaders: set[int] | None = None
         self._pending: Pending | None = None
-        self._copied = 0
-        """Bytes of the batches that were left."""
 
     # -- turns -----------------------------------------------------------------------------------------------------------
 
@@ -422,7 +419,6 @@ class Produce:
         if self._in_work is None:
             self._in_work = []
         place = self._answer.put_later(index)
-        self._copied += self._run.size
         self._in_work.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     async def _end(self, pending: Pending) -> Answer:
@@ -436,7 +432,8 @@ class Produce:
         """Let go of the request, of which all batches are appended, refused or copied. The copies count while they wait."""
         self._forget_frame()
         pending.end_keeping()
-        pending.keep(self._copied)
+        for copies in (self._in_work, self._unverified):
+            pending.keep(sum([left.run.size for left in copies or ()]))
 
     def _forget_frame(self) -> None:
         self.reader.forget_frame()
@@ -550,7 +547,6 @@ class Produce:
         if self._unverified is None:
             self._unverified = []
         place = self._answer.put_later(index)
-        self._copied += self._run.size
         self._unverified.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     def _verify(self, pending: Pending) -> None:
