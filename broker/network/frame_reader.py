@@ -107,10 +107,8 @@ class FrameReader:
                 self._widen(rest)
             is_narrow = channel.is_spent or channel.frame_memory.parts_are_many
             return memoryview(rest)[self._filled : self._filled + LARGE_WINDOW_BYTES if is_narrow else None]
-        # The bytes stay in _rest until more were received, because a read may return none.
         kept = len(rest) - self._from
         view = processor.view
-        view[:kept] = memoryview(rest)[self._from :]
         return view[kept : max(kept + FULL_WINDOW_BYTES, self._taken)] if is_narrow else view[kept:]  # all that has room may come
 
     def receive(self, count: int) -> bool:
@@ -126,10 +124,13 @@ class FrameReader:
                 return True
             self._count(count)
             return False
+        # Only now: a read may return nothing, and thousands of connections may end in one turn of the loop.
+        kept = len(rest) - self._from
+        self._processor.view[:kept] = memoryview(rest)[self._from :]
         self._rest = None
         self._hold(0)
         self.start = 0
-        self.end = len(rest) - self._from + count
+        self.end = kept + count
         return True
 
     def _fill(self, rest: bytearray) -> bool:
