@@ -109,7 +109,10 @@ class FrameReader:
             return memoryview(rest)[self._filled : self._filled + LARGE_WINDOW_BYTES if is_narrow else None]
         kept = len(rest) - self._from
         view = processor.view
-        return view[kept : max(kept + FULL_WINDOW_BYTES, self._taken)] if is_narrow else view[kept:]  # all that has room may come
+        if not is_narrow:
+            return view[kept:]
+        room = 0 if channel.is_spent else self._taken  # all that has room may come, in a later turn
+        return view[kept : max(kept + FULL_WINDOW_BYTES, room)]
 
     def receive(self, count: int) -> bool:
         """Note that `count` bytes were received into `buffer`. Returns whether there may be frames to handle."""
@@ -124,11 +127,16 @@ class FrameReader:
                 return True
             self._count(count)
             return False
-        # Only now: a read may return nothing, and thousands of connections may end in one turn of the loop.
+        # The shorter part is copied, and only now: a turn of the loop may read a little of thousands of connections, or nothing.
         kept = len(rest) - self._from
-        self._processor.view[:kept] = memoryview(rest)[self._from :]
+        view = self._processor.view
         self._rest = None
         self._hold(0)
+        if count < kept and not self._from:
+            rest += view[kept : kept + count]
+            self._lend(rest, 0)
+            return True
+        view[:kept] = memoryview(rest)[self._from :]
         self.start = 0
         self.end = kept + count
         return True
@@ -189,7 +197,8 @@ class FrameReader:
         if self.begins_large_frame(start):
             self._allocate(start, 4 + fields.int32(self.data, start))
             return
-        self._rest = bytearray(self.view[start : self.end])
+        # Memory of the connection can grow as long as no handler has seen a part of it.
+        self._rest = bytearray(self.view[start : self.end]) if self._lent is None or start else self._lent
         self._from = 0
         self._hold(self.end - start)
         self._on_kept()

@@ -54,7 +54,10 @@ def test_a_read_that_yields_nothing_loses_nothing() -> None:
     client.connection.get_buffer(-1)  # and then the socket had nothing
     client.connection.get_buffer(-1)
     assert bench.processor.view == before, "nothing was copied: thousands of connections may end in one turn"
-    client.send(data[6:])
+    client.connection.get_buffer(-1)[:2] = data[6:8]
+    client.connection.buffer_updated(2)
+    assert bench.processor.view[:6] == b"others", "the longer part was not copied"
+    client.send(data[8:])
     assert bench.handled == [b"interrupted"]
 
 
