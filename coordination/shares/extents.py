@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.coordination.shares.record_states import Extent
+from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.segment.batch_scan import batches_from
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.transaction_index import AbortedTransaction
@@ -23,20 +24,34 @@ class Extents:
     """Iterates over the batches of a region, and remembers those that were taken. Only headers are read, a page at a time.
 
     `aborted` are the aborted transactions of the region for a group that reads committed records.
+
+    The log has found the beginning and the end of the region, but not read each header. At a batch that cannot be read the region ends:
+    an error in the middle would leave records acquired that nobody gets.
     """
 
-    __slots__ = ("_aborted", "_region", "read")
+    __slots__ = ("_aborted", "_region", "failed", "read")
 
     def __init__(self, region: FileRegion, aborted: Sequence[AbortedTransaction] = ()) -> None:
         self._region = region
         self._aborted = aborted
+        self.failed: OSError | RecordFormatError | None = None
+        """The error of the batch behind the last one in `read`."""
         self.read: list[Read] = []
 
     def __iter__(self) -> Iterator[Extent]:
-        region = self._region
-        # Raises nothing for the batches that the log has just found in the region.
-        for position, header in batches_from(region.file, region.position, region.position + region.length):
-            first, last = header.base_offset, header.last_offset
+        batches = batches_from(self._region.file, self._region.position, self._region.position + self._region.length)
+        last = -1
+        while True:
+            try:
+                position, header = next(batches)
+            except StopIteration:
+                return
+            except (OSError, RecordFormatError) as error:
+                self.failed = error
+                return
+            # The header of a compressed message of format 0 or 1 has only its last offset; what is behind the batch before may be in it.
+            first = last + 1 if header.is_message and header.compression_codec else header.base_offset
+            last = header.last_offset
             is_data = not header.is_control and not (
                 header.is_transactional
                 and any(each.producer_id == header.producer_id and each.first_offset <= first <= each.last_offset for each in self._aborted)

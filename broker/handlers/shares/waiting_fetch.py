@@ -31,6 +31,7 @@ from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.cursors.share_fetch_answer import ShareFetchAnswer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.records.errors import RecordFormatError
 from ottla.replication.errors import ReplicationError
 from ottla.replication.ports.waiters import Waiters
 from ottla.replication.reading.remote_read import Wanted
@@ -274,7 +275,8 @@ class WaitingFetch(DelayedOperation):
         records = request.max_records
         for asked in self._asked:
             if asked.extents is not None and records > 0:
-                records -= self._acquire(asked, records)
+                records -= self._acquire(asked, asked.extents, records)
+                is_failed = is_failed or bool(asked.error)
         return records < request.max_records or is_failed
 
     def _read(self, asked: _Asked, left: int, min_one_batch: bool) -> int:
@@ -329,11 +331,10 @@ class WaitingFetch(DelayedOperation):
         asked.error = ErrorCode.of(code)
         return region, aborted
 
-    def _acquire(self, asked: _Asked, records: int) -> int:
+    def _acquire(self, asked: _Asked, extents: Extents, records: int) -> int:
         request = self._request
-        led, extents = asked.led, asked.extents
-        assert led is not None
-        assert extents is not None
+        led = asked.led
+        assert led is not None  # it is open
         acquired = self._shares.led.acquire(
             led,
             self._session.key.member_id,
@@ -344,6 +345,8 @@ class WaitingFetch(DelayedOperation):
             AcquireMode(request.share_acquire_mode),
         )
         if not acquired:
+            if extents.failed is not None:  # otherwise the next fetch begins there
+                self._fail(asked, led, extents.failed)
             return 0
         asked.acquired = acquired
         asked.region = extents.region(acquired[0].first, acquired[-1].last)
@@ -352,6 +355,17 @@ class WaitingFetch(DelayedOperation):
         if partitions.pop(asked.place, True) is None:
             partitions[asked.place] = None  # the others come first next time
         return sum(last - first + 1 for first, last, _ in acquired)
+
+    def _fail(self, asked: _Asked, led: LedPartition, what: OSError | RecordFormatError) -> None:
+        """Answer that a batch cannot be read. Nothing is archived: the disk may be repaired, or another replica may lead."""
+        log = led.partition.log
+        if isinstance(what, OSError) and asked.offset < log.local_log_start_offset:
+            asked.error = ErrorCode.KAFKA_STORAGE_ERROR  # the cache of the remote store: the log is sound
+            return
+        try:
+            raise log.files.failed_lookup(what, f"at or behind offset {asked.offset}: ")
+        except (StorageError, ReplicationError) as error:
+            asked.error = partition_error(error, self._context.broker.data)
 
     # -- the answer --------------------------------------------------------------------------------------------------------------
 
