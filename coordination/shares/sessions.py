@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
@@ -49,6 +50,15 @@ class ShareSession:
         """That of the next request."""
         self.partitions: dict[Place, None] = {}
         self.has_ended = False
+
+    def next_places(self, most: int) -> list[Place]:
+        """The partitions that a fetch looks at. If there are more than it may look at, the next one begins with the others."""
+        places = list(islice(self.partitions, most))
+        if len(places) < len(self.partitions):
+            for place in places:
+                del self.partitions[place]
+                self.partitions[place] = None
+        return places
 
 
 class ShareSessions:

@@ -117,8 +117,7 @@ class WaitingFetch(DelayedOperation):
         """Open the share partitions."""
         request = self._request
         if not request.is_renew_ack and request.share_session_epoch != FINAL_EPOCH:
-            for place in islice(self._session.partitions, MOST_PARTITIONS):
-                self._asked.append(_Asked(place))
+            self._asked += map(_Asked, self._session.next_places(MOST_PARTITIONS))
         for asked in self._asked:
             located = locate(asked.place, self._context)
             asked.topic, asked.error = located.name, located.error

@@ -57,6 +57,14 @@ def test_all_sessions_together_have_a_limited_number_of_partitions(stage: Stage)
     assert stage.begin("third", 10)[1]
 
 
+def test_partitions_without_records_do_not_keep_the_others_from_being_looked_at(stage: Stage) -> None:
+    session, _ = stage.begin("first", 5)
+    assert [index for _, index in session.next_places(5)] == [0, 1, 2, 3, 4]
+    looked_at = [[index for _, index in session.next_places(3)] for _ in range(3)]
+    assert looked_at == [[0, 1, 2], [3, 4, 0], [1, 2, 3]]
+    assert len(session.partitions) == stage.sessions.partitions == 5
+
+
 def test_a_partition_counts_once_and_until_it_is_forgotten(stage: Stage) -> None:
     session, fits = stage.begin("member", 10)
     assert fits
