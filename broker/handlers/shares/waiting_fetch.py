@@ -28,6 +28,7 @@ from ottla.coordination.shares.led_partitions import LedPartition
 from ottla.coordination.shares.record_states import Acquired, AcquireMode
 from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
+from ottla.pauses import is_over
 from ottla.protocol.cursors.share_fetch_answer import ShareFetchAnswer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
@@ -48,7 +49,11 @@ MOST_PARTITIONS: Final = 500
 """Partitions of a session that one fetch visits; the next one visits the others."""
 
 MOST_BYTES: Final = 1024 * 1024
-"""Bytes of a partition that one fetch looks at, unless the first batch has more: a millisecond, if the batches are small."""
+"""Bytes of a partition that one fetch looks at, unless the first batch has more."""
+
+MOST_BATCHES: Final = 1000
+"""Batches of a partition of which one fetch acquires records: some milliseconds, and the records of as many small transactions as members
+mostly ask for."""
 
 NO_LEADER: Final = (0, 0)
 
@@ -106,7 +111,7 @@ class WaitingFetch(DelayedOperation):
         self._is_warming = False
         self._is_collecting = False
         self._is_notified = False
-        """Whether there was news while it was collecting: an acquisition may itself notify those that wait."""
+        """Whether there was news while it was collecting: an acquisition may itself notify those that wait, and lead to the next one."""
         self._task: asyncio.Task[None] | None = None
         self._remote: RemoteFetch | None = None
         self.pending = Pending(on_closed=self._on_closed)
@@ -276,6 +281,8 @@ class WaitingFetch(DelayedOperation):
             if asked.extents is not None and records > 0:
                 records -= self._acquire(asked, asked.extents, records)
                 is_failed = is_failed or bool(asked.error)
+                if is_over():
+                    break  # the next fetch begins with the others
         return records < request.max_records or is_failed
 
     def _read(self, asked: _Asked, left: int, min_one_batch: bool) -> int:
@@ -338,7 +345,7 @@ class WaitingFetch(DelayedOperation):
             led,
             self._session.key.member_id,
             asked.offset,
-            extents,
+            islice(extents, MOST_BATCHES),
             records,
             max(request.batch_size, 1),
             AcquireMode(request.share_acquire_mode),
@@ -346,6 +353,8 @@ class WaitingFetch(DelayedOperation):
         if not acquired:
             if extents.failed is not None:  # otherwise the next fetch begins there
                 self._fail(asked, led, extents.failed)
+            elif extents.read:
+                self._is_notified = True  # what has no records is archived now, and there may be some behind it
             return 0
         asked.acquired = acquired
         asked.region = extents.region(acquired[0].first, acquired[-1].last)

@@ -8,6 +8,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from ottla.broker.handlers.shares import waiting_fetch
 from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.share_members import ShareMember, create_topic, initialize
@@ -71,3 +72,9 @@ def test_aborted_records_are_not_archived_after_a_change_that_is_still_on_the_wa
     set_level(client, "read_uncommitted")
     forget_change(broker, "read_committed")
     assert acquired(member) == {0, 2}
+
+
+def test_a_fetch_goes_on_behind_what_it_archives(client: WireClient, member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_fetch, "MOST_BATCHES", 1)
+    set_level(client, "read_committed")
+    assert member.acquire(0, max_wait_ms=2_000) == [(2, 2, 1)]
