@@ -10,6 +10,7 @@ from ottla.coordination.shares.state.coordinator import StateResult
 from ottla.coordination.shares.state.stored_state import NO_OFFSET, SharePartitionKey
 from ottla.coordination.shares.state_access import StateAccess
 from ottla.coordination.shares.state_questions import DeleteState, InitializeState, Question
+from ottla.pauses import begin, pause
 from ottla.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -84,8 +85,13 @@ class StateOfGroups:
                         ask()
                 then(results)
 
+        begin(self._ask_each(questions, on_result))
+
+    async def _ask_each(self, questions: Questions, on_result: Callable[[Place, StateResult], None]) -> None:
+        """Ask with pauses: this broker may coordinate thousands of the partitions itself, and writes a record for each."""
         for place, question in questions.items():
             self._access.ask(question, partial(on_result, place))
+            await pause()
 
 
 class _Work:

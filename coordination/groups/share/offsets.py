@@ -56,7 +56,10 @@ class ShareOffsets:
             return await self._move(group, names, offsets)
 
     async def _move(self, group: ShareGroup, names: Mapping[bytes, str], offsets: Mapping[Place, int]) -> tuple[ErrorCode, Results]:
-        partitions = {topic: (name, frozenset(index for other, index in offsets if other == topic)) for topic, name in names.items()}
+        indexes_of: dict[bytes, set[int]] = {}
+        for topic, index in offsets:
+            indexes_of.setdefault(topic, set()).add(index)
+        partitions = {topic: (names[topic], frozenset(indexes)) for topic, indexes in indexes_of.items()}
         error, epoch = await self._write(group, partial(_begin, partitions))
         if error:
             return error, {}

@@ -8,6 +8,7 @@ from ottla.coordination.shares.state.coordinator import Reply, StateResult
 from ottla.coordination.shares.state_of_groups import StateOfGroups
 from ottla.coordination.shares.state_questions import DeleteState, InitializeState, Question
 from ottla.protocol.errors import ErrorCode
+from tests.support.pauses import turns_by_hand
 from tests.support.share_bench import TOPIC_ID
 
 PARTITIONS = {TOPIC_ID: ("t", frozenset({0}))}
@@ -67,3 +68,17 @@ def test_a_deletion_waits_for_the_initializations_of_its_group_and_later_ones_fo
     access.answer()
     place = TOPIC_ID, 0
     assert done == [{}, False, {place: ErrorCode.NONE}, {place: ErrorCode.NONE}, True]
+
+
+def test_the_questions_about_many_partitions_are_asked_with_pauses() -> None:
+    access: Any = Access()
+    state, done = StateOfGroups(access), list[object]()
+    places = [(TOPIC_ID, index) for index in range(3)]
+    with turns_by_hand() as loop:
+        state.forget("g", places, done.append)
+        assert len(access.asked) == 1
+        while loop.turn():
+            pass
+    for _ in places:
+        access.answer()
+    assert done == [dict.fromkeys(places, ErrorCode.NONE)]
