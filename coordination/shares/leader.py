@@ -12,16 +12,16 @@ Wiring, by the server:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.shares import GROUP_SHARE_MAX_SHARE_SESSIONS, SHARE_FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS
-from ottla.coordination.shares.led_partitions import LedPartitions
+from ottla.coordination.shares.led_partitions import LedPartition, LedPartitions
 from ottla.coordination.shares.positions import Positions
-from ottla.coordination.shares.sessions import ShareSession, ShareSessions
+from ottla.coordination.shares.sessions import SessionKey, ShareSession, ShareSessions
 from ottla.coordination.shares.settings import ShareSettings
 from ottla.coordination.shares.state_access import StateAccess
+from ottla.pauses import begin, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.waiting.purgatory import Purgatory
 from ottla.replication.waiting.timing_wheel import TimerTask, TimingWheel
@@ -34,7 +34,7 @@ LOOK_MS: Final = 1_000
 class ShareLeader:
     """See the module."""
 
-    __slots__ = ("_timer", "_timing_wheel", "acknowledged", "led", "positions", "purgatory", "sessions", "settings")
+    __slots__ = ("_releasing", "_timer", "_timing_wheel", "acknowledged", "led", "positions", "purgatory", "sessions", "settings")
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class ShareLeader:
         self.settings = settings
         self.led = LedPartitions(settings, access, timing_wheel, clock)
         self.purgatory = Purgatory("ShareFetch", timing_wheel, config[SHARE_FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        self.sessions = ShareSessions(config[GROUP_SHARE_MAX_SHARE_SESSIONS], self.release, self.led.on_group_idle)
+        self.sessions = ShareSessions(config[GROUP_SHARE_MAX_SHARE_SESSIONS], self.release, self._on_idle)
+        self._releasing: Counter[str] = Counter()
+        """The sessions of each group whose records are being released."""
         self.acknowledged: Counter[int] = Counter()
         """Records that members have acknowledged, by type."""
         self._timing_wheel = timing_wheel
@@ -68,17 +70,31 @@ class ShareLeader:
         self.sessions.end_lost()
         self.start()
 
-    def release(self, session: ShareSession, then: Callable[[], object] = lambda: None) -> None:
-        """Make the records of a session that has ended available, and call `then` when that is stored."""
-        group_id, member_id = session.key
-        found = self.led.among(group_id, session.partitions)
-        left = [1 + len(found)]
+    def release(self, session: ShareSession) -> None:
+        """Make the records of a session that has ended available."""
+        self._releasing[session.key.group_id] += 1
+        begin(self._release(session.key, self.led.among(session.key.group_id, session.partitions)))
 
-        def on_released(error: ErrorCode) -> None:
-            left[0] -= 1
-            if not left[0]:
-                then()
+    async def _release(self, key: SessionKey, found: list[LedPartition]) -> None:
+        """Release with pauses: many members may leave at the same time, and this broker may coordinate their partitions, too."""
+        try:
+            for led in found:
+                await pause()
+                if key in self.sessions:
+                    break  # the member has come back, and has its records still
+                if not led.is_dead:
+                    self.led.release(led, key.member_id, _ignore)
+        finally:
+            self._releasing[key.group_id] -= 1
+            self._on_idle(key.group_id)
 
-        for led in found:
-            self.led.release(led, member_id, on_released)
-        on_released(ErrorCode.NONE)
+    def _on_idle(self, group_id: str) -> None:
+        """The last session of a group has ended, or its records are released: without both the deliveries would not be counted."""
+        if not self._releasing[group_id]:
+            del self._releasing[group_id]
+            if not self.sessions.has_group(group_id):
+                self.led.on_group_idle(group_id)
+
+
+def _ignore(_: ErrorCode) -> None:
+    """Records whose release cannot be stored are free when their locks end."""

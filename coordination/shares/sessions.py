@@ -80,6 +80,14 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __contains__(self, key: SessionKey) -> bool:
+        """Whether the member has a session."""
+        return key in self._sessions
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of the group has a session."""
+        return group_id in self._of_group
+
     def begin(self, key: SessionKey, owner: Owner) -> tuple[ErrorCode, ShareSession | None]:
         """A new session of a member, in place of an earlier one."""
         former = self._sessions.pop(key, None)
