@@ -90,6 +90,7 @@ class ShareCoordinator:
     __slots__ = (
         "_clock",
         "_cluster",
+        "_deleted",
         "_elections",
         "_log",
         "_reads",
@@ -150,6 +151,8 @@ class ShareCoordinator:
         """The number of records that not all in-sync replicas have yet, where there are any."""
         self._reads: dict[StoredState, list[Callable[[ErrorCode], None]]] = {}
         """The reads that wait for the last of these records, and for its result."""
+        self._deleted: dict[str, StoredState] = {}
+        """The deleted states whose tombstones not all in-sync replicas have yet, by their names."""
 
     # -- life ----------------------------------------------------------------------------------------------------------------
 
@@ -173,7 +176,9 @@ class ShareCoordinator:
         """Nothing follows: a state has no timers."""
 
     def on_unloaded(self, states: LargeTable[str, StoredState]) -> None:
-        """Nothing follows: appends in flight fail, and so their requests are answered."""
+        """Forget deletions, too. Appends in flight fail, and so their requests are answered."""
+        owned = self.states.partitions
+        self._deleted = {name: state for name, state in self._deleted.items() if self.partition_for(state.key) in owned}
 
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader, or is no longer hosted here."""
@@ -243,6 +248,16 @@ class ShareCoordinator:
         else:  # the last record was not in time; another one, which changes nothing, follows it
             self._change(state, state.led(state.leader_epoch), then)
 
+    def _when_deleted(self, name: str, then: Callable[[ErrorCode], None]) -> None:
+        """Call `then` when all in-sync replicas have the tombstone of a deleted state, which a new leader may have otherwise."""
+        state = self._deleted.get(name)
+        if state is None:
+            then(ErrorCode.NONE)
+        elif state in self._unreplicated:
+            self._reads.setdefault(state, []).append(then)
+        else:  # the tombstone was not in time; another one follows it
+            self._append(state, None, then)
+
     def _on_readable(self, state: StoredState, reply: Reply, error: ErrorCode) -> None:
         reply(refused(error) if error else _found(state))
 
@@ -282,7 +297,7 @@ class ShareCoordinator:
         elif not self._exists(key):
             reply(refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif state is None:
-            reply(StateResult())
+            self._when_deleted(str(key), lambda error: reply(refused(error)))
         else:
             self._append(state, None, lambda error: reply(refused(error)))
 
@@ -343,12 +358,14 @@ class ShareCoordinator:
     def _apply(self, state: StoredState, value: ShareSnapshotValue | ShareUpdateValue | None, offset: int) -> None:
         name = str(state.key)
         if value is None:
+            self._deleted[name] = state
             self.states.forget(name, state)
         elif isinstance(value, ShareUpdateValue):
             state.apply_update(value, self._clock.now_ms())
         else:
             state.apply_snapshot(value, offset)
             if self.states.get(name) is None:
+                self._deleted.pop(name, None)
                 self.states.add(name, state)
 
     def _on_replicated(self, state: StoredState, then: Callable[[ErrorCode], None], error: ErrorCode) -> None:
@@ -358,6 +375,8 @@ class ShareCoordinator:
         elif not error:
             state.kept_from = state.snapshot_offset
             state.is_replicated = True
+            if self._deleted and self._deleted.get(name := str(state.key)) is state:
+                del self._deleted[name]
         error = STORE_ERRORS.get(error, error)
         # The reads come first: `then` may write more, which they would show.
         for read in () if left else self._reads.pop(state, ()):

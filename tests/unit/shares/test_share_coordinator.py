@@ -293,6 +293,24 @@ def test_what_was_not_replicated_in_time_is_not_said_to_be_there(question: str) 
     run_shares(scenario)
 
 
+def test_a_repeated_deletion_is_answered_when_all_replicas_have_the_tombstone() -> None:
+    async def scenario(bench: ShareBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.initialize()
+        fetch(bench)
+        late, again = bench.delete(), bench.delete()
+        assert (late, again) == ([], [])
+        bench.pass_time(10_000)
+        assert [each.error for each in late + again] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        again = bench.delete()
+        assert again == [], "a leader without the tombstone has the state still"
+        fetch(bench)
+        assert again == [StateResult()] == bench.delete()
+        assert bench.shares._deleted == {}
+
+    run_shares(scenario)
+
+
 def test_a_read_does_not_show_what_an_answer_of_a_write_led_to() -> None:
     async def scenario(bench: ShareBench) -> None:
         await bench.coordinate(isr=(0, 1))
