@@ -2,8 +2,10 @@
 
 A share partition is loaded from its coordinator for the first fetch of its group, and kept while the group has sessions here. Afterwards
 administrators may move the group, or delete it. So only a start is kept that the coordinator does not have, or a change that is on its way.
-The next fetch reads the state first. The state machine (`partition`) decides; here its effects are carried out. Requests wait in `waiters`,
-which are notified after each change by which more records can be acquired.
+The next fetch reads the state first. The state machine (`partition`) decides; here its effects are carried out.
+
+Requests wait in `waiters`, which are notified after each change by which more records can be acquired, and when the log has more. They do
+not wait for the log themselves: with a hundred members each new batch would have all of them look at all their partitions.
 """
 
 from __future__ import annotations
@@ -79,6 +81,22 @@ FENCED: Final = frozenset(
 """Errors of a write after which the state has to be read again: others have changed it."""
 
 
+class News:
+    """Waits for more records in the log of a partition, for all fetches of a share partition. Implements `Waiter`."""
+
+    __slots__ = ("_wake", "completed")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.completed = False
+        """Whether the share partition is kept no more."""
+        self._wake = wake
+
+    def try_complete(self) -> bool:
+        """See Waiter. It goes on waiting."""
+        self._wake()
+        return self.completed
+
+
 class LedPartition:
     """A share partition of a partition that this broker leads. `machine` is None while it is loaded."""
 
@@ -90,6 +108,7 @@ class LedPartition:
         "leader_epoch",
         "loading",
         "machine",
+        "news",
         "partition",
         "state_epoch",
         "timers",
@@ -110,6 +129,7 @@ class LedPartition:
         """Called when it is current, or cannot be."""
         self.waiters = Waiters()
         """The fetches that wait until more records can be acquired."""
+        self.news: News | None = None
         self.timers: dict[Hashable, TimerTask] = {}
         self.is_dead = False
         """Whether it is kept no more."""
@@ -195,6 +215,9 @@ class LedPartitions:
         led.machine = machine
         led.state_epoch = result.state_epoch
         led.is_current = True
+        led.news = News(partial(self._wake, led))
+        led.partition.waiters.add(led.news)
+        led.partition.stable_waiters.add(led.news)
         self._call_loading(led, ErrorCode.NONE)
 
     def _on_compared(self, led: LedPartition, result: StateResult) -> None:
@@ -221,13 +244,20 @@ class LedPartitions:
         for timer in led.timers.values():
             timer.cancel()
         led.timers.clear()
+        if led.news is not None:
+            led.news.completed = True
+            led.partition.waiters.drop(led.news)
+            led.partition.stable_waiters.drop(led.news)
         self._call_loading(led, error)
         led.waiters.notify()
 
     def _call_loading(self, led: LedPartition, error: ErrorCode) -> None:
         loading, led.loading = led.loading, []
         for then in loading:
-            then(error, led)
+            try:
+                then(error, led)
+            except Exception:  # a fault of this broker: the others would wait forever
+                logger.exception("share partition %s: a request that waited for it failed; the others go on", led.key)
 
     def __len__(self) -> int:
         return len(self._led)
@@ -313,7 +343,12 @@ class LedPartitions:
         if led.is_dead:
             return True  # they look it up again
         offset = self.next_fetch_offset(led)
-        return offset is not None and offset < led.partition.log.high_watermark
+        return offset is not None and offset < self.end_offset(led)
+
+    def end_offset(self, led: LedPartition) -> int:
+        """The offset below which members may have records, by the isolation level of the group."""
+        log = led.partition.log
+        return log.last_stable_offset if self.settings.reads_committed(led.key.group_id) else log.high_watermark
 
 
 def _machine(led: LedPartition) -> SharePartition:

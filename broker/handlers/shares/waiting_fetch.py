@@ -1,6 +1,6 @@
 """Carries out a ShareFetch: opens the share partitions of the session, acquires records, waits until there are some, and answers.
 
-The fetch waits in the lists of the partitions, which new records notify, and in those of the share partitions, which released ones notify.
+The fetch waits in the lists of the share partitions, which new records and released ones notify.
 Records are acquired only at the moment of the answer. Pages that are not in the page cache are read by a thread first. Records that are in
 the remote store only are read as by Fetch (`RemoteFetch`).
 
@@ -34,7 +34,6 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.replication.errors import ReplicationError
-from ottla.replication.ports.waiters import Waiters
 from ottla.replication.reading.remote_read import Wanted
 from ottla.replication.waiting.purgatory import DelayedOperation
 from ottla.storage.errors import OffsetMovedToTieredStorage, StorageError
@@ -143,12 +142,7 @@ class WaitingFetch(DelayedOperation):
         self._opening -= 1
         if self._opening or self.completed:
             return
-        isolated = self._shares.settings.reads_committed(self._session.key.group_id)
-        watched: list[Waiters] = []
-        for asked in self._asked:
-            if asked.led is not None and not asked.error:
-                partition = asked.led.partition
-                watched += (asked.led.waiters, partition.stable_waiters if isolated else partition.waiters)
+        watched = [asked.led.waiters for asked in self._asked if asked.led is not None and not asked.error]
         timeout_ms = self._max_wait_ms() if watched and not any(asked.error for asked in self._asked) else 0
         self._shares.purgatory.try_complete_else_watch(self, watched, timeout_ms)
 
@@ -295,7 +289,7 @@ class WaitingFetch(DelayedOperation):
                 return 0
             log = led.partition.log
             is_committed = self._shares.settings.reads_committed(self._session.key.group_id)
-            end_offset = log.last_stable_offset if is_committed else log.high_watermark
+            end_offset = self._shares.led.end_offset(led)
             if offset >= end_offset:
                 return 0
             aborted: Sequence[AbortedTransaction] = ()

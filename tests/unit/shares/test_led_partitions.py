@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
@@ -18,6 +19,7 @@ from ottla.coordination.shares.state_access import StateAccess
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
+from ottla.replication.ports.waiters import Waiters
 from ottla.replication.waiting.timing_wheel import TimingWheel
 from tests.support.timers import FakeTime
 
@@ -32,12 +34,21 @@ class Bench:
         self.time = FakeTime()
         self.answer = StateResult(start_offset=start_offset)
         self.wall_shift_ms = 0
+        self.reads_committed = False
         wheel = TimingWheel(self.time.clock, self.time.call_later)
-        settings = SimpleNamespace(rules_of=lambda group_id: ShareRules(lock_ms=LOCK_MS), offset_reset=lambda group_id: LATEST)
+        settings = SimpleNamespace(
+            rules_of=lambda group_id: ShareRules(lock_ms=LOCK_MS),
+            offset_reset=lambda group_id: LATEST,
+            reads_committed=lambda group_id: self.reads_committed,
+        )
         access = SimpleNamespace(ask=lambda question, reply: reply(self.answer))
         self.led_partitions = LedPartitions(cast("ShareSettings", settings), cast("StateAccess", access), wheel, self)
-        self.log = SimpleNamespace(log_start_offset=0, high_watermark=0)
-        self.partition = cast("Partition", SimpleNamespace(topic_partition=TopicPartition("t", 0), leader_epoch=0, log=self.log))
+        self.log = SimpleNamespace(log_start_offset=0, high_watermark=0, last_stable_offset=0)
+        self.waiters, self.stable_waiters = Waiters(), Waiters()
+        facts = SimpleNamespace(
+            topic_partition=TopicPartition("t", 0), leader_epoch=0, log=self.log, waiters=self.waiters, stable_waiters=self.stable_waiters
+        )
+        self.partition = cast("Partition", facts)
         self.open()
         self.log.high_watermark = 10
 
@@ -120,3 +131,55 @@ def test_those_of_a_session_are_found_however_many_it_names() -> None:
     assert bench.led_partitions.among("another", [place]) == []
     bench.led.machine = None
     assert bench.led_partitions.among("g", [place]) == bench.led_partitions.among("g", [*others, place]) == []
+
+
+class Fetch:
+    """A fetch that waits, and takes all there is."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.completed = False
+        self.tries = 0
+        self._bench = bench
+
+    def try_complete(self) -> bool:
+        """See Waiter."""
+        self.tries += 1
+        self.completed = bool(self._bench.acquire(f"member of {id(self)}"))
+        return self.completed
+
+
+def test_new_records_wake_as_many_fetches_as_have_some() -> None:
+    bench = Bench()
+    bench.log.high_watermark = 0
+    fetches = [Fetch(bench) for _ in range(3)]
+    for fetch in fetches:
+        bench.led.waiters.add(fetch)
+    bench.waiters.notify()
+    assert [fetch.tries for fetch in fetches] == [0, 0, 0]
+    bench.reads_committed = True
+    bench.log.high_watermark = 10
+    bench.waiters.notify()
+    assert [fetch.tries for fetch in fetches] == [0, 0, 0], "their transaction is open"
+    bench.log.last_stable_offset = 10
+    bench.stable_waiters.notify()
+    assert [fetch.tries for fetch in fetches] == [1, 0, 0]
+    bench.led_partitions.on_group_idle("g")
+    assert not bench.waiters.waiting
+    assert not bench.stable_waiters.waiting
+
+
+def test_a_request_that_fails_does_not_keep_the_others_from_what_was_loaded() -> None:
+    bench = Bench()
+    bench.led_partitions.on_group_idle("g")
+    replies: list[Callable[[StateResult], None]] = []
+    bench.led_partitions._access = cast("StateAccess", SimpleNamespace(ask=lambda question, reply: replies.append(reply)))
+    opened: list[ErrorCode] = []
+
+    def fail(error: ErrorCode, led: LedPartition) -> None:
+        raise AssertionError("a fault")
+
+    key = SharePartitionKey("g", bytes(16), 0)
+    bench.led_partitions.open(key, bench.partition, fail)
+    bench.led_partitions.open(key, bench.partition, lambda error, led: opened.append(error))
+    replies[0](StateResult())
+    assert opened == [ErrorCode.NONE]

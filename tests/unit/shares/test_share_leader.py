@@ -16,6 +16,7 @@ from ottla.coordination.shares.state.coordinator import StateResult
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.coordination.shares.state_questions import Question, WriteState
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.replication.ports.waiters import Waiters
 from ottla.replication.waiting.timing_wheel import TimingWheel
 from tests.support.pauses import turns_by_hand
 from tests.support.timers import FakeTime
@@ -29,7 +30,9 @@ class Scene:
     def __init__(self) -> None:
         time = FakeTime()
         self.writes = 0
-        settings: Any = SimpleNamespace(rules_of=lambda group_id: ShareRules(), offset_reset=lambda group_id: LATEST)
+        settings: Any = SimpleNamespace(
+            rules_of=lambda group_id: ShareRules(), offset_reset=lambda group_id: LATEST, reads_committed=lambda group_id: False
+        )
         access: Any = SimpleNamespace(ask=self.ask)
         clock: Any = SimpleNamespace(now_ms=lambda: 0, monotonic=lambda: time.now)
         wheel = TimingWheel(time.clock, time.call_later)
@@ -41,7 +44,9 @@ class Scene:
         self.led: list[LedPartition] = []
         log = SimpleNamespace(log_start_offset=0, high_watermark=10)
         for index in range(PARTITIONS):
-            partition: Any = SimpleNamespace(topic_partition=TopicPartition("t", index), leader_epoch=0, log=log)
+            partition: Any = SimpleNamespace(
+                topic_partition=TopicPartition("t", index), leader_epoch=0, log=log, waiters=Waiters(), stable_waiters=Waiters()
+            )
             self.leader.led.open(SharePartitionKey("g", bytes(16), index), partition, lambda error, led: self.led.append(led))
         assert [self.acquire("a", index) for index in range(PARTITIONS)] == [[Acquired(0, 9, 1)]] * PARTITIONS
 
