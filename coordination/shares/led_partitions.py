@@ -10,9 +10,11 @@ not wait for the log themselves: with a hundred members each new batch would hav
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Final, TypeVar
 
 from ottla.config.share_offset_reset import BY_DURATION, EARLIEST, duration_ms
@@ -26,6 +28,7 @@ from ottla.coordination.shares.state.coordinator import StateResult, StateWrite
 from ottla.coordination.shares.state.stored_state import NO_OFFSET, SharePartitionKey
 from ottla.coordination.shares.state_access import StateAccess
 from ottla.coordination.shares.state_questions import ReadState, WriteState
+from ottla.pauses import begin
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.errors import ReplicationError
@@ -36,14 +39,29 @@ from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.errors import StorageError
 from ottla.storage.log.lookups import offset_for_timestamp
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.segment.record_search import FoundRecords
+
+MOST_ROUNDS: Final = 100
+"""Waits for cold pages of one search, which the page cache may lose again. After so many the search waits for the disk itself."""
 
 
-def initial_offset(log: PartitionLog, reset: str, now_ms: int) -> int:
-    """The start of a new share partition: `latest` begins at the high watermark. Raises StorageError."""
+async def initial_offset(log: PartitionLog, reset: str, now_ms: int) -> int:
+    """The start of a new share partition: `latest` begins at the high watermark. Raises StorageError, ValueError.
+
+    A search by time waits for threads that read cold pages and search large batches, as that of ListOffsets does.
+    """
     if reset == EARLIEST:
         return log.log_start_offset
     if reset.startswith(BY_DURATION):
-        found = offset_for_timestamp(log, max(0, now_ms - duration_ms(reset.removeprefix(BY_DURATION))))
+        timestamp_ms = max(0, now_ms - duration_ms(reset.removeprefix(BY_DURATION)))
+        searched: FoundRecords = {}
+        for left in count(MOST_ROUNDS, -1):
+            try:
+                found = offset_for_timestamp(log, timestamp_ms, left <= 0, searched)
+                break
+            except ColdRead as cold:
+                await asyncio.get_running_loop().run_in_executor(None, cold.warm)
         if found is not None and found.offset < log.high_watermark:
             return found.offset
     return log.high_watermark
@@ -200,16 +218,26 @@ class LedPartitions:
         if led.machine is not None:
             self._on_compared(led, result)
             return
+        begin(self._load(led, result))
+
+    async def _load(self, led: LedPartition, result: StateResult) -> None:
+        """Begin with the state of the coordinator."""
         group_id = led.key.group_id
         try:
             start = result.start_offset
             led.has_own_start = start == NO_OFFSET
             if led.has_own_start:
-                start = initial_offset(led.partition.log, self.settings.offset_reset(group_id), self._clock.now_ms())
+                start = await initial_offset(led.partition.log, self.settings.offset_reset(group_id), self._clock.now_ms())
             machine = SharePartition(start, result.batches, self.settings.rules_of(group_id))
         except (MalformedState, StorageError, ReplicationError, ValueError) as error:
             logger.error("share partition %s cannot be loaded: %s", led.key, error)
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        except Exception:  # a fault of this broker: the members would wait forever
+            logger.exception("share partition %s cannot be loaded", led.key)
+            self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        if led.is_dead:
             return
         machine.on_log_start(led.partition.log.log_start_offset)
         led.machine = machine

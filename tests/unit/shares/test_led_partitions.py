@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
@@ -9,6 +11,7 @@ from typing import cast
 import pytest
 
 from ottla.config.share_offset_reset import LATEST
+from ottla.coordination.shares import led_partitions
 from ottla.coordination.shares.led_partitions import LedPartition, LedPartitions
 from ottla.coordination.shares.partition import ShareRules
 from ottla.coordination.shares.record_states import Acknowledgement, Acquired, AcquireMode, Extent
@@ -21,6 +24,8 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.waiters import Waiters
 from ottla.replication.waiting.timing_wheel import TimingWheel
+from ottla.storage.log.reads import OffsetAndTimestamp
+from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 from tests.support.timers import FakeTime
 
 LOCK_MS = 10_000
@@ -35,10 +40,11 @@ class Bench:
         self.answer = StateResult(start_offset=start_offset)
         self.wall_shift_ms = 0
         self.reads_committed = False
+        self.reset = LATEST
         wheel = TimingWheel(self.time.clock, self.time.call_later)
         settings = SimpleNamespace(
             rules_of=lambda group_id: ShareRules(lock_ms=LOCK_MS),
-            offset_reset=lambda group_id: LATEST,
+            offset_reset=lambda group_id: self.reset,
             reads_committed=lambda group_id: self.reads_committed,
         )
         access = SimpleNamespace(ask=lambda question, reply: reply(self.answer))
@@ -183,3 +189,29 @@ def test_a_request_that_fails_does_not_keep_the_others_from_what_was_loaded() ->
     bench.led_partitions.open(key, bench.partition, lambda error, led: opened.append(error))
     replies[0](StateResult())
     assert opened == [ErrorCode.NONE]
+
+
+def test_a_search_by_time_waits_for_a_thread_instead_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    cold = ColdRead(TopicPartition("t", 0), cast("NotCached", SimpleNamespace(path="a", position=0, warm=lambda: None)))
+    cold.warm = lambda: threads.append(threading.current_thread())
+
+    def search(log: object, timestamp_ms: int, may_wait: bool, searched: object) -> OffsetAndTimestamp:
+        assert not may_wait
+        if not threads:
+            raise cold
+        return OffsetAndTimestamp(4, timestamp_ms, 0)
+
+    monkeypatch.setattr(led_partitions, "offset_for_timestamp", search)
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.led_partitions.on_group_idle("g")
+        bench.answer, bench.reset = StateResult(start_offset=NO_OFFSET), "by_duration:PT1H"
+        opened: asyncio.Future[LedPartition] = asyncio.get_running_loop().create_future()
+        bench.led_partitions.open(SharePartitionKey("g", bytes(16), 0), bench.partition, lambda error, led: opened.set_result(led))
+        bench.led = await asyncio.wait_for(opened, 30)
+        assert bench.led_partitions.next_fetch_offset(bench.led) == 4
+
+    asyncio.run(scenario())
+    assert threads != [threading.main_thread()]
