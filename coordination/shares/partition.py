@@ -16,7 +16,9 @@ Invariants: the runs cover all offsets in flight; the first is not complete; an 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from ottla.coordination.partitions.effects import Arm, Reply
@@ -38,6 +40,9 @@ from ottla.protocol.errors import ErrorCode
 
 LEAST_THROTTLED: Final = 2
 """Deliveries from which on a record is delivered with fewer others, whatever the limit is."""
+
+
+_LAST: Final = attrgetter("last")
 
 
 class ShareRules(NamedTuple):
@@ -186,13 +191,18 @@ class SharePartition:
     # -- acknowledge -----------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement], waiter: object, now_ms: int) -> list[Effect]:
-        """A member acknowledges records: all of them, or none if one is not its own. The batches are in order."""
+        """A member acknowledges records: all of them, or none if one is not its own. The batches are in order.
+
+        There may be very many below the start, which have no effect.
+        """
+        start = self._flight.start
+        batches = batches[bisect_left(batches, start, key=_LAST) :]
         error = self._refusal(member_id, batches)
         if error:
             return [Reply(waiter, error)]
         began = len(self._queued)
         for batch in batches:
-            for first, last, kind in batch.parts():
+            for first, last, kind in batch.parts(start):
                 for run in self._flight.between(first, last):
                     if kind == AcknowledgeType.RENEW:
                         self._lock_until(run, now_ms + self.rules.lock_ms)
@@ -218,8 +228,6 @@ class SharePartition:
         flight = self._flight
         former_last = -1
         for batch in batches:
-            if batch.last < flight.start:
-                continue
             if batch.first <= former_last:
                 return ErrorCode.INVALID_RECORD_STATE  # the second acknowledgement of a record
             former_last = batch.last

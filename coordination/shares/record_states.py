@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 
@@ -66,13 +66,13 @@ class Acknowledgement(NamedTuple):
     last: int
     types: Sequence[int]
 
-    def parts(self) -> Iterator[tuple[int, int, int]]:
-        """First offset, last offset and type of consecutive records with equal types."""
+    def parts(self, start: int = 0) -> Iterator[tuple[int, int, int]]:
+        """First offset, last offset and type of consecutive records with equal types, from the offset `start` on."""
+        first = max(self.first, start)
         if len(self.types) == 1:
-            yield self.first, self.last, self.types[0]
+            yield first, self.last, self.types[0]
             return
-        first = self.first
-        for kind, equal in groupby(self.types):
+        for kind, equal in groupby(islice(self.types, first - self.first, None)):
             last = first + sum(1 for _ in equal) - 1
             yield first, last, kind
             first = last + 1

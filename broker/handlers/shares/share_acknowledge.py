@@ -44,8 +44,8 @@ async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: Re
     answer = DelayedAnswer(context)
     is_final = request.share_session_epoch == FINAL_EPOCH
     acknowledging = Acknowledging(context, partial(_on_acknowledged, answer, context, session, is_final))
-    for place, batches in acknowledged.items():
-        acknowledging.acknowledge(place, batches, group_id, member_id, may_renew=request.is_renew_ack)
+    for place, of_partition in acknowledged.items():
+        acknowledging.acknowledge(place, of_partition, group_id, member_id, may_renew=request.is_renew_ack)
         await pause()
     acknowledging.finish()
     response = answer.answer()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.handlers.data.partition_errors import partition_error
 from ottla.broker.request.context import RequestContext
-from ottla.coordination.shares.acknowledgements import are_valid, join_to
-from ottla.coordination.shares.record_states import Acknowledgement
+from ottla.coordination.shares.acknowledgements import Acknowledgements
 from ottla.coordination.shares.sessions import Place
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.pauses import pause
@@ -21,7 +20,7 @@ from ottla.replication.leader.partition import Partition
 from ottla.storage.errors import StorageError
 
 AT_ONCE: Final = 1000
-"""Batches of acknowledgements that are joined between two pauses: 0.2 ms."""
+"""Batches of acknowledgements that are joined between two pauses: half a millisecond."""
 
 
 class Located(NamedTuple):
@@ -51,15 +50,18 @@ def locate(place: Place, context: RequestContext) -> Located:
     return Located(ErrorCode.NONE, name, partition)
 
 
-async def acknowledged_in(topics: Iterable[Any]) -> dict[Place, list[Acknowledgement]]:
+async def acknowledged_in(topics: Iterable[Any]) -> dict[Place, Acknowledgements]:
     """The acknowledgements in a request, by partition."""
-    found: dict[Place, list[Acknowledgement]] = {}
+    found: dict[Place, Acknowledgements] = {}
     for topic in topics:
         for each in topic.partitions:
             await pause()
             left = iter(each.acknowledgement_batches)
             while some := list(islice(left, AT_ONCE)):
-                join_to(found.setdefault((topic.topic_id, each.partition_index), []), some)
+                place = topic.topic_id, each.partition_index
+                if place not in found:
+                    found[place] = Acknowledgements()
+                found[place].add(some)
                 await pause()
     return found
 
@@ -76,28 +78,25 @@ class Acknowledging:
         self._names: dict[Place, str] = {}
         self._then = then
 
-    def acknowledge(self, place: Place, batches: Sequence[Acknowledgement], group_id: str, member_id: str, *, may_renew: bool) -> None:
+    def acknowledge(self, place: Place, acknowledged: Acknowledgements, group_id: str, member_id: str, *, may_renew: bool) -> None:
         """Acknowledge records of one partition."""
         self.errors[place] = ErrorCode.NONE
         located = locate(place, self._context)
         if located.name is not None:
             self._names[place] = located.name
-        error = located.error if are_valid(batches, may_renew=may_renew) else ErrorCode.INVALID_REQUEST
+        error = located.error if acknowledged.is_valid(may_renew=may_renew) else ErrorCode.INVALID_REQUEST
         led = self._context.broker.coordinators.share_leader.led
         share_partition = None if error else led.find(SharePartitionKey(group_id, *place))
         if error or share_partition is None:
             self.errors[place] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         self._left += 1
-        led.acknowledge(share_partition, member_id, batches, partial(self._on_acknowledged, place, batches))
+        led.acknowledge(share_partition, member_id, acknowledged.batches, partial(self._on_acknowledged, place, acknowledged.counts))
 
-    def _on_acknowledged(self, place: Place, batches: Sequence[Acknowledgement], error: ErrorCode) -> None:
+    def _on_acknowledged(self, place: Place, counts: Mapping[int, int], error: ErrorCode) -> None:
         self.errors[place] = error
         if not error:
-            acknowledged = self._context.broker.coordinators.share_leader.acknowledged
-            for batch in batches:
-                for first, last, kind in batch.parts():
-                    acknowledged[kind] += last - first + 1
+            self._context.broker.coordinators.share_leader.acknowledged.update(counts)
         self.finish()
 
     def finish(self) -> None:
