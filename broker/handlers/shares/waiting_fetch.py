@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -57,18 +58,6 @@ mostly ask for."""
 NO_LEADER: Final = (0, 0)
 
 
-class _Cold(Exception):
-    """Pages have to be read by a thread."""
-
-    def __init__(self, warm: Callable[[], None]) -> None:
-        super().__init__()
-        self.warm = warm
-
-
-class _Unsure(Exception):
-    """The isolation level of the group may have changed."""
-
-
 class _Asked:
     """A partition of the fetch, and its result."""
 
@@ -83,6 +72,19 @@ class _Asked:
         self.extents: Extents | None = None
         self.region: FileRegion | None = None
         self.acquired: list[Acquired] = []
+
+
+class _Cold(Exception):
+    """Pages of a partition have to be read by a thread."""
+
+    def __init__(self, asked: _Asked, warm: Callable[[], None]) -> None:
+        super().__init__()
+        self.asked = asked
+        self.warm = warm
+
+
+class _Unsure(Exception):
+    """The isolation level of the group may have changed."""
 
 
 class WaitingFetch(DelayedOperation):
@@ -169,7 +171,7 @@ class WaitingFetch(DelayedOperation):
         try:
             has_enough = self._collect()
         except _Cold as cold:
-            return self._try_after(self._warm(cold.warm))
+            return self._try_after(self._warm(cold))
         except _Unsure:
             return self._try_after(self._read_level())
         finally:
@@ -188,20 +190,20 @@ class WaitingFetch(DelayedOperation):
         self._is_warming = False
         self._try_again()
 
-    async def _warm(self, warm: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, warm)
+    async def _warm(self, cold: _Cold) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, cold.warm)
+        except OSError as error:
+            self._fail(cold.asked, error)
 
     async def _read_level(self) -> None:
         await self._context.broker.administration.group_configs.read_again(self._session.key.group_id)
         self._is_sure = True
 
     def on_expiration(self) -> None:
-        """Acquire what there is."""
+        """Acquire what there is, in memory."""
         self._is_last_try = True
-        try:
-            self._collect()
-        except _Cold as cold:
-            asyncio.get_running_loop().run_in_executor(None, cold.warm)  # for the next fetch
+        self._collect()
 
     def on_complete(self) -> None:
         """The fetch has its records, or its time is over."""
@@ -228,7 +230,8 @@ class WaitingFetch(DelayedOperation):
         """The member's connection is closed. Records that were acquired for it go back with its session."""
         self.cancel()
         self._end_remote()
-        self._shares.sessions.end_lost()
+        if self._session.owner is self._context.client:  # otherwise the member has come back by another connection
+            self._shares.sessions.end(self._session)
 
     def _try_again(self) -> None:
         if not self.completed:
@@ -242,7 +245,7 @@ class WaitingFetch(DelayedOperation):
 
     def _collect(self) -> bool:
         """Acquire records, if there are as many as the member wants; whether the fetch is done. Raises _Cold and _Unsure, and has acquired
-        nothing then; the last try raises no _Unsure."""
+        nothing then; the last try raises neither."""
         self._is_collecting = True
         self._is_notified = False
         try:
@@ -287,6 +290,7 @@ class WaitingFetch(DelayedOperation):
             offset = self._shares.led.next_fetch_offset(led)
             if offset is None:
                 return 0
+            asked.offset = offset
             log = led.partition.log
             is_committed = self._shares.settings.reads_committed(self._session.key.group_id)
             end_offset = self._shares.led.end_offset(led)
@@ -305,15 +309,17 @@ class WaitingFetch(DelayedOperation):
             if region is None:
                 return 0
             if not region.is_cached():
-                raise _Cold(region.warm)
+                raise _Cold(asked, region.warm)
             if is_committed and aborted and not (self._is_sure or self._is_last_try):
                 raise _Unsure
-        except ColdRead as cold:
-            raise _Cold(cold.warm) from None
+        except (ColdRead, _Cold) as cold:
+            if not self._is_last_try:
+                raise _Cold(asked, cold.warm) from None
+            asyncio.get_running_loop().run_in_executor(None, _read_ahead, cold.warm)
+            return 0
         except (StorageError, ReplicationError) as error:
             asked.error = partition_error(error, self._context.broker.data)
             return 0
-        asked.offset = offset
         asked.extents = Extents(region, aborted if is_committed else ())
         return region.length
 
@@ -346,7 +352,7 @@ class WaitingFetch(DelayedOperation):
         )
         if not acquired:
             if extents.failed is not None:  # otherwise the next fetch begins there
-                self._fail(asked, led, extents.failed)
+                self._fail(asked, extents.failed)
             elif extents.read:
                 self._is_notified = True  # what has no records is archived now, and there may be some behind it
             return 0
@@ -358,9 +364,10 @@ class WaitingFetch(DelayedOperation):
             partitions[asked.place] = None  # the others come first next time
         return sum(last - first + 1 for first, last, _ in acquired)
 
-    def _fail(self, asked: _Asked, led: LedPartition, what: OSError | RecordFormatError) -> None:
+    def _fail(self, asked: _Asked, what: OSError | RecordFormatError) -> None:
         """Answer that a batch cannot be read. Nothing is archived: the disk may be repaired, or another replica may lead."""
-        log = led.partition.log
+        assert asked.led is not None  # it is open
+        log = asked.led.partition.log
         if isinstance(what, OSError) and asked.offset < log.local_log_start_offset:
             asked.error = ErrorCode.KAFKA_STORAGE_ERROR  # the cache of the remote store: the log is sound
             return
@@ -413,3 +420,9 @@ class WaitingFetch(DelayedOperation):
         broker = self._context.broker
         topic_id, index = asked.place
         return current_leader(broker.data.replica_manager, broker.metadata.names_by_id.get(topic_id, ""), index)
+
+
+def _read_ahead(warm: Callable[[], None]) -> None:
+    """Reads pages for the next fetch, which finds an error again."""
+    with suppress(OSError):
+        warm()
