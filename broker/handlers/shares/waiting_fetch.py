@@ -29,7 +29,6 @@ from ottla.coordination.shares.led_partitions import LedPartition
 from ottla.coordination.shares.record_states import Acquired, AcquireMode
 from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
-from ottla.pauses import is_over
 from ottla.protocol.cursors.share_fetch_answer import ShareFetchAnswer
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
@@ -52,8 +51,8 @@ MOST_BYTES: Final = 1024 * 1024
 """Bytes of a partition that one fetch looks at, unless the first batch has more."""
 
 MOST_BATCHES: Final = 1000
-"""Batches of a partition of which one fetch acquires records: some milliseconds, and the records of as many small transactions as members
-mostly ask for."""
+"""Batches of all partitions of which one fetch acquires records: some milliseconds, and the records of as many small transactions as
+members mostly ask for."""
 
 NO_LEADER: Final = (0, 0)
 
@@ -273,13 +272,12 @@ class WaitingFetch(DelayedOperation):
         has_enough = found >= max(request.min_bytes, 1) or (self._remote is not None and self._remote.has_records)
         if not has_enough and not is_failed and not self._is_last_try:
             return False
-        records = request.max_records
+        records, batches = request.max_records, MOST_BATCHES
         for asked in self._asked:
-            if asked.extents is not None and records > 0:
-                records -= self._acquire(asked, asked.extents, records)
+            if asked.extents is not None and records > 0 and batches > 0:  # the next fetch begins with the others
+                records -= self._acquire(asked, asked.extents, records, batches)
+                batches -= len(asked.extents.read)
                 is_failed = is_failed or bool(asked.error)
-                if is_over():
-                    break  # the next fetch begins with the others
         return records < request.max_records or is_failed
 
     def _read(self, asked: _Asked, left: int, min_one_batch: bool) -> int:
@@ -337,7 +335,7 @@ class WaitingFetch(DelayedOperation):
         asked.error = ErrorCode.of(code)
         return region, aborted
 
-    def _acquire(self, asked: _Asked, extents: Extents, records: int) -> int:
+    def _acquire(self, asked: _Asked, extents: Extents, records: int, batches: int) -> int:
         request = self._request
         led = asked.led
         assert led is not None  # it is open
@@ -345,7 +343,7 @@ class WaitingFetch(DelayedOperation):
             led,
             self._session.key.member_id,
             asked.offset,
-            islice(extents, MOST_BATCHES),
+            islice(extents, batches),
             records,
             max(request.batch_size, 1),
             AcquireMode(request.share_acquire_mode),
