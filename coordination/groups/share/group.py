@@ -32,7 +32,7 @@ Initialized = Mapping[bytes, tuple[str, frozenset[int]]]
 class ShareGroup(AssignedGroup):
     """See the module."""
 
-    __slots__ = ("_assigned", "changing", "initialized", "initializing", "initializing_pause_ms", "initializing_since_ms")
+    __slots__ = ("_assignable", "_assigned", "changing", "initialized", "initializing", "initializing_pause_ms", "initializing_since_ms")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -44,6 +44,8 @@ class ShareGroup(AssignedGroup):
         """Time from then on until it asks again, ms."""
         self.changing = asyncio.Lock()
         """Held while an administrator moves the group or deletes its offsets. Nothing is initialized for members meanwhile."""
+        self._assignable: tuple[Initialized, Topics, Topics] | None = None
+        """The initialized partitions and the topics of the last `assignable`, and its result: each heartbeat asks for it."""
         self._assigned: tuple[Initialized, Topics, int] | None = None
         """The initialized partitions, the topics and the epoch of the target for which `has_unassigned` was last false."""
 
@@ -104,6 +106,9 @@ class ShareGroup(AssignedGroup):
 
     def assignable(self, topics: Topics) -> Topics:
         """The topics of the cluster as far as their partitions are initialized."""
+        seen = self._assignable
+        if seen is not None and seen[0] is self.initialized and seen[1] is topics:
+            return seen[2]
         found = {}
         for topic_id, (name, indexes) in self.initialized.items():
             image = topics.get(name)
@@ -111,6 +116,7 @@ class ShareGroup(AssignedGroup):
                 partitions = {index: state for index, state in image.partitions.items() if index in indexes}
                 if partitions:
                     found[name] = image._replace(partitions=partitions)
+        self._assignable = self.initialized, topics, found
         return found
 
     def has_unassigned(self, topics: Topics) -> bool:
