@@ -130,25 +130,15 @@ class BrokerConfig:
         """Applies the stored dynamic configurations, calls the callbacks, and returns the names whose value changed.
 
         Stored entries may be invalid, because another broker wrote them: those that cannot be dynamic are logged and
-        ignored. If the rest is not valid together with the static properties, that is logged and nothing changes.
-        `at_start` skips the rules for changes of a running broker.
+        ignored. If the rest is not valid together with the static properties, that is logged. Then one level changes
+        without the other if that is possible, first the cluster's, and otherwise nothing. `at_start` skips the rules
+        for changes of a running broker.
         """
-        try:
-            for foreign in sorted({*self._providers.foreign(broker), *self._providers.foreign(cluster)}):
-                log.error("dynamic configuration %s is ignored: it %s; delete it, or set it in the file", foreign, _FOREIGN)
-            valid_for_broker = without_invalid(self._providers.resolved_by_named(broker), per_broker=True)
-            valid_for_cluster = without_invalid(self._providers.resolved_by_named(cluster), per_broker=False)
-            broker = {name: broker[name] for name in valid_for_broker}
-            cluster = {name: cluster[name] for name in valid_for_cluster}
-            proposed = self._with(cluster, broker)
-            listeners = validate(proposed)
-            if not at_start:
-                check_change(self._current, self._listeners, proposed, listeners)
-        except ConfigError as reason:
-            log.error("dynamic configuration %s is not applied: %s", sorted(broker.keys() | cluster.keys()), reason)
+        found = self._possible(broker, cluster, at_start=at_start)
+        if found is None:
             return frozenset()
+        self._dynamic_broker, self._dynamic_default, proposed, listeners = found
         before, after = self._current.properties, proposed.properties
-        self._dynamic_broker, self._dynamic_default = broker, cluster
         self._current, self._values, self._listeners = proposed, proposed.values, listeners
         changed = frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if changed:
@@ -158,6 +148,46 @@ class BrokerConfig:
         for updated in self._updates:
             updated()
         return changed
+
+    def _possible(
+        self, broker: Mapping[str, str], cluster: Mapping[str, str], *, at_start: bool
+    ) -> tuple[dict[str, str], dict[str, str], BrokerProperties, BrokerListeners] | None:
+        """Both stored levels as far as they can be applied, with what results from them; None if neither can.
+
+        A fault of one level does not undo the other, which may say how long records are kept. At a start Apache Kafka also applies the
+        cluster's level by itself, before that of the broker.
+        """
+        former_broker, former_cluster = self._dynamic_broker, self._dynamic_default
+        of_broker = self._usable(broker, former_broker, per_broker=True)
+        of_cluster = self._usable(cluster, former_cluster, per_broker=False)
+        attempts = [(of_broker, of_cluster), (former_broker, of_cluster), (of_broker, former_cluster)]
+        for number, (one, all_brokers) in enumerate(attempts):
+            if number and (one, all_brokers) in (*attempts[:number], (former_broker, former_cluster)):
+                continue
+            names = sorted(one.keys() | all_brokers.keys())
+            try:
+                proposed = self._with(all_brokers, one)
+                listeners = validate(proposed)
+                if not at_start:
+                    check_change(self._current, self._listeners, proposed, listeners)
+            except ConfigError as reason:
+                log.error("dynamic configuration %s is not applied: %s", names, reason)
+                continue
+            if number:
+                log.warning("the dynamic configuration in force is %s; correct the other settings", names)
+            return one, all_brokers, proposed, listeners
+        return None
+
+    def _usable(self, overrides: Mapping[str, str], former: dict[str, str], *, per_broker: bool) -> dict[str, str]:
+        """A stored level without the entries that cannot be dynamic; the former one if its variables cannot be resolved."""
+        for foreign in sorted(self._providers.foreign(overrides)):
+            log.error("dynamic configuration %s is ignored: it %s; delete it, or set it in the file", foreign, _FOREIGN)
+        try:
+            valid = without_invalid(self._providers.resolved_by_named(overrides), per_broker=per_broker)
+        except ConfigError as reason:
+            log.error("dynamic configuration %s is not applied: %s", sorted(overrides), reason)
+            return former
+        return {name: overrides[name] for name in valid}
 
     def _with(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerProperties:
         """The effective properties with these dynamic levels. Raises ConfigError."""

@@ -207,6 +207,22 @@ def test_a_stored_configuration_that_contradicts_the_file_changes_nothing(caplog
     assert "is not applied: log.retention.ms must be unlimited" in caplog.text
 
 
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize("bad_level", ["broker", "cluster"])
+def test_a_level_that_contradicts_the_file_does_not_undo_the_other(
+    bad_level: str, at_start: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = BrokerConfig(STATIC | {"log.cleaner.dedupe.buffer.size": "2097153"})  # enough for one thread
+    bad, good = {"log.cleaner.threads": "2", "max.connections": "5"}, {"log.retention.ms": "-1"}
+    levels = (bad, good) if bad_level == "broker" else (good, bad)
+    with caplog.at_level(logging.WARNING):
+        assert config.update_dynamic(*levels, at_start=at_start) == {"log.retention.ms"}
+    assert config[LOG_RETENTION_MS] == -1
+    assert (config.dynamic_broker, config.dynamic_default) == (({}, good) if bad_level == "broker" else (good, {}))
+    assert "is not applied: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread" in caplog.text
+    assert "the dynamic configuration in force is ['log.retention.ms']" in caplog.text
+
+
 def test_rules_about_changes_do_not_hold_at_the_start() -> None:
     config = BrokerConfig(STATIC)
     assert config.update_dynamic({}, {"num.io.threads": "100"}, at_start=True) == {"num.io.threads"}
