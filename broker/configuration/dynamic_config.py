@@ -169,16 +169,32 @@ class DynamicConfig:
         """Read the configurations of topics whose logs are about to be created. KEEPS_RECORDS stands for one that cannot be
         decoded.
 
-        Raises StoreError.
+        What cannot be read now is read later, since no notification may follow: a topic would have the defaults, and lose records that it
+        is to keep. Raises StoreError.
         """
+        try:
+            # The controller may know a topic from another server of ZooKeeper, while that of this broker does not have it yet.
+            await self._store.catch_up()
+            is_complete = await self._refresh(topics)
+        except StoreError:
+            self._begin_rereading()
+            raise
+        if not is_complete:
+            self._begin_rereading()
+
+    async def _refresh(self, topics: Iterable[str]) -> bool:
+        """Whether all configurations could be decoded. Raises StoreError."""
+        is_complete = True
         for some in slices(topics, TOPICS_AT_ONCE):
             malformed: dict[str, MalformedZNode] = {}
             found = await self._admin.read_many(TOPICS, some, malformed)
             for topic in some:
                 error = malformed.get(topic)
                 if error is not None:
+                    is_complete = False
                     logger.error("topic %s keeps all records: %s", topic, error)
                 self._set_topic(topic, found.get(topic, {}) if error is None else dict(KEEPS_RECORDS))
+        return is_complete
 
     def forget(self, topic: str) -> None:
         """Forget the overrides of a topic that was deleted."""

@@ -70,6 +70,8 @@ class Rereading:
         self._begin_to_repeat()
 
     def _begin_to_repeat(self) -> None:
+        if self._task is not None and not self._task.done():
+            return  # another call of `begin` failed meanwhile
         self._task = asyncio.get_running_loop().create_task(self._repeat(), name=f"{self._subject}-again")
 
     async def stop(self) -> None:

@@ -180,6 +180,13 @@ class MetadataStore(Protocol):
         """
         return []
 
+    async def catch_up(self) -> None:
+        """Wait until later reads see what any client had written before this call.
+
+        A server of ZooKeeper may be behind the others for seconds; other stores never are. Raises SessionExpired.
+        """
+        return
+
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         """Carry out `requests` in order in one round trip; the list has the result or the error of each.
 

@@ -141,6 +141,10 @@ class ZooKeeperStore(MetadataStore):
                 raise outcome
         return [path for path, outcome in zip(paths, outcomes, strict=True) if isinstance(outcome, NoAuth)]
 
+    async def catch_up(self) -> None:
+        """See MetadataStore. Tries a write for a version that no node has: its answer comes from the leader, after all earlier writes."""
+        await self.pipeline([SetData("/", b"", _VERSION_OF_NO_NODE)])
+
     def _expired(self, session: "_Session") -> None:
         if session is not self._session:
             return

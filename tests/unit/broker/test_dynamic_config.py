@@ -12,6 +12,7 @@ from ottla.broker.network.connection_quotas import ConnectionQuotas
 from ottla.broker.network.limits import NetworkLimits
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.quotas.quota_bounds import ABSENT, Tags
+from ottla.broker.security import rereading
 from ottla.config.keys.log import LOG_RETENTION_MS
 from ottla.config.keys.network import NUM_IO_THREADS
 from ottla.config.topic import RETENTION_MS, SEGMENT_BYTES
@@ -366,3 +367,41 @@ def test_a_store_that_is_away_does_not_keep_a_replica_from_being_made(
 
     on_a_stage(scenario)
     assert "the configurations of t cannot be read" in caplog.text
+
+
+def test_a_configuration_that_cannot_be_read_for_a_new_replica_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
+
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.follow()
+        await stage.node.store.create(config_path("topics", "t"), encode_config({"retention.ms": "-1"}))
+        read_many, failures = stage.admin.read_many, [StoreUnavailable("/store", "it is away") for _ in range(2)]
+
+        async def away_at_first(entity_type: str, entities: Sequence[str], malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
+            if failures:
+                raise failures.pop()
+            return await read_many(entity_type, entities, malformed)
+
+        monkeypatch.setattr(stage.admin, "read_many", away_at_first)
+        await control(stage).on_leader_and_isr(asks_to_host("t"))
+        log = stage.host("t")
+        assert log.config[RETENTION_MS] > 0
+        await until(lambda: log.config[RETENTION_MS] == -1)
+
+    on_a_stage(scenario)
+
+
+def test_a_new_replica_has_the_configuration_that_its_server_of_zookeeper_has_not_seen_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        store = stage.node.store
+
+        async def catch_up() -> None:
+            await store.create(config_path("topics", "t"), encode_config({"retention.ms": "-1"}))
+
+        monkeypatch.setattr(store, "catch_up", catch_up)
+        await control(stage).on_leader_and_isr(asks_to_host("t"))
+        assert stage.replicas.known_at_creation == {"t": {"retention.ms": "-1"}}
+
+    on_a_stage(scenario)

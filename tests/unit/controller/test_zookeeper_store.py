@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import BadVersionError, ConnectionLoss
 
 from ottla.controller.errors import SessionExpired, StoreUnavailable
 from ottla.controller.store import zookeeper_store
@@ -166,6 +166,31 @@ def test_requests_are_translated_when_they_are_sent_in_the_order_of_their_submis
             with pytest.raises(SessionExpired):
                 await asked
         assert translated == paths
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_catches_up_by_a_write_that_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[BreakingClient] = []
+
+    def a_client(*arguments: Any) -> BreakingClient:
+        clients.append(BreakingClient(*arguments))
+        return clients[-1]
+
+    monkeypatch.setattr(zookeeper_store, "ZooKeeperClient", a_client)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(ZooKeeperSettings("127.0.0.1:1"))
+        await store.open_session()
+        (client,) = clients
+        catching_up = asyncio.ensure_future(store.catch_up())
+        await asyncio.sleep(0)
+        ((request, tag),) = client.sent
+        assert (type(request).__name__, request.path, request.version) == ("SetData", "/", 2**31 - 1)
+        assert not catching_up.done()
+        client.listener.on_reply(tag, None, BadVersionError())
+        await catching_up
         await store.close()
 
     asyncio.run(scenario())
