@@ -136,7 +136,7 @@ async def _serve(
     try:
         addresses = await starting
     except asyncio.CancelledError:
-        return 0
+        return 1 if broker.failed else 0
     except CannotStart as reason:
         if sink is not None and not sink.is_plain:
             logger.critical("the broker does not start: %s", reason)
