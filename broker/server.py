@@ -366,7 +366,7 @@ class Broker:
             raise problem
         await self._load_key_sets()
         await in_session(self.store, partial(set_former_replicas_aside, self.store, self.config, self.log_manager, self._executor))
-        await in_thread(self._executor, self.log_manager.load)
+        await in_thread(self._executor, self.log_manager.load, on_cancelled=self.log_manager.stop_loading)
         self._held.push_async_callback(self._close_logs)
 
     async def _close_logs(self) -> None:

@@ -16,13 +16,21 @@ from ottla.replication.waiting.timing_wheel import Cancellable
 logger = logging.getLogger(__name__)
 
 
-async def in_thread(executor: Executor, work: Callable[..., None], *arguments: object) -> None:
-    """Do `work`, which blocks. If the caller is cancelled meanwhile, waits until the work is done, so that its resources stay available."""
+async def in_thread(
+    executor: Executor, work: Callable[..., None], *arguments: object, on_cancelled: Callable[[], None] = lambda: None
+) -> None:
+    """Do `work`, which blocks. If the caller is cancelled meanwhile, waits until the work is done, so that its resources stay available.
+
+    `on_cancelled` is called first then; it may have the work end sooner.
+    """
     done = asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
     try:
         await asyncio.shield(done)
     except asyncio.CancelledError:
+        on_cancelled()
         await asyncio.wait((done,))
+        if not done.cancelled():
+            done.exception()  # nobody waits for it any more
         raise
 
 

@@ -92,6 +92,13 @@ class ForeignDirectory(LogDirectoryError):
         self.path = path
 
 
+class LoadingStopped(LogDirectoryError):
+    """The broker was stopped while it opened its logs."""
+
+    def __init__(self) -> None:
+        super().__init__("the broker was stopped before all logs were open")
+
+
 class DuplicateLog(LogDirectoryError):
     """Two directories hold the same partition."""
 

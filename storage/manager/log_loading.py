@@ -27,7 +27,7 @@ from ottla.storage.disk.checkpoint import (
 from ottla.storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name, suffixed_name
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.meta_properties import META_PROPERTIES
-from ottla.storage.disk.start_errors import DuplicateLog, ForeignDirectory
+from ottla.storage.disk.start_errors import DuplicateLog, ForeignDirectory, LoadingStopped
 from ottla.storage.errors import CorruptCheckpoint, LogDirFailure
 from ottla.storage.log.context import LogContext
 from ottla.storage.log.partition_log import PartitionLog
@@ -45,13 +45,15 @@ _TASKS_AT_ONCE = 50
 
 
 class Progress:
-    """How many logs were found, and how many of them are open. Other threads may read it."""
+    """How many logs were found, and how many of them are open. Other threads may read it, and stop the loading."""
 
-    __slots__ = ("opened", "total")
+    __slots__ = ("is_stopped", "opened", "total")
 
     def __init__(self) -> None:
         self.opened = 0
         self.total = 0
+        self.is_stopped = False
+        """Whether no other log is to be opened. Those in work are completed, so that the next start finds no half of a repair."""
 
 
 class LoadedLogs:
@@ -102,7 +104,7 @@ class LogLoading:
         self._temporary: dict[LogDirectory, list[str]] = {}
 
     def run(self) -> LoadedLogs:
-        """Opens all logs. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
+        """Opens all logs. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory, LoadingStopped."""
         pools: list[ThreadPoolExecutor] = []
         futures: list[Future[list[_Opened]]] = []
         try:
@@ -197,6 +199,8 @@ class LogLoading:
         found: list[_Opened] = []
         for task in tasks:
             try:
+                if self._progress.is_stopped:
+                    raise LoadingStopped
                 found.append((task, self._open(task)))
             except Exception as error:
                 found.append((task, error))

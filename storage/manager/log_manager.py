@@ -187,6 +187,10 @@ class LogManager:
             self.directories.unlock()
             raise
 
+    def stop_loading(self) -> None:
+        """Has `load` raise LoadingStopped soon, since its broker is to end. From any thread."""
+        self.progress.is_stopped = True
+
     def load(self) -> None:
         """Opens every log, after a crash with recovery. Raises LogDirectoryError. Blocks."""
         began = self._clock.monotonic()

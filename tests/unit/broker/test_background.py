@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from ottla.broker.loop.background import LoopBackground
+from ottla.broker.loop.background import LoopBackground, in_thread
 
 SECONDS = 90.0
 Result = TypeVar("Result")
@@ -165,3 +165,23 @@ def test_what_a_timer_held_is_let_go_when_it_has_fired() -> None:
         asyncio.run(main())
     finally:
         gc.enable()
+
+
+def test_work_whose_caller_is_cancelled_is_told_to_end_and_waited_for() -> None:
+    ending, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert ending.wait(SECONDS)
+        ended.set()
+        raise OSError("nobody is interested")
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            task = asyncio.ensure_future(in_thread(executor, work, on_cancelled=ending.set))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert ended.is_set()
+
+    asyncio.run(main())

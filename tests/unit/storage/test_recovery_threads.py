@@ -9,9 +9,11 @@ import pytest
 
 from ottla.storage.disk.directory_names import parse_directory_name
 from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.disk.start_errors import LoadingStopped
+from ottla.storage.manager import log_loading
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.golden_logs import LOGS
-from tests.support.log_manager import Disks
+from tests.support.log_manager import CLUSTER_ID, Disks
 from tests.support.logs import read_all
 
 WHEN_RECORDED = 1_795_218_410_536
@@ -99,4 +101,26 @@ def test_each_directory_has_as_many_threads_as_are_configured(tmp_path: Path) ->
     disks = two_directories(tmp_path, WaitsForCompany(threads=2 * 3))
     manager = disks.start(**{THREADS: 3})
     assert not manager.offline_log_dirs
+    manager.shutdown()
+
+
+def test_a_start_that_is_stopped_opens_no_other_log_and_the_next_one_finds_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = two_directories(tmp_path)
+    stopped, opened, open_log = disks.a_manager(**{THREADS: 1}), [], log_loading.open_log
+
+    def stopping(*arguments: Any, **named: Any) -> Any:
+        opened.append(open_log(*arguments, **named))
+        stopped.stop_loading()
+        return opened[-1]
+
+    stopped.open()
+    stopped.identify(CLUSTER_ID, 0)
+    with monkeypatch.context() as patch, pytest.raises(LoadingStopped):
+        patch.setattr(log_loading, "open_log", stopping)
+        stopped.load()
+    assert 1 <= len(opened) <= 2  # one thread for each directory
+    assert all(log.is_closed for log in opened)
+    assert not len(stopped)
+    manager = disks.start()
+    assert len(manager) > 10
     manager.shutdown()
