@@ -8,7 +8,7 @@ is 4 ms now. A callback that raises is logged, and the others continue.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, wait
 
 from ottla.replication.waiting.timing_wheel import Cancellable
@@ -34,6 +34,16 @@ async def in_thread(
         raise
 
 
+async def finish(tasks: Iterable[asyncio.Task[None]], seconds: float) -> None:
+    """Wait until tasks have ended, and cancel those that have not after `seconds`. Their errors are of no interest any more."""
+    left = list(tasks)
+    if left:
+        await asyncio.wait(left, timeout=seconds)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 class LoopBackground:
     """Must be created on the loop that it serves. After `close` no callback is called."""
 
@@ -52,7 +62,7 @@ class LoopBackground:
         """Whether no callback is called any more."""
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` on the loop after `delay_ms`, and then every `period_ms`; only once if that is 0."""
+        """Call `callback` on the loop after `delay_ms`, and then every `period_ms`; only once if that is not positive."""
         if self.is_closed:
             return
         timer: Cancellable | None = None
@@ -66,7 +76,7 @@ class LoopBackground:
                 callback()
             except Exception:
                 logger.exception("background task %s failed; it goes on", name)
-            if period_ms:
+            if period_ms > 0:
                 self.schedule(name, period_ms, period_ms, callback)
 
         timer = self._call_later(delay_ms / 1000, fire)

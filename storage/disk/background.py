@@ -14,7 +14,7 @@ class Background(Scheduler, Protocol):
         """Whether the broker stops: long work that has paused ends, because a thread closes the logs."""
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
-        """Calls `callback` on the event loop after `delay_ms`, and then every `period_ms`; once only if that is 0."""
+        """Calls `callback` on the event loop after `delay_ms`, and then every `period_ms`; once only if that is not positive."""
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
         """Runs `work`, which blocks, in a thread; afterwards calls `then` on the event loop with the exception it

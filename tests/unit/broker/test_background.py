@@ -185,3 +185,17 @@ def test_work_whose_caller_is_cancelled_is_told_to_end_and_waited_for() -> None:
             assert ended.is_set()
 
     asyncio.run(main())
+
+
+def test_work_without_a_positive_period_is_done_once() -> None:
+    calls: list[str] = []
+
+    def scenario(background: LoopBackground) -> "asyncio.Future[None]":
+        finished = asyncio.get_running_loop().create_future()
+        for period_ms in (0, -1):
+            background.schedule("once", 0, period_ms, lambda: calls.append("once"))
+        background.schedule("end", 5, 0, lambda: finished.set_result(None))
+        return finished
+
+    run(scenario)
+    assert calls == ["once", "once"]
