@@ -9,12 +9,16 @@ where it can.
 import asyncio
 import logging
 
+from ottla.broker.loop.background import finish
 from ottla.controller.errors import StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.changes import encode_log_dir_event
 from ottla.controller.znodes.layout import LOG_DIR_EVENT_PREFIX
 
 logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 1.0
+"""Time for reports in progress when the broker stops, seconds. The end of its session tells the controller more."""
 
 
 class LogDirFailures:
@@ -41,5 +45,5 @@ class LogDirFailures:
             )
 
     async def close(self) -> None:
-        """Finish reports in progress."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Finish reports in progress. Without a connection to the metadata store they would wait for ever, and the logs would stay open."""
+        await finish(self._tasks, CLOSE_SECONDS)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from ottla.broker.loop.background import finish
 from ottla.broker.network.acceptor import BindFailed
 from ottla.broker.network.host_names import HostNames
 from ottla.broker.network.limits import limits_of
@@ -22,6 +23,9 @@ from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.layout import BrokerRegistration, broker_id_path, encode_broker
 
 logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 1.0
+"""Time for a change of listeners in progress when the broker stops, seconds."""
 
 _LISTENER_KEYS = frozenset({LISTENERS.name, ADVERTISED_LISTENERS.name, LISTENER_SECURITY_PROTOCOL_MAP.name})
 
@@ -66,7 +70,8 @@ class Reconfiguration:
             self._names_task.cancel()
             await asyncio.gather(self._names_task, return_exceptions=True)
         if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+            # Without a connection to the metadata store the registration would wait for ever.
+            await finish((self._task,), CLOSE_SECONDS)
 
     def _on_change(self, changed: frozenset[str]) -> None:
         if self._is_closed:

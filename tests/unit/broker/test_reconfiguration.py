@@ -3,6 +3,9 @@
 import asyncio
 from typing import cast
 
+import pytest
+
+from ottla.broker.configuration import reconfiguration as reconfiguring
 from ottla.broker.configuration.reconfiguration import Reconfiguration
 from ottla.broker.network.host_names import HostNames
 from ottla.broker.network.limits import NetworkLimits
@@ -50,6 +53,34 @@ def test_a_broker_that_has_stopped_binds_no_listener() -> None:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,THIRD:PLAINTEXT",
             }
             assert "listeners" in config.update_dynamic(changed, {})
+            await reconfiguration.close()
+        assert server.added == ["SECOND"]
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_ends_although_its_new_listeners_cannot_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconfiguring, "CLOSE_SECONDS", 0.001)
+
+    async def scenario() -> None:
+        config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:9092"})
+        server = Listeners()
+        store = MemoryStore(MemoryEnsemble(ManualClock()))
+
+        async def never(*_: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(store, "set", never)
+        reconfiguration = Reconfiguration(
+            config, HostNames(), cast("SocketServer", server), store, 0, lambda: BrokerRegistration((), None, 0), prepare
+        )
+        reconfiguration.start()
+        changed = {
+            "listeners": "PLAINTEXT://127.0.0.1:9092,SECOND://127.0.0.1:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT",
+        }
+        config.update_dynamic(changed, {})
+        async with asyncio.timeout(90):
             await reconfiguration.close()
         assert server.added == ["SECOND"]
 
