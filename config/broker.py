@@ -9,6 +9,7 @@ default of the cluster, the static properties from startup, the default in the d
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from ottla.config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
@@ -141,12 +142,12 @@ class BrokerConfig:
         before, after = self._current.properties, proposed.properties
         self._current, self._values, self._listeners = proposed, proposed.values, listeners
         changed = frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-        if changed:
-            for wanted, callback in self._callbacks:
-                if wanted is None or wanted & changed:
-                    callback(changed)
-        for updated in self._updates:
-            updated()
+        due = [partial(callback, changed) for wanted, callback in self._callbacks if changed and (wanted is None or wanted & changed)]
+        for call in (*due, *self._updates):
+            try:
+                call()
+            except Exception:  # a fault of this broker: the others would keep the former values for good
+                log.exception("a change of %s is not in force everywhere; start the broker again", ", ".join(sorted(changed)))
         return changed
 
     def _possible(

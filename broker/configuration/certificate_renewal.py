@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.broker.security.tls.der import MalformedDer
 from ottla.broker.security.tls.distinguished_names import alternative_names_of, subject_of
 from ottla.config.errors import ConfigError
 from ottla.config.keys.tls import SSL_ALLOW_DN_CHANGES, SSL_ALLOW_SAN_CHANGES
@@ -65,12 +66,16 @@ class CertificateRenewal:
         name = endpoint.listener_name
         built = tls_of(properties, endpoint, between_brokers=present.peer_context is not None)
         allowed = properties.for_listener(name)
-        old, new = subject_of(present.certificate), subject_of(built.certificate)
+        try:
+            old, new = subject_of(present.certificate), subject_of(built.certificate)
+            lacks_names = not alternative_names_of(present.certificate) <= alternative_names_of(built.certificate)
+        except MalformedDer as reason:  # OpenSSL reads more than is used here
+            raise ConfigError(f"listener {name}: the names in the old and the new certificate cannot be compared: {reason}") from None
         if _comparable(old) != _comparable(new) and not allowed[SSL_ALLOW_DN_CHANGES]:
             raise ConfigError(
                 f"listener {name}: the new certificate names {new}, the old one {old}; {SSL_ALLOW_DN_CHANGES.name} is not set"
             )
-        if not alternative_names_of(present.certificate) <= alternative_names_of(built.certificate) and not allowed[SSL_ALLOW_SAN_CHANGES]:
+        if lacks_names and not allowed[SSL_ALLOW_SAN_CHANGES]:
             raise ConfigError(
                 f"listener {name}: the new certificate lacks alternative names of the old one; {SSL_ALLOW_SAN_CHANGES.name} is not set"
             )

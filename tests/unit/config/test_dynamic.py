@@ -184,6 +184,21 @@ def test_the_new_values_are_in_force_when_callbacks_run() -> None:
     assert seen == [5]
 
 
+def test_a_callback_that_fails_keeps_no_other_from_the_new_values(caplog: pytest.LogCaptureFixture) -> None:
+    config = BrokerConfig(STATIC)
+    told: list[str] = []
+
+    def fail(_: frozenset[str]) -> None:
+        raise RuntimeError("a fault")
+
+    config.on_change(fail)
+    config.on_change(lambda _: told.append("changed"))
+    config.on_update(lambda: told.append("updated"))
+    assert config.update_dynamic({"max.connections": "5"}, {}) == {"max.connections"}
+    assert told == ["changed", "updated"]
+    assert "a change of max.connections is not in force everywhere" in caplog.text
+
+
 def test_stored_entries_that_cannot_be_dynamic_are_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     config = BrokerConfig(STATIC)
     stored = {"broker.id": "7", "max.connections": "many", "ssl.keystore.type": "PEM", "num.io.threads": "9"}
