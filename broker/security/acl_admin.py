@@ -17,7 +17,7 @@ from ottla.broker.security.principals import Principal
 from ottla.broker.security.rereading import MalformedNodes, Rereading
 from ottla.controller.admin.acl_store import AclStore, StoredPattern
 from ottla.controller.admin.change_notifications import ChangeNotifications
-from ottla.controller.errors import StoreError
+from ottla.controller.errors import NoAuth, StoreError
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
 from ottla.controller.znodes.znode_json import MalformedZNode
@@ -178,7 +178,7 @@ class AclAdmin:
         try:
             async with self._lock:
                 self.authorizer.set_acls(pattern, _entries(stored, await self._store.read(stored)))
-        except MalformedZNode:
+        except (MalformedZNode, NoAuth):
             await self._rereading.begin_later()  # no notification may follow the repair
             raise
         logger.info("the ACLs of %s changed", stored.path)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from ottla.controller.errors import NoNode, SessionExpired, StoreError
+from ottla.controller.errors import BadArguments, NoAuth, NoNode, SessionExpired, StoreError
 from ottla.controller.store.metadata_store import Delete, Get, MetadataStore, WatchedEvent, data_and_stat
 from ottla.controller.znodes.layout import sequence_number
 from ottla.controller.znodes.pauses import slices
@@ -100,7 +100,7 @@ class ChangeNotifications:
                     await self._report_to(path, data_and_stat(outcome)[0])
                 except NoNode:
                     logger.info("%s was already removed", path)
-                except MalformedZNode as error:
+                except (MalformedZNode, BadArguments, NoAuth) as error:  # it would fail again, and hold up all later changes
                     logger.error("a change of %s is lost: %s", self._subject, error)
                 except StoreError:
                     raise

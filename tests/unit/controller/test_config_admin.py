@@ -18,13 +18,14 @@ from ottla.controller.errors import (
     ControllerError,
     InvalidAdminRequest,
     InvalidTopicConfig,
+    NoAuth,
     NoNode,
     StoreError,
     StoreUnavailable,
     UnknownTopicOrPartition,
 )
 from ottla.controller.store.metadata_store import Request, Result, Stat, Watch
-from ottla.controller.znodes.changes import encode_config
+from ottla.controller.znodes.changes import encode_config, encode_config_change
 from ottla.controller.znodes.znode_json import MalformedZNode
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
@@ -317,6 +318,29 @@ def test_a_broker_is_told_of_every_change_after_it_began_to_listen() -> None:
         await until(lambda: len(told) == 3)
         assert [change[:2] for change in told] == [("topics", "cfg"), ("clients", "<default>"), ("topics", "cfg")]
         assert told[-1][2] == {}
+        await changes.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("refusal", [NoAuth("/config/topics/other", "another identity"), BadArguments("/config/topics/..")])
+def test_a_change_that_can_never_be_read_does_not_hold_up_later_ones(refusal: StoreError, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        told: list[str] = []
+        changes = ConfigChanges(broker.store, broker.ensemble.clock, lambda _, name, __: told.append(name))
+        await changes.start()
+        pipeline = broker.store.pipeline
+
+        async def refusing(requests: Sequence[Request]) -> list[Result | StoreError]:
+            found = await pipeline(requests)
+            return [
+                refusal if getattr(each, "path", "") == "/config/topics/other" else it for each, it in zip(requests, found, strict=True)
+            ]
+
+        monkeypatch.setattr(broker.store, "pipeline", refusing)
+        await broker.store.create("/config/changes/config_change_", encode_config_change("topics/other"), sequential=True)
+        await admin.set_topic_configs("cfg", {"retention.ms": "2"})
+        await until(lambda: told == ["cfg"])
         await changes.stop()
 
     run(scenario)
