@@ -691,5 +691,8 @@ class Broker:
         logger.info("broker %d stopped", self.services.broker_id)
 
     async def _leave(self) -> None:
-        await self._cluster.hand_over(self.services)
+        try:
+            await self._cluster.hand_over(self.services)
+        except Exception:  # a fault of this broker: requests in flight would be cut off, too
+            logger.exception("broker %d has not handed over its leaderships", self.services.broker_id)
         await self.socket_server.drain(DRAIN_SECONDS if len(self.services.metadata.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)

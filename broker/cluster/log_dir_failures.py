@@ -45,5 +45,5 @@ class LogDirFailures:
             )
 
     async def close(self) -> None:
-        """Finish reports in progress. Without a connection to the metadata store they would wait for ever, and the logs would stay open."""
+        """Finish reports in progress. Without a connection to the metadata store they would wait forever, and the logs would stay open."""
         await finish(self._tasks, CLOSE_SECONDS)

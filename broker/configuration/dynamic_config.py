@@ -169,8 +169,8 @@ class DynamicConfig:
         """Read the configurations of topics whose logs are about to be created. KEEPS_RECORDS stands for one that cannot be
         decoded.
 
-        What cannot be read now is read later, since no notification may follow: a topic would have the defaults, and lose records that it
-        is to keep. Raises StoreError.
+        A failed reading is repeated later, since no notification may follow: a topic would have the defaults, and lose records that it is
+        to keep. Raises StoreError.
         """
         try:
             # The controller may know a topic from another server of ZooKeeper, while that of this broker does not have it yet.

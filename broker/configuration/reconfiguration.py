@@ -70,7 +70,7 @@ class Reconfiguration:
             self._names_task.cancel()
             await asyncio.gather(self._names_task, return_exceptions=True)
         if self._task is not None:
-            # Without a connection to the metadata store the registration would wait for ever.
+            # Without a connection to the metadata store the registration would wait forever.
             await finish((self._task,), CLOSE_SECONDS)
 
     def _on_change(self, changed: frozenset[str]) -> None:

@@ -30,7 +30,7 @@ async def in_thread(
         on_cancelled()
         await asyncio.wait((done,))
         if not done.cancelled():
-            done.exception()  # nobody waits for it any more
+            done.exception()  # its caller is gone
         raise
 
 

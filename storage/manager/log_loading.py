@@ -53,7 +53,7 @@ class Progress:
         self.opened = 0
         self.total = 0
         self.is_stopped = False
-        """Whether no other log is to be opened. Those in work are completed, so that the next start finds no half of a repair."""
+        """Whether no other log is to be opened. Those in progress are completed, so that the next start finds no half of a repair."""
 
 
 class LoadedLogs:
