@@ -10,6 +10,7 @@ import pytest
 from ottla.storage.disk.directory_names import parse_directory_name
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.disk.start_errors import LoadingStopped
+from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager import log_loading
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.golden_logs import LOGS
@@ -106,9 +107,10 @@ def test_each_directory_has_as_many_threads_as_are_configured(tmp_path: Path) ->
 
 def test_a_start_that_is_stopped_opens_no_other_log_and_the_next_one_finds_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disks = two_directories(tmp_path)
-    stopped, opened, open_log = disks.a_manager(**{THREADS: 1}), [], log_loading.open_log
+    stopped, open_log = disks.a_manager(**{THREADS: 1}), log_loading.open_log
+    opened: list[PartitionLog] = []
 
-    def stopping(*arguments: Any, **named: Any) -> Any:
+    def stopping(*arguments: Any, **named: Any) -> PartitionLog:
         opened.append(open_log(*arguments, **named))
         stopped.stop_loading()
         return opened[-1]
