@@ -179,7 +179,7 @@ async def is_listening(host: str, port: int) -> bool:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError, UnicodeError):  # the last one is for a name that cannot be one of DNS
         return False
     writer.close()
     return True

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from ottla.broker.metadata_store import is_listening
 from ottla.broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
@@ -69,11 +70,16 @@ async def register(store: MemoryStore, port: int) -> MemoryStore:
 
 
 def listening(*ports: int) -> Callable[[str, int], Awaitable[bool]]:
-    async def is_listening(host: str, port: int) -> bool:
+    async def is_any(host: str, port: int) -> bool:
         assert host == "127.0.0.1"
         return port in ports
 
-    return is_listening
+    return is_any
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b"])
+def test_no_process_listens_at_a_host_that_cannot_be_a_name(host: str) -> None:
+    assert not asyncio.run(is_listening(host, 9092))
 
 
 def test_directories_of_another_cluster_are_refused() -> None:
