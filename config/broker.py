@@ -8,13 +8,13 @@ default of the cluster, the static properties from startup, the default in the d
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from ottla.config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
 from ottla.config.broker_properties import BrokerProperties, ListenerConfig, with_broker_id
-from ottla.config.dynamic import check_change, check_dynamic, overridden, without_invalid
+from ottla.config.dynamic import check_change, check_dynamic, keeping_records, overridden, without_invalid
 from ottla.config.errors import ConfigError
 from ottla.config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
 from ottla.config.keys.tiered import REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX, REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX
@@ -132,8 +132,8 @@ class BrokerConfig:
 
         Stored entries may be invalid, because another broker wrote them: those that cannot be dynamic are logged and
         ignored. If the rest is not valid together with the static properties, that is logged. Then one level changes
-        without the other if that is possible, first the cluster's, and otherwise nothing. `at_start` skips the rules
-        for changes of a running broker.
+        without the other if that is possible, first the cluster's, and otherwise nothing. All records are kept if a value
+        about that cannot be applied, and none was in force. `at_start` skips the rules for changes of a running broker.
         """
         found = self._possible(broker, cluster, at_start=at_start)
         if found is None:
@@ -142,8 +142,9 @@ class BrokerConfig:
         before, after = self._current.properties, proposed.properties
         self._current, self._values, self._listeners = proposed, proposed.values, listeners
         changed = frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-        due = [partial(callback, changed) for wanted, callback in self._callbacks if changed and (wanted is None or wanted & changed)]
-        for call in (*due, *self._updates):
+        wanting = [callback for wanted, callback in self._callbacks if changed and (wanted is None or wanted & changed)]
+        calls: list[Callable[[], None]] = [partial(callback, changed) for callback in wanting]
+        for call in [*calls, *self._updates]:
             try:
                 call()
             except Exception:  # a fault of this broker: the others would keep the former values for good
@@ -153,17 +154,16 @@ class BrokerConfig:
     def _possible(
         self, broker: Mapping[str, str], cluster: Mapping[str, str], *, at_start: bool
     ) -> tuple[dict[str, str], dict[str, str], BrokerProperties, BrokerListeners] | None:
-        """Both stored levels as far as they can be applied, with what results from them; None if neither can.
+        """Both stored levels as far as they can be applied, with what results from them; None if nothing changes.
 
         A fault of one level does not undo the other, which may say how long records are kept. At a start Apache Kafka also applies the
         cluster's level by itself, before that of the broker.
         """
-        former_broker, former_cluster = self._dynamic_broker, self._dynamic_default
-        of_broker = self._usable(broker, former_broker, per_broker=True)
-        of_cluster = self._usable(cluster, former_cluster, per_broker=False)
-        attempts = [(of_broker, of_cluster), (former_broker, of_cluster), (of_broker, former_cluster)]
-        for number, (one, all_brokers) in enumerate(attempts):
-            if number and (one, all_brokers) in (*attempts[:number], (former_broker, former_cluster)):
+        former = self._dynamic_broker, self._dynamic_default
+        usable = self._usable(broker, former[0], per_broker=True), self._usable(cluster, former[1], per_broker=False)
+        refused: list[tuple[dict[str, str], dict[str, str]]] = []
+        for one, all_brokers in self._combinations(usable, (broker, cluster)):
+            if refused and (one, all_brokers) in (*refused, former):
                 continue
             names = sorted(one.keys() | all_brokers.keys())
             try:
@@ -173,11 +173,23 @@ class BrokerConfig:
                     check_change(self._current, self._listeners, proposed, listeners)
             except ConfigError as reason:
                 log.error("dynamic configuration %s is not applied: %s", names, reason)
+                refused.append((one, all_brokers))
                 continue
-            if number:
+            if refused:
                 log.warning("the dynamic configuration in force is %s; correct the other settings", names)
             return one, all_brokers, proposed, listeners
         return None
+
+    def _combinations(
+        self, usable: tuple[dict[str, str], dict[str, str]], stored: tuple[Mapping[str, str], Mapping[str, str]]
+    ) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+        """The levels of this broker and of the cluster, in the order in which they are tried: each usable one, or what was in force."""
+        yield usable
+        of_broker = keeping_records(stored[0], self._dynamic_broker)
+        of_cluster = keeping_records(stored[1], self._dynamic_default)
+        yield of_broker, usable[1]
+        yield usable[0], of_cluster
+        yield of_broker, of_cluster
 
     def _usable(self, overrides: Mapping[str, str], former: dict[str, str], *, per_broker: bool) -> dict[str, str]:
         """A stored level without the entries that cannot be dynamic; the former one if its variables cannot be resolved."""
@@ -187,8 +199,8 @@ class BrokerConfig:
             valid = without_invalid(self._providers.resolved_by_named(overrides), per_broker=per_broker)
         except ConfigError as reason:
             log.error("dynamic configuration %s is not applied: %s", sorted(overrides), reason)
-            return former
-        return {name: overrides[name] for name in valid}
+            return keeping_records(overrides, former)
+        return keeping_records(overrides, {name: overrides[name] for name in valid})
 
     def _with(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerProperties:
         """The effective properties with these dynamic levels. Raises ConfigError."""

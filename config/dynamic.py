@@ -6,13 +6,14 @@ Two levels are stored under /config/brokers: one for each broker, and the defaul
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, broker_synonyms, key_of, listener_base_name
 from ottla.config.broker_properties import BrokerProperties
 from ottla.config.errors import ConfigError, ConfigValueError, DynamicConfigError
 from ottla.config.keys.cleaner import LOG_CLEANER_THREADS
 from ottla.config.keys.general import BACKGROUND_THREADS
-from ottla.config.keys.log import LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
+from ottla.config.keys.log import LOG_CLEANUP_POLICY, LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
 from ottla.config.keys.network import MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
 from ottla.config.keys.replication import NUM_REPLICA_FETCHERS
 from ottla.config.keys.tiered import LOG_LOCAL_RETENTION_BYTES, LOG_LOCAL_RETENTION_MS
@@ -29,6 +30,9 @@ _LISTENER_KEYS = _CLUSTER_LEVEL_OF_LISTENERS | {
     name for name, key in BROKER_KEYS.items() if key.dynamic is DynamicScope.PER_BROKER and not key.listener_only
 }
 _CHANGEABLE_OF_LISTENERS = _CLUSTER_LEVEL_OF_LISTENERS | {name for name, key in BROKER_KEYS.items() if key.listener_only}
+
+KEEPS_RECORDS: Final[Mapping[str, str]] = {LOG_CLEANUP_POLICY.name: "delete", LOG_RETENTION_MS.name: "-1", LOG_RETENTION_BYTES.name: "-1"}
+"""In place of stored values that cannot be used. With the defaults, records that the broker is to keep would be deleted."""
 
 
 def check_dynamic(overrides: Mapping[str, str], *, per_broker: bool) -> None:
@@ -58,6 +62,15 @@ def without_invalid(overrides: Mapping[str, str], *, per_broker: bool) -> dict[s
     if not per_broker:
         _ignore(kept, _per_broker(kept), "Per-broker configs defined at default cluster level will be ignored")
     return kept
+
+
+def keeping_records(stored: Mapping[str, str], usable: Mapping[str, str]) -> dict[str, str]:
+    """The values in force of a `stored` level, of which only `usable` can be applied. All records are kept if the rest says which."""
+    lost = sorted(name for name in KEEPS_RECORDS if name in stored and name not in usable)
+    if not lost:
+        return dict(usable)
+    log.error("all records are kept until the dynamic configuration of %s can be applied", ", ".join(lost))
+    return {**usable, **KEEPS_RECORDS}
 
 
 def overridden(static: Mapping[str, str], cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from ottla.config.broker import BrokerConfig
 from ottla.config.dynamic import is_password
 from ottla.config.errors import ConfigError
-from ottla.config.keys.log import LOG_RETENTION_MS, LOG_ROLL_MS
+from ottla.config.keys.log import LOG_CLEANUP_POLICY, LOG_RETENTION_BYTES, LOG_RETENTION_MS, LOG_ROLL_MS
 from ottla.config.keys.network import MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
 from ottla.config.keys.quotas import LEADER_REPLICATION_THROTTLED_RATE
 from ottla.config.listeners import EndPoint, SecurityProtocol
@@ -215,11 +215,41 @@ def test_stored_entries_that_cannot_be_dynamic_are_left_out_and_logged(caplog: p
 
 
 def test_a_stored_configuration_that_contradicts_the_file_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    config = BrokerConfig(STATIC)
+    config = BrokerConfig(STATIC | {"log.cleaner.dedupe.buffer.size": "2097153"})  # enough for one thread
     with caplog.at_level(logging.ERROR):
-        assert config.update_dynamic({}, {"log.retention.ms": "0", "max.connections": "5"}) == frozenset()
+        assert config.update_dynamic({}, {"log.cleaner.threads": "2", "max.connections": "5"}) == frozenset()
     assert config[MAX_CONNECTIONS] == 2**31 - 1
-    assert "is not applied: log.retention.ms must be unlimited" in caplog.text
+    assert "is not applied: log.cleaner.dedupe.buffer.size must be" in caplog.text
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"log.retention.ms": "0"},
+        {"log.retention.ms": "many"},
+        {"log.retention.bytes": "1000", "log.cleaner.threads": "2"},
+        {"log.cleanup.policy": "shred"},
+    ],
+)
+@pytest.mark.parametrize("is_of_cluster", [True, False])
+def test_all_records_are_kept_while_what_is_stored_about_that_cannot_be_used(
+    stored: dict[str, str], is_of_cluster: bool, at_start: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = BrokerConfig(STATIC | {"log.cleaner.dedupe.buffer.size": "2097153", "log.retention.ms": "1000"})
+    with caplog.at_level(logging.ERROR):
+        config.update_dynamic(*(({}, stored) if is_of_cluster else (stored, {})), at_start=at_start)
+    assert (config[LOG_RETENTION_MS], config[LOG_RETENTION_BYTES], config[LOG_CLEANUP_POLICY]) == (-1, -1, ("delete",))
+    assert "all records are kept until the dynamic configuration of log." in caplog.text
+    config.update_dynamic({}, {}, at_start=at_start)
+    assert config[LOG_RETENTION_MS] == 1000
+
+
+def test_values_in_force_stay_while_new_ones_cannot_be_applied() -> None:
+    config = BrokerConfig(STATIC | {"log.cleaner.dedupe.buffer.size": "2097153"})
+    config.update_dynamic({}, {"log.retention.ms": "5000"})
+    config.update_dynamic({}, {"log.retention.ms": "1000", "log.cleaner.threads": "2"})
+    assert (config[LOG_RETENTION_MS], config[LOG_CLEANUP_POLICY]) == (5000, ("delete",))
 
 
 @pytest.mark.parametrize("at_start", [True, False])
