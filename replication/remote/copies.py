@@ -82,6 +82,22 @@ class CopyServices:
         return result[0]
 
 
+async def described(
+    services: CopyServices, leadership: Leadership, log: PartitionLog, base_offset: int, end_offset: int
+) -> SegmentToCopy | None:
+    """Describes a closed segment as `describe_segment` does, without a wait of the event loop for the disk. Raises also Deposed.
+
+    None, too, if the partition has got another log meanwhile.
+    """
+    try:
+        return describe_segment(log, base_offset, end_offset)
+    except ColdRead as cold:
+        await services.in_thread(cold.warm)
+    if leadership.check() is not log:
+        return None
+    return describe_segment(log, base_offset, end_offset, may_wait=True)
+
+
 class Copier:
     """The copies of one partition in one leader epoch."""
 
@@ -144,13 +160,7 @@ class Copier:
         """The segment, if it still has to be copied, and its leader epochs are known. Also one without records: no copy has its offsets."""
         if self._is_covered(log, base_offset, end_offset):
             return None
-        try:
-            segment = describe_segment(log, base_offset, end_offset)
-        except ColdRead as cold:
-            await self._services.in_thread(cold.warm)
-            if self._leadership.check() is not log:
-                return None
-            segment = describe_segment(log, base_offset, end_offset, may_wait=True)
+        segment = await described(self._services, self._leadership, log, base_offset, end_offset)
         return segment if segment is not None and segment.leader_epochs else None
 
     def _is_covered(self, log: PartitionLog, base_offset: int, end_offset: int) -> bool:

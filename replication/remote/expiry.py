@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from ottla.config.topic import RETENTION_BYTES, RETENTION_MS
 from ottla.pauses import pause
-from ottla.replication.remote.copies import CopyServices
+from ottla.replication.remote.copies import CopyServices, described
 from ottla.replication.remote.counters import RemotePartitionState
 from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.other_log import is_of_other_log
@@ -77,7 +78,7 @@ class Expiry:
         log = self._leadership.check()
         bounds = bounds._replace(only_local_bytes=log.only_local_bytes)  # a copy that was finished in a pause does not count twice
         retention = Retention(log.config[RETENTION_MS], log.config[RETENTION_BYTES], services.clock.now_ms())
-        expired = await choose_expired(bounds, retention, found.bytes, copies.entries, services.being_copied)
+        expired = await choose_expired(bounds, retention, found.bytes, copies.entries, services.being_copied, self._has_newer)
         log = self._leadership.check()
         state = services.counters.partitions.get(log.topic_partition) or RemotePartitionState()
         state.log_size_bytes = found.bytes
@@ -94,6 +95,18 @@ class Expiry:
         useless, unfinished = await self._useless(retention, state)
         await self._remove(useless, state)
         await self._finish(unfinished, retention.now_ms, state)
+
+    async def _has_newer(self, first: int, last: int, oldest_ms: int) -> bool:
+        """Tells if this broker may have records from `first` to `last` that are newer. Raises Deposed, StorageError, OSError."""
+        log = self._leadership.check()
+        if last >= log.segments.active.base_offset:
+            return True
+        for base_offset, end_offset in pairwise(log.segments.bases):
+            if base_offset <= last and end_offset > first:
+                segment = await described(self._services, self._leadership, log, base_offset, end_offset)
+                if segment is not None and segment.max_timestamp_ms > oldest_ms:
+                    return True
+        return self._leadership.check() is not log
 
     async def _finish(self, unfinished: Sequence[SegmentEntry], now_ms: int, state: RemotePartitionState) -> None:
         """Finishes copies that are all that is left of their records. Removes those that are given up, and that the store does not have."""

@@ -4,12 +4,12 @@ The leader's tasks (`replication/remote`) call these functions on the event loop
 keep no state.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.pauses import pause
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
+from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, is_to_copy_again
 from ottla.storage.remote.lineage import Gaps, LogBounds, is_in_lineage
 
 FOREIGN_COPY_LIMIT_MS = 60 * 60 * 1000
@@ -20,6 +20,9 @@ NEVER = -2
 
 EntriesOf = Callable[[int], Sequence[SegmentEntry]]
 """The entries of a leader epoch by start offset."""
+
+HasNewer = Callable[[int, int, int], Awaitable[bool]]
+"""Tells if this broker may have records from a first to a last offset that are newer than a time in milliseconds."""
 
 
 class Retention(NamedTuple):
@@ -70,18 +73,24 @@ async def survey(log: LogBounds, local_start_offset: int, entries_of: EntriesOf)
 
 
 async def choose_expired(
-    log: LogBounds, retention: Retention, remote_bytes: int, entries_of: EntriesOf, being_copied: Container[SegmentId]
+    log: LogBounds,
+    retention: Retention,
+    remote_bytes: int,
+    entries_of: EntriesOf,
+    being_copied: Container[SegmentId],
+    has_newer: HasNewer,
 ) -> Expired:
     """Chooses what retention and the log start offset remove, from the oldest on, until a segment of the lineage stays.
 
     Nothing behind a segment that this broker is copying is removed. Copies that are not finished, or are being deleted, do not
-    count: another copy has the same records, or none shall have them.
+    count: another copy has the same records, or none shall have them. Retention by time does not pass newer records between two copies.
     """
     chosen: dict[SegmentId, SegmentEntry] = {}
     new_start: int | None = None
     shares = _Shares()
     excess = remote_bytes + log.only_local_bytes - retention.retention_bytes if retention.retention_bytes >= 0 else 0
     oldest_ms = retention.now_ms - retention.retention_ms if retention.retention_ms >= 0 else NEVER
+    between = _Between(log, oldest_ms, has_newer)
     for epoch, _ in log.epochs:
         for entry in entries_of(epoch):
             await pause()
@@ -93,13 +102,49 @@ async def choose_expired(
             size = shares.of(entry) if counts else 0
             if _is_below(entry, log):
                 chosen[entry.id] = entry
-            elif counts:
-                if entry.max_timestamp_ms > oldest_ms and (excess <= 0 or size > excess):
-                    return Expired(list(chosen.values()), new_start)
+            elif not counts:
+                between.note(entry)
+            elif (excess > 0 and size <= excess) or (entry.max_timestamp_ms <= oldest_ms and await between.is_old(entry)):
                 chosen[entry.id] = entry
-                new_start = max(new_start or 0, entry.end_offset + 1)
+                new_start = between.pass_to(entry.end_offset + 1)
+            else:
+                return Expired(list(chosen.values()), new_start)
             excess -= size
     return Expired(list(chosen.values()), new_start)
+
+
+class _Between:
+    """Knows of the records between the copies that retention removes: offsets that no copy has.
+
+    They are on a broker, or have a copy that is not finished in the metadata, and are to be copied. Or they are lost.
+    """
+
+    def __init__(self, log: LogBounds, oldest_ms: int, has_newer: HasNewer) -> None:
+        self._log = log
+        self._oldest_ms = oldest_ms
+        self._has_newer = has_newer
+        self._at = log.log_start_offset
+        self._newer: list[SegmentEntry] = []
+
+    def note(self, entry: SegmentEntry) -> None:
+        """Takes in an entry that does not count, of a later offset than those before."""
+        is_unfinished = entry.state == SegmentState.COPY_SEGMENT_STARTED or is_to_copy_again(entry)
+        if is_unfinished and entry.max_timestamp_ms > self._oldest_ms and is_in_lineage(entry, self._log.log_end_offset, self._log.epochs):
+            self._newer.append(entry)
+
+    def pass_to(self, offset: int) -> int:
+        """Goes on behind a copy. Returns the offset behind all copies so far."""
+        self._at = max(self._at, offset)
+        return self._at
+
+    async def is_old(self, following: SegmentEntry) -> bool:
+        """Tells if nothing before the next copy is newer than retention allows."""
+        end = following.start_offset
+        if self._at >= end:
+            return True
+        if any(each.start_offset < end and each.end_offset >= self._at for each in self._newer):
+            return False
+        return not await self._has_newer(self._at, end - 1, self._oldest_ms)
 
 
 class _Shares:

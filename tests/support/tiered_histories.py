@@ -294,11 +294,12 @@ class History:
     def _most_start(self) -> int:
         """The offset up to which retention, or a client, lets the log start move.
 
-        A copy that is lost does not hold up the removal of those behind it, although its records are still on the brokers.
+        A copy that is lost does not hold up the removal of those behind it, unless the leader still has its records.
         """
+        local_start = self.leader.log.local_log_start_offset
         self.expired = max(self.expired, self.deleted, self.longest - KEPT + SEGMENT_BATCHES - 1)
         oldest_ms = self.clock.now_ms() - RETENTION_MS
-        while self.expired in self.lost or self.timestamps.get(self.expired, oldest_ms + 1) <= oldest_ms:
+        while (self.expired in self.lost and self.expired < local_start) or self.timestamps.get(self.expired, oldest_ms + 1) <= oldest_ms:
             self.expired += 1
         return self.expired
 

@@ -12,6 +12,7 @@ from tests.support.remote_segments import an_entry
 from tests.support.tiered_replicas import TIERED, TieredReplica
 
 STARTED, FINISHED, DELETING, DELETED = SegmentState
+HOUR_MS = 3_600_000
 
 
 def run(scenario: Coroutine[object, object, None]) -> None:
@@ -86,6 +87,27 @@ def test_segments_of_a_gap_are_not_removed_before_it_is_filled() -> None:
         await replica.copy_all()
         delete_old_segments(replica.log, replica.clock.now_ms())
         assert replica.log.local_log_start_offset == 5
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("age_ms", [0, 2 * HOUR_MS])
+def test_retention_passes_a_gap_only_if_the_records_on_the_broker_are_as_old(age_ms: int) -> None:
+    replica = TieredReplica(retention_ms=HOUR_MS)
+    replica.lead()
+    now_ms = replica.clock.now_ms()
+    for offset in range(7):
+        replica.produce(1, timestamp=now_ms - (age_ms if offset in (1, 2) else 2 * HOUR_MS))
+
+    async def scenario() -> None:
+        await replica.copy_all()
+        await lose(replica, 1, 2)
+        await replica.expiry.run()
+        assert replica.log.log_start_offset == (6 if age_ms else 1)
+        await replica.copy_all()
+        await replica.expiry.run()
+        assert replica.log.log_start_offset == (6 if age_ms else 1)
+        assert replica.ranges() == ([] if age_ms else [(at, at) for at in range(1, 6)])
 
     run(scenario())
 

@@ -17,7 +17,7 @@ from ottla.storage.remote.choice import (
     segments_to_copy,
     survey,
 )
-from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
+from ottla.storage.remote.entries import TO_COPY_AGAIN, SegmentEntry, SegmentId, SegmentState
 from ottla.storage.remote.lineage import LogBounds, some_ranges
 from tests.support.remote_segments import an_entry
 
@@ -33,13 +33,20 @@ def expired(
     *,
     log: LogBounds = WHOLE,
     being_copied: Collection[SegmentId] = (),
+    newer_here: Collection[tuple[int, int]] = (),
 ) -> Expired:
+    """What is chosen. `newer_here` are the ranges of which this broker has records that are not due."""
+
+    async def has_newer(first: int, last: int, oldest_ms: int) -> bool:
+        assert oldest_ms == retention.now_ms - retention.retention_ms
+        return (first, last) in newer_here
+
     def entries_of(epoch: int) -> list[SegmentEntry]:
         return sorted((entry for entry in entries if epoch in entry.leader_epochs), key=lambda entry: entry.start_offset)
 
     async def choose() -> Expired:
         found = await survey(log, log.log_end_offset, entries_of)
-        return await choose_expired(log, retention, found.bytes, entries_of, being_copied)
+        return await choose_expired(log, retention, found.bytes, entries_of, being_copied, has_newer)
 
     return asyncio.run(choose())
 
@@ -105,6 +112,33 @@ def test_nothing_behind_a_segment_that_is_being_copied_is_removed() -> None:
 def test_segments_outside_the_lineage_are_passed_over() -> None:
     foreign = an_entry(5, 30, {0: 5, 1: 20}, uuid=99, max_timestamp_ms=9999)
     assert starts(expired([foreign, *FOUR], Retention(8990, -1, 10_000)).segments) == [0, 10]
+
+
+# records from 10 to 19 that this broker has, entry of them that is not finished, retention.bytes, first offsets of the removed segments
+UNCOPIED = [
+    pytest.param([], None, -1, [0, 20, 30], id="lost"),
+    pytest.param([(10, 19)], None, -1, [0], id="here, and newer"),
+    pytest.param([], an_entry(10, 19, state=STARTED, max_timestamp_ms=9999), -1, [0], id="in a copy that may be finished yet"),
+    pytest.param([], an_entry(10, 19, state=DELETING, max_timestamp_ms=9999, broker_id=TO_COPY_AGAIN), -1, [0], id="to be copied again"),
+    pytest.param([], an_entry(10, 19, state=DELETING, max_timestamp_ms=9999), -1, [0, 20, 30], id="removed"),
+    pytest.param([], an_entry(10, 19, state=STARTED), -1, [0, 20, 30], id="as old"),
+    pytest.param([], an_entry(10, 19, {0: 10, 1: 15}, state=STARTED, max_timestamp_ms=9999), -1, [0, 20, 30], id="of a lost history"),
+    pytest.param([], an_entry(40, 44, state=STARTED, max_timestamp_ms=9999), -1, [0, 20, 30], id="behind"),
+    pytest.param([(10, 19)], None, 100, [0, 20], id="newer than those by which the log is too large"),
+]
+
+
+@pytest.mark.parametrize(("here", "unfinished", "retention_bytes", "removed"), UNCOPIED)
+def test_retention_by_time_does_not_pass_newer_records_that_no_copy_has(here, unfinished, retention_bytes, removed) -> None:
+    entries = [FOUR[0], *FOUR[2:], *([] if unfinished is None else [unfinished])]
+    chosen = expired(entries, Retention(10 if retention_bytes < 0 else 100_000, retention_bytes, 10_000), newer_here=here)
+    assert (starts(chosen.segments), chosen.log_start_offset) == (removed, removed[-1] + 10)
+
+
+def test_retention_by_time_does_not_pass_newer_records_at_the_start_of_the_log() -> None:
+    retention = Retention(10, -1, 10_000)
+    assert expired(FOUR[1:], retention, log=LogBounds(5, 50, [(0, 5)]), newer_here=[(5, 9)]) == Expired([], None)
+    assert starts(expired(FOUR[1:], retention, log=LogBounds(5, 50, [(0, 5)])).segments) == [10, 20, 30]
 
 
 def test_copies_that_are_not_finished_do_not_count() -> None:
