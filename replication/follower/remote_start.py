@@ -1,8 +1,8 @@
 """Continues a follower whose next records its leader has in the remote store only: OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
 
 The leader reports where its local log begins, and in which epoch. The follower's log begins anew behind the remote segment before that
-offset (`replication/remote/aux_state`). The remote store may be slow, so a task reads it, while the fetcher goes on with its other
-partitions.
+offset (`replication/remote/aux_state`). An unclean election leaves copies of a history that is lost, so the segment has to be one of the
+leader's epochs. The remote store may be slow, so a task reads it, while the fetcher goes on with its other partitions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ottla.replication.follower.truncation import ask, fetch_from_end
 from ottla.replication.ports.peer import PeerUnavailable
 from ottla.replication.remote.aux_state import AuxStates
 from ottla.storage.errors import LogDirFailure
+from ottla.storage.remote.lineage import Epochs
 from ottla.storage.remote.ports import MetadataNotReady, RemoteStoreError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ async def on_moved_to_tiered_storage(fetcher: Fetcher, followed: FollowedPartiti
         local_start, epoch = await ask(fetcher, followed, EARLIEST_LOCAL)
         if epoch > 0:
             epoch = await _epoch_before(fetcher, followed, local_start, epoch)
+        epochs = await _epochs_from(fetcher, followed, epoch)
         leader_start, _ = await ask(fetcher, followed, EARLIEST)
         leader_end, _ = await ask(fetcher, followed, LATEST)
     except LeaderRefused as refused:
@@ -56,7 +58,7 @@ async def on_moved_to_tiered_storage(fetcher: Fetcher, followed: FollowedPartiti
         return
     fetcher.session.remove(followed)
     task = asyncio.create_task(
-        _begin(fetcher, followed, states, epoch, local_start - 1, leader_start, leader_end),
+        _begin(fetcher, followed, states, epochs, local_start - 1, leader_start, leader_end),
         name=f"remote start of {followed.topic_partition}",
     )
     fetcher.beginning_remotely[followed] = task
@@ -65,24 +67,54 @@ async def on_moved_to_tiered_storage(fetcher: Fetcher, followed: FollowedPartiti
 
 async def _epoch_before(fetcher: Fetcher, followed: FollowedPartition, local_start: int, epoch: int) -> int:
     """The epoch of the offset before `local_start`, which is in `epoch`. Raises LeaderRefused, PeerUnavailable."""
+    before, end_offset = await _end_of_epoch(fetcher, followed, epoch - 1)
+    return before if end_offset > local_start - 1 else epoch
+
+
+async def _epochs_from(fetcher: Fetcher, followed: FollowedPartition, epoch: int) -> list[tuple[int, int]]:
+    """The leader's epochs from this one on, and where those behind it begin; none if it does not know the epoch.
+
+    There are as many requests as epochs, which is one if the leader wrote both the remote and the local records. Raises LeaderRefused,
+    PeerUnavailable.
+    """
+    found: list[tuple[int, int]] = []
+    latest = followed.leader_epoch
+    if epoch >= 0:
+        latest, _ = await _end_of_epoch(fetcher, followed, latest)
+        while latest > epoch:
+            before, start_offset = await _end_of_epoch(fetcher, followed, latest - 1)
+            found.append((latest, start_offset))
+            latest = min(before, latest - 1)
+    return [(epoch, 0), *reversed(found)] if latest == epoch else []
+
+
+async def _end_of_epoch(fetcher: Fetcher, followed: FollowedPartition, epoch: int) -> tuple[int, int]:
+    """The leader's largest epoch up to this one, and its end. Raises LeaderRefused, PeerUnavailable."""
     settings = fetcher.settings
-    asked = {followed.topic_partition: (followed.leader_epoch, epoch - 1)}
+    asked = {followed.topic_partition: (followed.leader_epoch, epoch)}
     found = await end_offsets_of_epochs(fetcher.peer, settings.versions, settings.broker_id, asked, settings.timeout_ms)
     answered = found.get(followed.topic_partition)
     if answered is None or answered.error_code:
         code = ErrorCode.of(answered.error_code) if answered is not None else ErrorCode.UNKNOWN_SERVER_ERROR
         raise LeaderRefused(followed.topic_partition, code)
-    return answered.leader_epoch if answered.end_offset > local_start - 1 else epoch
+    return answered.leader_epoch, answered.end_offset
 
 
 async def _begin(
-    fetcher: Fetcher, followed: FollowedPartition, states: AuxStates, epoch: int, offset: int, leader_start: int, leader_end: int
+    fetcher: Fetcher,
+    followed: FollowedPartition,
+    states: AuxStates,
+    epochs: Epochs,
+    offset: int,
+    leader_start: int,
+    leader_end: int,
 ) -> None:
+    """`epochs` are those of the leader from that of the offset on."""
     log = followed.partition.log
     stats = states.counters.of(followed.topic_partition.topic)
     stats.build_aux_state_requests += 1
     try:
-        state = await states.read(log, epoch, offset)
+        state = await states.read(log, epochs, offset, leader_end)
         if not fetcher.is_current(followed) or followed.partition.log is not log:
             return
         logger.info("%s: begins at offset %d, because the records from offset %d on are in the remote store", followed.topic_partition,

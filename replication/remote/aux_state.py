@@ -22,7 +22,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import TopicIdPartition
 from ottla.storage.remote.index_checks import check_index
-from ottla.storage.remote.lineage import Epochs, epochs_between
+from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
 _WRITE_PRODUCERS = "remote-producers"
@@ -59,20 +59,24 @@ class AuxStates:
         self.on_tier = on_tier
         """Called when a follower learns that its log has a remote part, so that the metadata of it are read."""
 
-    async def read(self, log: PartitionLog, epoch: int, offset: int) -> AuxState:
-        """Reads the state behind the remote segment that has the offset in that leader epoch.
+    async def read(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> AuxState:
+        """Reads the state behind the remote segment of the leader's log that has the offset.
 
-        Waits a moment for the metadata, which a new replica has only begun to follow. Raises RemoteStoreError, also if there is no such
-        segment (yet) or its state is damaged, and MetadataNotReady.
+        `epochs` are those of the leader, from that of the offset on, and `log_end_offset` is its end. Waits a moment for the metadata,
+        which a new replica has only begun to follow. Raises RemoteStoreError, also if there is no such segment (yet) or its state is
+        damaged, and MetadataNotReady.
         """
         partition = _of(log)
         for _ in range(_READY_CHECKS):
             if self._metadata.is_ready(partition):
                 break
             await asyncio.sleep(_READY_CHECK_SECONDS)
-        entry = self._metadata.find(partition, epoch, offset)
+        known = with_records(epochs)
+        epoch = epoch_of(known, offset)
+        accepts = partial(is_in_lineage, log_end_offset=log_end_offset, epochs=known)
+        entry = None if epoch is None else self._metadata.find(partition, epoch, offset, accepts)
         if entry is None:
-            raise RemoteStoreError(f"{log.topic_partition}: no segment in the remote store has offset {offset} in leader epoch {epoch}")
+            raise RemoteStoreError(f"{log.topic_partition}: no segment of the leader's log in the remote store has offset {offset}")
         name = f"the segment at offset {entry.start_offset} of {log.topic_partition}"
         try:
             checkpoint = await self._store.index(entry, IndexKind.LEADER_EPOCH)

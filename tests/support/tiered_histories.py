@@ -155,12 +155,10 @@ class History:
         leader, broker = self.leader.log, self.follower
         states = AuxStates(broker.replica.store, broker.replica.metadata, SlowBackground(), broker.replica.counters, lambda _: None)
         last = leader.local_log_start_offset - 1
-        epoch = leader.leader_epochs.epoch_of(last)
-        assert epoch is not None
         broker.fail_at = -1
 
         async def begin() -> None:
-            state = await states.read(broker.log, epoch, last)
+            state = await states.read(broker.log, leader.leader_epochs.entries, last, leader.log_end_offset)
             await states.begin(broker.log, state, leader.log_start_offset, lambda: True)
 
         self._run(begin())

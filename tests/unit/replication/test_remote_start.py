@@ -84,11 +84,11 @@ def offsets(api_key: ApiKey, version: int, request: Any) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[found])])
 
 
-def end_of_epoch(epoch: int, end_offset: int) -> Script:
-    """What the leader says about the end of the epoch before."""
+def end_of_epoch(epoch: int, end_offset: int, *, asked: int = 0) -> Script:
+    """What the leader says about the end of the epoch before, or of another one that is asked for."""
 
     def answered(api_key: ApiKey, version: int, request: Any) -> OffsetForLeaderEpochResponse:
-        assert request.topics[0].partitions[0].leader_epoch == 0
+        assert request.topics[0].partitions[0].leader_epoch == asked
         found = EpochEndOffset(error_code=0, partition=0, leader_epoch=epoch, end_offset=end_offset)
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=[found])])
 
@@ -103,7 +103,8 @@ async def tried_again(follower: Follower, peer: ScriptedPeer) -> None:
     await until(next_fetch(peer, 0))
 
 
-QUESTIONS = [offsets, end_of_epoch(0, 5), offsets, offsets]
+LATEST_EPOCH = end_of_epoch(1, 12, asked=1)
+QUESTIONS = [offsets, end_of_epoch(0, 5), LATEST_EPOCH, offsets, offsets]
 
 
 @in_virtual_time
@@ -277,10 +278,44 @@ async def test_a_broker_without_a_remote_store_waits() -> None:
 async def test_the_epoch_before_the_local_log_is_that_which_the_leader_reports() -> None:
     remote = Remote()
     await remote.fill()
-    peer = ScriptedPeer(answer(failed(MOVED)), offsets, end_of_epoch(0, 10), offsets, offsets)
+    peer = ScriptedPeer(answer(failed(MOVED)), offsets, end_of_epoch(0, 10), LATEST_EPOCH, end_of_epoch(0, 10), offsets, offsets)
     follower = a_follower(peer, remote)
     follower.follow()
     await tried_again(follower, peer)
     assert follower.log().log_end_offset == 0  # no segment has offset 9 in epoch 0
     assert remote.counters.of(TOPIC).build_aux_state_errors == 1
     await follower.pool.close()
+
+
+# epochs of a copy that the unclean election has left, its last offset, and what the leader says about its epochs
+LOST = [
+    pytest.param({1: 5}, 11, [end_of_epoch(2, 30, asked=2), end_of_epoch(1, 11, asked=1)], id="longer than the epoch"),
+    pytest.param({1: 5, 2: 10}, 11, [end_of_epoch(3, 30, asked=3), end_of_epoch(1, 10, asked=2)], id="goes on in an epoch that is lost"),
+    pytest.param({1: 5}, 30, [end_of_epoch(1, 30, asked=1)], id="longer than the log"),
+]
+
+
+@pytest.mark.parametrize("has_other", [True, False])
+@pytest.mark.parametrize(("epochs", "end", "answers"), LOST)
+def test_a_copy_of_a_lost_history_is_none_of_the_leaders(epochs: dict[int, int], end: int, answers: list[Script], has_other: bool) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        remote = Remote()
+        if has_other:
+            await remote.fill()
+        lost = an_entry(5, end, epochs, uuid=99, partition=ORDERS, state=SegmentState.COPY_SEGMENT_STARTED)
+        await remote.metadata.add(lost)
+        await remote.metadata.update(SegmentUpdate(SegmentId(ORDERS, lost.id.uuid), 1, 0, SegmentState.COPY_SEGMENT_FINISHED))
+        parts = remote.store.parts[lost.id.uuid] = Parts()
+        parts.indexes = {IndexKind.LEADER_EPOCH: b"0\n1\n1 5\n", IndexKind.PRODUCER_SNAPSHOT: producers()}
+        peer = ScriptedPeer(answer(failed(MOVED)), offsets, end_of_epoch(0, 5), *answers, offsets, offsets)
+        follower = a_follower(peer, remote)
+        follower.follow(epoch=3 if len(epochs) > 1 else 2 if len(answers) > 1 else 1)
+        if has_other:
+            await until(next_fetch(peer, 10))
+        else:
+            await tried_again(follower, peer)
+        assert follower.log().log_end_offset == (10 if has_other else 0)
+        await follower.pool.close()
+
+    scenario()
