@@ -68,6 +68,8 @@ class ChunkCache:
         self._off_until = -1
         self._removals: set[asyncio.Future[None]] = set()
         self._making = asyncio.Lock()
+        self._moving = asyncio.Lock()
+        """Held while a chunk comes into this process: on its way it takes several times the memory for which it counts."""
         budget.relieve_with(self._relieve)
 
     def prepare(self) -> None:
@@ -121,9 +123,8 @@ class ChunkCache:
                 if not file.is_evicted:
                     self.size += chunk.size
                 return False
-        data = await chunk.read()
-        check = file.check(number, first_batch)
-        checked = await self._threads(partial(check_chunk, data, check, file.around()))
+        async with self._moving:
+            data, checked = await self._checked_here(file, number, chunk, first_batch)
         file.mark_present(number, chunk.size, checked, data)
         if file.is_evicted:
             return False
@@ -140,11 +141,18 @@ class ChunkCache:
                 if not file.is_evicted:
                     self._evict(entry.id.uuid)  # what was written is not known
                 raise
-        data = await chunk.read()  # only this process has the chunks around it
-        check = file.check(number, first_batch)
-        checked = await self._threads(partial(check_chunk, data, check, file.around()))
-        await self._threads(partial(on_disk.pwrite, data, check.position))
+        async with self._moving:  # only this process has the chunks around it
+            data, checked = await self._checked_here(file, number, chunk, first_batch)
+            await self._threads(partial(on_disk.pwrite, data, number * self.chunk_bytes))
         return checked
+
+    async def _checked_here(
+        self, file: ChunkFile, number: int, chunk: HeldChunk, first_batch: int | None
+    ) -> tuple[bytes | memoryview, Checked]:
+        """Brings a chunk into this process, and verifies it. Raises CorruptChunk, OSError, RemoteStoreError."""
+        data = await chunk.read()
+        check = file.check(number, first_batch)
+        return data, await self._threads(partial(check_chunk, data, check, file.around()))
 
     async def _open(self, entry: SegmentEntry) -> ChunkFile:
         """Returns the file of a segment. A thread makes it if there is none: beside syncs of others that has taken 50 ms."""

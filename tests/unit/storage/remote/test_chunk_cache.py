@@ -11,6 +11,7 @@ import pytest
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.chunk_loads import TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
+from ottla.storage.remote.held_chunks import LocalChunk
 from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.segment_reader import NotHere
 from tests.support.filesystems import FaultyFileSystem
@@ -185,6 +186,35 @@ def test_chunks_in_memory_do_not_keep_the_whole_budget_from_reads_and_copies(tmp
         await asyncio.wait_for(copy, 10)
         reading.budget.give_back(1500)
         assert reading.budget.used == 0
+        await reading.reader.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_off", [True, False])
+def test_one_chunk_at_a_time_comes_into_this_process(tmp_path: Path, is_off: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = a_local_log(tmp_path)
+    read, moving, most = LocalChunk.read, 0, 0
+
+    async def counted(chunk: LocalChunk) -> bytes | memoryview:
+        nonlocal moving, most
+        moving += 1
+        most = max(most, moving)
+        await quiet()
+        moving -= 1
+        return await read(chunk)
+
+    monkeypatch.setattr(LocalChunk, "read", counted)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        if is_off:
+            reading.chunks._off_until = 1 << 60  # the disk refuses everything
+        for entry in entries[:3]:
+            file = await reading.chunks._open(entry)
+            file.in_memory[-1] = b""  # or it has refused a chunk of the segment before
+        await asyncio.gather(*(reading.loads.want(entry, number, None, entry.id) for entry in entries[:3] for number in range(2)))
+        assert most == 1
         await reading.reader.close()
 
     run(story)
