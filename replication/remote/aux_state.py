@@ -15,7 +15,6 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.thread_work import done
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.positions import CopiesOf, refresh
-from ottla.storage.disk.background import Background
 from ottla.storage.disk.leader_epochs import decode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from ottla.storage.log.partition_log import PartitionLog
@@ -25,7 +24,6 @@ from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
-_WRITE_PRODUCERS = "remote-producers"
 _READY_CHECKS = 50
 _READY_CHECK_SECONDS = 0.02
 """The metadata of a partition are usually there sooner than after the fetcher's backoff of a second."""
@@ -42,19 +40,17 @@ class AuxState(NamedTuple):
 class AuxStates:
     """Reads the state of remote segments and begins logs with it."""
 
-    __slots__ = ("_background", "_metadata", "_store", "counters", "on_tier")
+    __slots__ = ("_metadata", "_store", "counters", "on_tier")
 
     def __init__(
         self,
         store: RemoteStore,
         metadata: RemoteLogMetadata,
-        background: Background,
         counters: RemoteCounters,
         on_tier: Callable[[Partition], None],
     ) -> None:
         self._store = store
         self._metadata = metadata
-        self._background = background
         self.counters = counters
         self.on_tier = on_tier
         """Called when a follower learns that its log has a remote part, so that the metadata of it are read."""
@@ -92,25 +88,20 @@ class AuxStates:
     async def begin(self, log: PartitionLog, state: AuxState, log_start_offset: int, is_current: Callable[[], bool]) -> None:
         """Empties the log, so that it begins behind the remote records, of which the first is at `log_start_offset`.
 
-        Ends early if the log is no longer to be changed, as `is_current` tells after each wait. Raises LogDirFailure, OSError.
+        It has their producers before it takes any record, whoever leads it then. Raises LogDirFailure, and MetadataNotReady unless the log
+        is no longer to be changed, as `is_current` tells.
         """
         epochs = epochs_between(state.leader_epochs, log_start_offset, state.offset)
-        await done(partial(_truncate, log, state.offset, log_start_offset, epochs))
-        if not is_current():
-            return
-        path = log.producer_state.snapshot_path(state.offset)
-        name = path.rpartition("/")[2]
-        await done(partial(self._background.submit, _WRITE_PRODUCERS, partial(log.files.small_files.replace, name, state.producers)))
-        if not is_current() or log.log_end_offset != state.offset:
-            return
-        log.producer_state.take_over(state.offset, decode_snapshot(state.producers, path), log.context.clock.now_ms())
-        log.producer_state.state.on_high_watermark(log.high_watermark)
-        refresh(log, CopiesOf(self._metadata, _of(log)))
+        await done(partial(_truncate, log, state, log_start_offset, epochs))
+        if is_current():
+            refresh(log, CopiesOf(self._metadata, _of(log)))
 
 
 def _of(log: PartitionLog) -> TopicIdPartition:
     return TopicIdPartition(log.topic_id, *log.topic_partition)
 
 
-def _truncate(log: PartitionLog, offset: int, log_start_offset: int, epochs: Epochs, then: Callable[[BaseException | None], None]) -> None:
-    log.truncations.truncate_fully_in_thread(offset, then, log_start_offset, epochs)
+def _truncate(
+    log: PartitionLog, state: AuxState, log_start_offset: int, epochs: Epochs, then: Callable[[BaseException | None], None]
+) -> None:
+    log.truncations.truncate_fully_in_thread(state.offset, then, log_start_offset, epochs, state.producers)

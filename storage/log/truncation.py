@@ -65,14 +65,25 @@ class Truncation:
         "producers",
         "retry_ms",
         "segment",
+        "snapshot",
         "snapshots",
         "then",
     )
 
     def __init__(
-        self, log: "PartitionLog", end_offset: int, log_start_offset: int, segment: Segment | None, gone: list[Segment], then: OnTruncated
+        self,
+        log: "PartitionLog",
+        end_offset: int,
+        log_start_offset: int,
+        segment: Segment | None,
+        gone: list[Segment],
+        then: OnTruncated,
+        snapshot: bytes | None = None,
     ) -> None:
-        """To truncate `segment` to `end_offset` and remove the segments `gone`. Without a segment the log is emptied and begins there."""
+        """To truncate `segment` to `end_offset` and remove the segments `gone`. Without a segment the log is emptied and begins there.
+
+        `snapshot` has the producers that it has then, if there are any.
+        """
         context, settings = log.context, log.segments.settings
         self._directory = log.directory
         self._discards = tuple(log.discards.in_progress)
@@ -93,6 +104,8 @@ class Truncation:
         self.segment = segment
         """Last segment of the log. If the log is emptied, it exists once `run` has returned."""
         self.producers = log.producer_state
+        self.snapshot = snapshot
+        """Content of a snapshot of the producers with which an emptied log begins."""
         self.snapshots: list[str] = []
         """Names of the snapshots to be deleted."""
         self.then = then
@@ -160,6 +173,9 @@ class Truncation:
         discard_files(left)
         self._sync_names()
         rebuild_producer_state(self.producers, segments, self.log_start_offset, offset, self._now_ms)
+        if self.snapshot is not None:
+            self.producers.start_with(self.snapshot, self._now_ms)
+            self._filesystem.sync_directory(self._directory)
 
     def _sync_names(self) -> None:
         """Make the removal of segments durable before records are appended in their place.

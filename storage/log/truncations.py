@@ -56,14 +56,21 @@ class Truncations:
         """
         self._in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
 
-    def truncate_fully_in_thread(self, offset: int, then: OnTruncated, log_start_offset: int | None = None, epochs: Epochs = ()) -> None:
+    def truncate_fully_in_thread(
+        self,
+        offset: int,
+        then: OnTruncated,
+        log_start_offset: int | None = None,
+        epochs: Epochs = (),
+        snapshot: bytes | None = None,
+    ) -> None:
         """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`.
 
-        `epochs` are those of the records before `offset`, which are in the remote store.
+        `epochs` are those of the records before `offset`, which are in the remote store, and `snapshot` has the producers that they left.
         """
         self._in_thread(
-            lambda: self._begin_anew(offset, then, log_start_offset, epochs),
-            lambda: self.truncate_fully_in_thread(offset, then, log_start_offset, epochs),
+            lambda: self._begin_anew(offset, then, log_start_offset, epochs, snapshot),
+            lambda: self.truncate_fully_in_thread(offset, then, log_start_offset, epochs, snapshot),
             then,
         )
 
@@ -98,11 +105,18 @@ class Truncations:
         self._begin(begun, segment.base_offset, segment.size)
         return begun
 
-    def _begin_anew(self, offset: int, then: OnTruncated, log_start_offset: int | None = None, epochs: Epochs = ()) -> Truncation:
+    def _begin_anew(
+        self,
+        offset: int,
+        then: OnTruncated,
+        log_start_offset: int | None = None,
+        epochs: Epochs = (),
+        snapshot: bytes | None = None,
+    ) -> Truncation:
         log = self._log
         self._check_whole()
         logger.info("%s: truncated fully, begins at offset %d, ended at %d", log.topic_partition, offset, log.log_end_offset)
-        begun = Truncation(log, offset, offset if log_start_offset is None else log_start_offset, None, list(log.segments), then)
+        begun = Truncation(log, offset, offset if log_start_offset is None else log_start_offset, None, list(log.segments), then, snapshot)
         try:
             # Without their epochs, remote records would count as those of an unclean election, and be removed.
             log.leader_epochs.replace(epochs)

@@ -123,6 +123,14 @@ class ProducerStateManager:
         self.map_end_offset = offset
         self._has_snapshot(offset)
 
+    def start_with(self, snapshot: bytes, now_ms: int) -> None:
+        """Use the producers of a snapshot of another replica, and keep it, at `map_end_offset`, where the log begins and ends.
+
+        Blocks. Raises OSError, CorruptSnapshot.
+        """
+        path = self.write_snapshot(self.map_end_offset, snapshot, sync=True)
+        self.take_over(self.map_end_offset, decode_snapshot(snapshot, path), now_ms)
+
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset` and return its path; None if it exists already.
 

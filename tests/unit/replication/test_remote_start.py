@@ -20,7 +20,7 @@ from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.followers import Follower, Script, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import T0
-from tests.support.remote_fakes import MemoryMetadata, MemoryStore, Parts, SlowBackground
+from tests.support.remote_fakes import MemoryMetadata, MemoryStore, Parts
 from tests.support.remote_segments import an_entry
 from tests.support.replicas import TOPIC, TOPIC_ID
 from tests.support.virtual_time import in_virtual_time
@@ -57,7 +57,7 @@ class Remote:
         parts.indexes = {IndexKind.LEADER_EPOCH: b"0\n2\n0 0\n1 5\n", IndexKind.PRODUCER_SNAPSHOT: producers()}
 
     def states(self) -> AuxStates:
-        return AuxStates(self.store, self.metadata, SlowBackground(), self.counters, self.told.append)
+        return AuxStates(self.store, self.metadata, self.counters, self.told.append)
 
 
 def next_fetch(peer: ScriptedPeer, offset: int, index: int = 0) -> Callable[[], bool]:
@@ -262,6 +262,24 @@ async def test_a_partition_that_is_no_longer_followed_stays_as_it_is() -> None:
     await asyncio.sleep(1)
     assert follower.log().log_end_offset == 0
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("remote start")]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_a_leader_that_changes_while_the_log_begins_does_not_cost_its_producers() -> None:
+    remote = Remote()
+    await remote.fill()
+    peer = ScriptedPeer(answer(failed(MOVED)), *QUESTIONS)
+    follower = a_follower(peer, remote)
+    follower.follow()
+    log = follower.log()
+    await until(lambda: log.truncations.current is not None)
+    follower.follow(epoch=2)
+    await until(lambda: log.truncations.current is None)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 10)
+    assert [each.producer_id for each in log.active_producers()] == [7]
+    assert log.producer_state.snapshot_offsets == [10]
+    assert log.context.filesystem.read_file(log.producer_state.snapshot_path(10)) == producers()
     await follower.pool.close()
 
 
