@@ -138,6 +138,9 @@ class DirectoryStore:
             at: int | None = 0
             while at is not None:
                 at = await self._run(name, partial(self._copy_piece, source, name + suffix, at, is_over))
+        copied = await self.size(entry)
+        if copied != entry.size:
+            raise RemoteStoreError(f"{files.log} has {copied} bytes, and the segment to copy {entry.size}")
         await self._run(name, partial(self._filesystem.sync_directory, self._directory_of(entry)))
 
     async def _run(self, path: str, work: Callable[[], _Result]) -> _Result:

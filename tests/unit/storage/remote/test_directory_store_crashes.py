@@ -148,3 +148,11 @@ def test_a_copy_stays_whole_when_a_call_of_an_attempt_that_was_given_up_ends_at_
         check_whole(disk)
         number += 1
     assert number > 20
+
+
+@pytest.mark.parametrize("size", [0, 1500, len(RECORDS) + 1])
+def test_a_segment_whose_file_has_another_size_is_not_copied(size: int) -> None:
+    disk = a_disk()
+    disk.open(FILES.log).truncate(size)
+    with pytest.raises(RemoteStoreError, match=f"has {size} bytes, and the segment to copy {len(RECORDS)}"):
+        do(a_store(disk).copy(ENTRY, FILES))
