@@ -24,6 +24,7 @@ from ottla.protocol.uuid import to_text
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptIndex, CorruptSnapshot
+from ottla.storage.remote.chunk_loads import TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_files import HeldFiles
 from ottla.storage.remote.index_checks import check_index
@@ -43,6 +44,10 @@ LOAD_SECONDS: Final = 60.0
 """Time after which reading the indexes of a segment has failed, whatever the store does."""
 SEGMENT_BYTES: Final = 1024
 """Bytes that each segment counts beside its entries: the number of segments is limited, too."""
+MOST_READ: Final = 8
+"""Segments whose indexes are read from the store at the same time: meanwhile they are in memory."""
+MOST_LOADS: Final = 1000
+"""Segments whose indexes are read, or wait for that."""
 MAX_HELD: Final = 8
 """Segments whose indexes are in memory because the disk refuses them."""
 MAX_WRONG: Final = 1000
@@ -70,6 +75,7 @@ class IndexCache:
         self._removals: dict[str, asyncio.Future[None]] = {}
         self._wrong: OrderedDict[str, None] = OrderedDict()
         """Names of segments whose indexes did not fit their records: they are made anew from those."""
+        self._reading = asyncio.Semaphore(MOST_READ)
         self._rebuilding = asyncio.Lock()
 
     def prepare(self) -> None:
@@ -102,10 +108,15 @@ class IndexCache:
         return segment
 
     def load(self, entry: SegmentEntry) -> asyncio.Task[None]:
-        """Reads the indexes of a segment, once for all that call it. The task may raise RemoteStoreError. No reader may cancel it."""
+        """Reads the indexes of a segment, once for all that call it. The task may raise RemoteStoreError. No reader may cancel it.
+
+        Raises TooManyReads.
+        """
         name = _name(entry)
         task = self._loads.get(name)
         if task is None:
+            if len(self._loads) >= MOST_LOADS:
+                raise TooManyReads
             task = self._loads[name] = asyncio.get_running_loop().create_task(self._load(entry, name))
             task.add_done_callback(partial(self._on_loaded, entry, name))
         return task
@@ -157,8 +168,34 @@ class IndexCache:
                 log.warning("%s; the indexes are read from the remote store again", error)
                 self._evict(name)
                 await self._removals[name]
-        parts, is_proved = await self._right_parts(entry, name)
-        sizes = len(parts[0]), len(parts[1]), len(parts[2])
+        async with self._reading:
+            parts, is_proved = await self._read(entry, name)
+            if is_proved is not None:
+                await self._keep(entry, name, parts, is_proved)
+                return
+        transactions = parts[2]
+        del parts
+        async with self._rebuilding:
+            offset_index, time_index = await rebuild_indexes(entry, self._store, self._threads)
+            await self._keep(entry, name, [offset_index, time_index, transactions], True)
+
+    async def _read(self, entry: SegmentEntry, name: str) -> tuple[list[bytes], bool | None]:
+        """The indexes in the order of KINDS, and whether checksums prove the first two. None if those are wrong."""
+        parts = await asyncio.gather(*(self._fetch(entry, kind) for kind in KINDS))
+        try:
+            await self._threads(partial(check_index, entry, IndexKind.TRANSACTION, parts[2]))
+        except CorruptIndex as error:  # the records of one segment do not tell where its transactions began
+            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
+        if name in self._wrong:
+            return parts, None
+        try:
+            return parts, await self._threads(partial(_are_proved, entry, parts))
+        except CorruptIndex as error:
+            log.warning("%s; it is made anew from the records", error)
+            return parts, None
+
+    async def _keep(self, entry: SegmentEntry, name: str, parts: list[bytes], is_proved: bool) -> None:
+        """Writes the indexes to the disk, or keeps them in memory if that refuses them."""
         try:
             try:
                 await self._threads(partial(self._write, entry, parts))
@@ -167,27 +204,12 @@ class IndexCache:
             except OSError as error:
                 log.warning("%s: %s; these indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
                 held = HeldFiles({name + suffix: part for suffix, part in zip(SUFFIXES, parts, strict=True)})
+                sizes = len(parts[0]), len(parts[1]), len(parts[2])
                 segment = RemoteSegment(cast(FileSystem, held), name, entry, sizes, is_proved=is_proved)
         except CorruptIndex as error:
             raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
         self._segments[name] = segment
         self._make_room()
-
-    async def _right_parts(self, entry: SegmentEntry, name: str) -> tuple[list[bytes], bool]:
-        """The indexes in the order of KINDS, and whether checksums or records prove the first two. Those are made anew if wrong."""
-        parts = await asyncio.gather(*(self._fetch(entry, kind) for kind in KINDS))
-        try:
-            await self._threads(partial(check_index, entry, IndexKind.TRANSACTION, parts[2]))
-        except CorruptIndex as error:  # the records of one segment do not tell where its transactions began
-            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
-        if name not in self._wrong:
-            try:
-                return parts, await self._threads(partial(_are_proved, entry, parts))
-            except CorruptIndex as error:
-                log.warning("%s; it is made anew from the records", error)
-        async with self._rebuilding:
-            offset_index, time_index = await rebuild_indexes(entry, self._store, self._threads)
-        return [offset_index, time_index, parts[2]], True
 
     async def _fetch(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.chunk_file import ChunkFile, MissingChunk, PresentBytes
-from ottla.storage.remote.chunk_loads import ChunkLoads
+from ottla.storage.remote.chunk_loads import ChunkLoads, TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_files import HeldFile
 from ottla.storage.remote.index_cache import IndexCache
@@ -133,7 +134,8 @@ class SegmentReader:
         if left and following is not None:
             segment = self._indexes.find(following)
             if segment is None:
-                self._indexes.load(following)
+                with suppress(TooManyReads):
+                    self._indexes.load(following)
             else:
                 self._ahead_in(segment, self._chunks.find(following), 0, left)
 

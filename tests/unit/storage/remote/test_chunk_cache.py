@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.remote import index_cache
 from ottla.storage.remote.chunk_loads import TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_chunks import LocalChunk
-from ottla.storage.remote.ports import RemoteStoreError
+from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 from ottla.storage.remote.segment_reader import NotHere
 from tests.support.filesystems import FaultyFileSystem
 from tests.support.remote_reading import Reading, a_reading, quiet, run, when_here
@@ -346,6 +347,36 @@ def test_a_quota_delays_reads(tmp_path: Path) -> None:
         reading.quota.delays = [0.001, 0.001]
         assert (await when_here(reading.reader.read, entries[0], 0, 500, True, True)).region is not None
         assert reading.loads.throttled_seconds == pytest.approx(0.002)
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_few_indexes_are_read_at_once_and_not_too_many_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_cache, "MOST_READ", 2)
+    monkeypatch.setattr(index_cache, "MOST_LOADS", 3)
+    log = a_local_log(tmp_path, segment_bytes=2000)
+
+    async def story() -> None:
+        reading, entries = await a_remote_log(tmp_path, log)
+        first, second, third, fourth = entries[:4]
+        gate, index = asyncio.Event(), reading.store.inner.index
+
+        async def gated(entry: SegmentEntry, kind: IndexKind) -> bytes:
+            await gate.wait()
+            return await index(entry, kind)
+
+        monkeypatch.setattr(reading.store.inner, "index", gated)
+        loads = [reading.indexes.load(each) for each in (first, second, third)]
+        with pytest.raises(TooManyReads):
+            reading.indexes.load(fourth)
+        assert reading.indexes.load(first) is loads[0]
+        await quiet()
+        assert {start for start, _ in reading.store.indexes} == {first.start_offset, second.start_offset}
+        gate.set()
+        await asyncio.gather(*loads)
+        assert reading.indexes.find(third) is not None
+        await reading.indexes.load(fourth)
         await reading.reader.close()
 
     run(story)
