@@ -30,6 +30,10 @@ class CopiesOf:
         """See RemoteLogMetadata."""
         return self._metadata.entries(self._partition, epoch)
 
+    def unfinished(self, epoch: int) -> Sequence[SegmentEntry]:
+        """See RemoteLogMetadata."""
+        return self._metadata.unfinished(self._partition, epoch)
+
 
 def bounds_of(log: PartitionLog) -> LogBounds:
     """The offsets and epochs of a log, with which its remote segments are compared; without its bytes."""
@@ -139,13 +143,14 @@ def is_only_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> bo
 def _first_without_copy(log: PartitionLog, copies: CopiesOf, end: int) -> int:
     """Finds where the oldest segment of the lineage begins whose records only its entry shows; `end` without any below it.
 
-    It is to be copied again, or its copy is not finished any more.
+    It is to be copied again, or its copy is not finished any more. The finished copies are not looked at: there may be tens of
+    thousands, and this is one turn of the event loop.
     """
     bounds = bounds_of(log)
     for epoch, begin in bounds.epochs:
         if begin >= end:
             break
-        for entry in copies.entries(epoch):
+        for entry in copies.unfinished(epoch):
             if entry.start_offset >= end:
                 break
             is_again = is_to_copy_again(entry) and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs)

@@ -143,6 +143,9 @@ class RemoteLogMetadata(Protocol):
     def entries(self, partition: TopicIdPartition, epoch: int) -> Sequence[SegmentEntry]:
         """All entries of an epoch by start offset, unreferenced ones and those being deleted included."""
 
+    def unfinished(self, partition: TopicIdPartition, epoch: int) -> Sequence[SegmentEntry]:
+        """The entries of an epoch but those of finished copies, by start offset. There are few, and the others cost nothing."""
+
     def all_entries(self, partition: TopicIdPartition) -> Sequence[SegmentEntry]:
         """All entries of a partition, also those that no epoch lists any more."""
 

@@ -200,6 +200,10 @@ class MemoryMetadata:
         """See RemoteLogMetadata."""
         return self._readable(partition).entries(epoch)
 
+    def unfinished(self, partition: TopicIdPartition, epoch: int) -> Sequence[SegmentEntry]:
+        """See RemoteLogMetadata."""
+        return self._readable(partition).unfinished(epoch)
+
     def all_entries(self, partition: TopicIdPartition) -> Sequence[SegmentEntry]:
         """See RemoteLogMetadata."""
         return self._readable(partition).all_entries()

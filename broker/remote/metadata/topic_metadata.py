@@ -90,6 +90,10 @@ class TopicMetadata:
         """See RemoteLogMetadata."""
         return self._cache(partition).entries(epoch)
 
+    def unfinished(self, partition: TopicIdPartition, epoch: int) -> SegmentEntries:
+        """See RemoteLogMetadata."""
+        return self._cache(partition).unfinished(epoch)
+
     def all_entries(self, partition: TopicIdPartition) -> SegmentEntries:
         """See RemoteLogMetadata."""
         return self._cache(partition).all_entries()

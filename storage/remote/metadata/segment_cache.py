@@ -244,6 +244,14 @@ class SegmentCache:
             found.sort(key=lambda each: start_of(each[1]))
         return SegmentEntries(self.partition, found)
 
+    def unfinished(self, epoch: int) -> SegmentEntries:
+        """Returns the entries of an epoch that are not those of finished copies, by start offset. Looks at no other ones."""
+        segments = self.epochs.get(epoch)
+        known = [] if segments is None else [(key, self.packed.get(key)) for key in segments.unreferenced]
+        found = [(key, packed) for key, packed in known if packed is not None and packed[STATE_AT] != _FINISHED]
+        found.sort(key=lambda each: start_of(each[1]))
+        return SegmentEntries(self.partition, found)
+
     def all_entries(self) -> SegmentEntries:
         """Returns all entries, in no order."""
         return SegmentEntries(self.partition, list(self.packed.keys_and_values()))

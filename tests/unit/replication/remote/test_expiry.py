@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote import choice
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate
+from ottla.storage.remote.metadata import segment_cache
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError, StoreClockApart
 from tests.support.batches import a_batch
 from tests.support.remote_fakes import Record
@@ -81,6 +83,23 @@ def test_a_leader_that_lost_the_epochs_of_its_remote_records_removes_nothing() -
         await replica.expiry.run()
         assert replica.log.log_start_offset == 0
         assert [start for start, _ in replica.ranges()] == [0, 1, 2, 3]
+
+    run(scenario())
+
+
+def test_a_new_leader_does_not_look_at_all_finished_copies_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        replica = await copied(local_retention_ms=1)
+        delete_old_segments(replica.log, replica.clock.now_ms())
+        unpack, unpacked = segment_cache.unpack, []
+
+        def noted(*packed: Any) -> SegmentEntry:
+            unpacked.append(packed)
+            return unpack(*packed)
+
+        monkeypatch.setattr(segment_cache, "unpack", noted)
+        assert find_log_start(replica.log, CopiesOf(replica.metadata, TIERED))
+        assert len(unpacked) == 1
 
     run(scenario())
 

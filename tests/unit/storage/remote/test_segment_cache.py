@@ -44,6 +44,18 @@ def numbers(entries: Iterable[SegmentEntry]) -> list[int]:
     return [int.from_bytes(each.id.uuid, "big") for each in entries]
 
 
+def test_entries_that_are_not_finished_are_found_alone_and_by_their_offsets() -> None:
+    cache = a_cache()
+    bring(cache, an_entry(1, 0, 99), FINISHED)
+    deleting = bring(cache, an_entry(2, 300, 399), FINISHED, DELETING)
+    begun = bring(cache, an_entry(3, 100, 199))
+    bring(cache, an_entry(4, 0, 99), FINISHED)  # replaces the first one, which is finished all the same
+    assert list(cache.unfinished(0)) == [begun, deleting]
+    take(cache, an_update(begun, FINISHED))
+    assert list(cache.unfinished(0)) == [deleting]
+    assert not cache.unfinished(1)
+
+
 @pytest.mark.parametrize("target", SegmentState)
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_only_the_transitions_of_kip_405_are_taken(path: tuple[SegmentState, ...], target: SegmentState) -> None:
