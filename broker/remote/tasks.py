@@ -51,7 +51,7 @@ def make_tasks(
             counters,
         )
     )
-    return manager, AuxStates(storage.store, metadata, counters, manager.on_config_change)
+    return manager, AuxStates(storage.store, metadata, background, counters, manager.on_config_change)
 
 
 def listen_to(replicas: ReplicaManager, manager: RemoteLogManager) -> None:

@@ -15,15 +15,17 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.thread_work import done
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.positions import CopiesOf, refresh
+from ottla.storage.disk.background import Background
 from ottla.storage.disk.leader_epochs import decode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.producers.snapshot import decode_snapshot
-from ottla.storage.remote.entries import TopicIdPartition
+from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
+_CHECK_PRODUCERS = "remote-producers"
 _READY_CHECKS = 50
 _READY_CHECK_SECONDS = 0.02
 """The metadata of a partition are usually there sooner than after the fetcher's backoff of a second."""
@@ -40,17 +42,19 @@ class AuxState(NamedTuple):
 class AuxStates:
     """Reads the state of remote segments and begins logs with it."""
 
-    __slots__ = ("_metadata", "_store", "counters", "on_tier")
+    __slots__ = ("_background", "_metadata", "_store", "counters", "on_tier")
 
     def __init__(
         self,
         store: RemoteStore,
         metadata: RemoteLogMetadata,
+        background: Background,
         counters: RemoteCounters,
         on_tier: Callable[[Partition], None],
     ) -> None:
         self._store = store
         self._metadata = metadata
+        self._background = background
         self.counters = counters
         self.on_tier = on_tier
         """Called when a follower learns that its log has a remote part, so that the metadata of it are read."""
@@ -67,9 +71,9 @@ class AuxStates:
             if self._metadata.is_ready(partition):
                 break
             await asyncio.sleep(_READY_CHECK_SECONDS)
-        known = with_records(epochs)
-        epoch = epoch_of(known, offset)
-        accepts = partial(is_in_lineage, log_end_offset=log_end_offset, epochs=known)
+        lineage = with_records(epochs)
+        epoch = epoch_of(lineage, offset)
+        accepts = partial(is_in_lineage, log_end_offset=log_end_offset, epochs=lineage)
         entry = None if epoch is None else self._metadata.find(partition, epoch, offset, accepts)
         if entry is None:
             raise RemoteStoreError(f"{log.topic_partition}: no segment of the leader's log in the remote store has offset {offset}")
@@ -77,24 +81,29 @@ class AuxStates:
         try:
             checkpoint = await self._store.index(entry, IndexKind.LEADER_EPOCH)
             check_index(entry, IndexKind.LEADER_EPOCH, checkpoint)
-            epochs = decode_leader_epochs(checkpoint, name)
+            known = decode_leader_epochs(checkpoint, name)
             producers = await self._store.index(entry, IndexKind.PRODUCER_SNAPSHOT)
-            check_index(entry, IndexKind.PRODUCER_SNAPSHOT, producers)
-            decode_snapshot(producers, name)
+            await done(partial(self._background.submit, _CHECK_PRODUCERS, partial(_check_producers, entry, producers, name)))
         except (CorruptCheckpoint, CorruptIndex, CorruptSnapshot) as error:
             raise RemoteStoreError(str(error)) from error
-        return AuxState(entry.end_offset + 1, epochs, producers)
+        return AuxState(entry.end_offset + 1, known, producers)
 
     async def begin(self, log: PartitionLog, state: AuxState, log_start_offset: int, is_current: Callable[[], bool]) -> None:
         """Empties the log, so that it begins behind the remote records, of which the first is at `log_start_offset`.
 
-        It has their producers before it takes any record, whoever leads it then. Raises LogDirFailure, and MetadataNotReady unless the log
-        is no longer to be changed, as `is_current` tells.
+        It has their producers before it takes any record, also as a leader. Raises LogDirFailure; and MetadataNotReady unless this replica
+        follows another leader by then, as `is_current` tells.
         """
         epochs = epochs_between(state.leader_epochs, log_start_offset, state.offset)
         await done(partial(_truncate, log, state, log_start_offset, epochs))
         if is_current():
             refresh(log, CopiesOf(self._metadata, _of(log)))
+
+
+def _check_producers(entry: SegmentEntry, snapshot: bytes, name: str) -> None:
+    """Blocks: a snapshot may have a hundred thousand producers. Raises CorruptIndex, CorruptSnapshot."""
+    check_index(entry, IndexKind.PRODUCER_SNAPSHOT, snapshot)
+    decode_snapshot(snapshot, name)
 
 
 def _of(log: PartitionLog) -> TopicIdPartition:

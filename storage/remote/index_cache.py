@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -113,23 +113,12 @@ class IndexCache:
         Raises TooManyReads.
         """
         name = _name(entry)
-        task = self._loads.get(name)
-        if task is None:
-            if len(self._loads) >= MOST_LOADS:
-                raise TooManyReads
-            task = self._loads[name] = asyncio.get_running_loop().create_task(self._load(entry, name))
-            task.add_done_callback(partial(self._on_loaded, entry, name))
-        return task
+        return self._begun(entry, name, partial(self._load, entry, name))
 
-    async def find_open_transactions(self, segment: RemoteSegment) -> None:
-        """Sets the `first_open_offset` of a segment by its producer snapshot. Raises RemoteStoreError."""
-        entry = segment.entry
-        data = await self._fetch(entry, IndexKind.PRODUCER_SNAPSHOT)
-        try:
-            check_index(entry, IndexKind.PRODUCER_SNAPSHOT, data)
-            segment.first_open_offset = first_open_offset(data, f"{_name(entry)}.snapshot")
-        except (CorruptIndex, CorruptSnapshot) as error:
-            raise RemoteStoreError(str(error)) from None
+    def load_open_transactions(self, segment: RemoteSegment) -> asyncio.Task[None]:
+        """Sets the `first_open_offset` of a segment by its producer snapshot. Otherwise as `load`."""
+        name = f"{_name(segment.entry)}.snapshot"
+        return self._begun(segment.entry, name, partial(self._load_open_transactions, segment, name))
 
     def remove(self, entry: SegmentEntry) -> None:
         """Forgets a segment that is deleted."""
@@ -151,6 +140,15 @@ class IndexCache:
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
         with contextlib.suppress(OSError):  # then the next process reads the indexes again
             await self._threads(self._make_durable)
+
+    def _begun(self, entry: SegmentEntry, name: str, load: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
+        task = self._loads.get(name)
+        if task is None:
+            if len(self._loads) >= MOST_LOADS:
+                raise TooManyReads
+            task = self._loads[name] = asyncio.get_running_loop().create_task(load())
+            task.add_done_callback(partial(self._on_loaded, entry, name))
+        return task
 
     def _on_loaded(self, entry: SegmentEntry, name: str, task: asyncio.Task[None]) -> None:
         del self._loads[name]
@@ -210,6 +208,15 @@ class IndexCache:
             raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
         self._segments[name] = segment
         self._make_room()
+
+    async def _load_open_transactions(self, segment: RemoteSegment, name: str) -> None:
+        entry = segment.entry
+        async with self._reading:
+            data = await self._fetch(entry, IndexKind.PRODUCER_SNAPSHOT)
+            try:
+                segment.first_open_offset = await self._threads(partial(_first_open_offset, entry, data, name))
+            except (CorruptIndex, CorruptSnapshot) as error:
+                raise RemoteStoreError(str(error)) from None
 
     async def _fetch(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
         try:
@@ -288,6 +295,12 @@ def _are_proved(entry: SegmentEntry, parts: Sequence[bytes]) -> bool:
     for kind, part in zip(KINDS[:2], parts, strict=False):
         is_proved &= check_index(entry, kind, part)
     return is_proved
+
+
+def _first_open_offset(entry: SegmentEntry, snapshot: bytes, name: str) -> int:
+    """Blocks: a snapshot may have a hundred thousand producers. Raises CorruptIndex, CorruptSnapshot."""
+    check_index(entry, IndexKind.PRODUCER_SNAPSHOT, snapshot)
+    return first_open_offset(snapshot, name)
 
 
 def _name(entry: SegmentEntry) -> str:

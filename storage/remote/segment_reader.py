@@ -77,7 +77,6 @@ class SegmentReader:
         self._chunks = chunks
         self._loads = loads
         self._places: OrderedDict[Hashable, _Place] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def read(self, entry: SegmentEntry, offset: int, max_bytes: int, min_one_batch: bool, may_wait: bool) -> RemoteSlice:
         """Finds whole batches that are here, from the one that holds `offset` on: at most `max_bytes`, or one batch if `min_one_batch`.
@@ -168,7 +167,7 @@ class SegmentReader:
             raise self._corrupt(entry, error) from error
         if not is_complete:
             if segment.first_open_offset is None:
-                raise NotHere(partial(self._find_open_transactions, segment))
+                raise NotHere(lambda _: self._indexes.load_open_transactions(segment))
             is_complete = segment.first_open_offset >= end
         return found, is_complete
 
@@ -181,9 +180,6 @@ class SegmentReader:
         """Ends all reads from the store."""
         await self._loads.close()
         await self._indexes.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._chunks.close()
 
     # -- what is missing -------------------------------------------------------------------------------------------------
@@ -219,17 +215,6 @@ class SegmentReader:
             if chunks is None or each not in chunks.present:
                 self._loads.read_ahead(segment.entry, each, self._first_batch(segment, each))
         return max(0, number + count - last)
-
-    def _find_open_transactions(self, segment: RemoteSegment, _: Hashable) -> asyncio.Future[None]:
-        task = asyncio.get_running_loop().create_task(self._indexes.find_open_transactions(segment))
-        self._tasks.add(task)
-        task.add_done_callback(self._on_ended)
-        return task
-
-    def _on_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # asyncio would log it if the reader had left
 
     def _corrupt(self, entry: SegmentEntry, error: Exception) -> RemoteStoreError:
         """Forgets what cannot be right, so that it is read or made anew. Returns the error for this read."""

@@ -19,7 +19,7 @@ from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError
 from tests.support.batches import a_batch, a_record
 from tests.support.clocks import ManualClock
 from tests.support.logs import append, follow
-from tests.support.remote_fakes import MemoryMetadata, Parts, Record
+from tests.support.remote_fakes import MemoryMetadata, Parts, Record, SlowBackground
 from tests.support.tiered_replicas import TIERED, TieredReplica, follows
 
 KEPT = 8
@@ -153,7 +153,7 @@ class History:
 
     def _begin_remotely(self) -> None:
         leader, broker = self.leader.log, self.follower
-        states = AuxStates(broker.replica.store, broker.replica.metadata, broker.replica.counters, lambda _: None)
+        states = AuxStates(broker.replica.store, broker.replica.metadata, SlowBackground(), broker.replica.counters, lambda _: None)
         last = leader.local_log_start_offset - 1
         broker.fail_at = -1
 

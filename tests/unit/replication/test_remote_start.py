@@ -20,7 +20,7 @@ from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.followers import Follower, Script, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import T0
-from tests.support.remote_fakes import MemoryMetadata, MemoryStore, Parts
+from tests.support.remote_fakes import MemoryMetadata, MemoryStore, Parts, SlowBackground
 from tests.support.remote_segments import an_entry
 from tests.support.replicas import TOPIC, TOPIC_ID
 from tests.support.virtual_time import in_virtual_time
@@ -57,7 +57,7 @@ class Remote:
         parts.indexes = {IndexKind.LEADER_EPOCH: b"0\n2\n0 0\n1 5\n", IndexKind.PRODUCER_SNAPSHOT: producers()}
 
     def states(self) -> AuxStates:
-        return AuxStates(self.store, self.metadata, self.counters, self.told.append)
+        return AuxStates(self.store, self.metadata, SlowBackground(), self.counters, self.told.append)
 
 
 def next_fetch(peer: ScriptedPeer, offset: int, index: int = 0) -> Callable[[], bool]:

@@ -382,6 +382,24 @@ def test_few_indexes_are_read_at_once_and_not_too_many_wait(tmp_path: Path, monk
     run(story)
 
 
+def test_the_open_transactions_of_a_segment_are_read_once(tmp_path: Path) -> None:
+    log = a_local_log(tmp_path)
+
+    async def story() -> None:
+        reading, (entry, *_) = await a_remote_log(tmp_path, log)
+        await reading.indexes.load(entry)
+        segment = reading.indexes.find(entry)
+        assert segment is not None
+        found = reading.indexes.load_open_transactions(segment)
+        assert reading.indexes.load_open_transactions(segment) is found
+        await found
+        assert segment.first_open_offset is not None
+        assert reading.store.indexes.count((entry.start_offset, IndexKind.PRODUCER_SNAPSHOT)) == 1
+        await reading.reader.close()
+
+    run(story)
+
+
 def test_indexes_of_an_earlier_process_are_used_again(tmp_path: Path) -> None:
     log = a_local_log(tmp_path)
 
