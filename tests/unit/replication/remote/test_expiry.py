@@ -91,7 +91,8 @@ def test_a_new_leader_does_not_look_at_all_finished_copies_in_one_turn(monkeypat
     async def scenario() -> None:
         replica = await copied(local_retention_ms=1)
         delete_old_segments(replica.log, replica.clock.now_ms())
-        unpack, unpacked = segment_cache.unpack, []
+        unpack = segment_cache.unpack
+        unpacked: list[tuple[Any, ...]] = []
 
         def noted(*packed: Any) -> SegmentEntry:
             unpacked.append(packed)
