@@ -106,11 +106,14 @@ def start_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dic
 
 
 def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-    """The offset of the first record at that time or later, of each partition; the end if there is none."""
-    found = list_offsets(cluster, dict.fromkeys(partitions, timestamp_ms))
-    late = [name for name, where in found.items() if where.offset < 0]
-    ends = end_offsets(cluster, late) if late else {}
-    return {name: ends.get(name, where.offset) for name, where in found.items()}
+    """The offset of the first record at that time or later, of each partition; the end if there is none.
+
+    The ends are asked for first. A record that is written between the two requests is behind such an end: it is of that time or later.
+    """
+    names = list(partitions)
+    ends = end_offsets(cluster, names)
+    found = list_offsets(cluster, dict.fromkeys(names, timestamp_ms))
+    return {name: ends[name] if where.offset < 0 else where.offset for name, where in found.items()}
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
