@@ -107,11 +107,15 @@ def up(
 
 
 def _ids(first_id: int | None, brokers: int | None, per_core: bool, before: list[int]) -> tuple[int, int]:
-    """The id of the first broker, and the number of brokers. `before` has the ids that the directory had last."""
-    if brokers is None and before and first_id in {None, min(before)}:
-        return min(before), len(before)
+    """The id of the first broker, and the number of brokers. `before` has the ids that the directory had last.
+
+    The ids of a directory stay: with other ones its brokers would be dead members of their cluster, and all their partitions offline.
+    """
+    first = min(before, default=0) if first_id is None else first_id
+    if brokers is None and before and first == min(before):
+        return first, len(before)
     cores = len(os.sched_getaffinity(0)) if per_core else 3
-    return first_id or 0, brokers or cores
+    return first, brokers or cores
 
 
 def _make(directory: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.cluster.up import _ids
 from ottla.config.broker import BrokerConfig
 from ottla.supervisor import state_file
 from ottla.supervisor.layout import Layout, choose_ports
@@ -111,6 +112,24 @@ def test_the_rack_of_a_host_is_its_name_unless_it_is_said_otherwise() -> None:
     layout = Layout(Path("/c"), (1, 2), host_name="host-b")
     assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["host-b", "host-b"]
     assert not layout.sets_racks
+
+
+@pytest.mark.parametrize(
+    ("first_id", "brokers", "before", "ids"),
+    [
+        (None, None, [], (0, 3)),
+        (None, 2, [], (0, 2)),
+        (None, None, [8, 9], (8, 2)),
+        (None, 4, [8, 9], (8, 4)),
+        (8, None, [8, 9], (8, 2)),
+        (0, None, [8, 9], (0, 3)),
+        (5, 1, [8, 9], (5, 1)),
+    ],
+)
+def test_a_directory_keeps_the_ids_of_its_brokers(
+    first_id: int | None, brokers: int | None, before: list[int], ids: tuple[int, int]
+) -> None:
+    assert _ids(first_id, brokers, False, before) == ids
 
 
 def test_the_state_file_gives_back_what_was_written(tmp_path: Path) -> None:
