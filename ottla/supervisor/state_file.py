@@ -1,12 +1,15 @@
 """Reads and writes the supervisor's state file, by which commands and the next supervisor find the brokers when the supervisor has ended.
 
 The file is replaced as a whole. A process is identified by its pid and its start time, because the pid alone may have
-been reused. A command asks a live supervisor instead of reading the file.
+been reused. The start is counted from the machine's start, so a broker is also known by the properties file among its arguments. A command
+asks a live supervisor instead of reading the file.
 """
 
 import json
 import os
+import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,23 @@ class ProcessName:
     def is_alive(self) -> bool:
         """Whether it runs; a zombie does not."""
         return start_of(self.pid) == self.started
+
+    def was_started_with(self, argument: Path) -> bool:
+        """Whether this is among its arguments. After a restart of the machine another process may have the pid and the start time."""
+        try:
+            return os.fsencode(argument) in Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal if it is alive and of this user. No later process with its pid gets the signal."""
+        with suppress(OSError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                if self.is_alive:
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
 
 
 @dataclass(frozen=True)

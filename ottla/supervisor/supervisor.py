@@ -12,7 +12,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,12 +145,15 @@ class Supervisor:
     async def _await_leftovers(self) -> None:
         """Wait for brokers of a supervisor that was killed; a suspended one is resumed so that it can end."""
         written = state_file.read(self._layout.directory)
-        left = {broker_id: name for broker_id, name in written.processes().items() if name.is_alive}
+        left = {
+            broker_id: name
+            for broker_id, name in written.processes().items()
+            if name.is_alive and name.was_started_with(self._layout.properties_file(broker_id))
+        }
         for broker_id, name in left.items():
             logger.warning("broker %d (process %d) of the last supervisor still runs; waiting for its end", broker_id, name.pid)
-            with suppress(ProcessLookupError):  # it has ended meanwhile
-                os.kill(name.pid, signal.SIGTERM)
-                os.kill(name.pid, signal.SIGCONT)
+            name.send(signal.SIGTERM)
+            name.send(signal.SIGCONT)
         deadline = time.monotonic() + LEFTOVER_SECONDS
         while any(name.is_alive for name in left.values()):
             if time.monotonic() > deadline:

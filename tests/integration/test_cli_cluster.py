@@ -167,7 +167,7 @@ def test_brokers_end_when_their_supervisor_is_killed_also_paused_ones_and_the_ne
 
 
 def test_a_supervisor_first_ends_what_the_last_one_left(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as left:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", f"{tmp_path}/broker-0.properties"]) as left:
         name = state_file.name_of(left.pid)
         left.send_signal(signal.SIGSTOP)
         broker = {

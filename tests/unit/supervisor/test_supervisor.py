@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -203,6 +204,24 @@ def test_a_file_that_becomes_invalid_while_a_host_grows_leaves_no_broker_behind(
     grown, status, _ = supervise(tmp_path, monkeypatch, orders, template=Template(tmp_path / "c.properties"))
     assert grown == {"error": "the file is invalid by now", "started": []}
     assert [broker["id"] for broker in status["brokers"]] == [0]
+
+
+@pytest.mark.parametrize("is_broker", [True, False])
+def test_only_a_process_that_the_last_supervisor_started_is_ended(is_broker: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart of the machine another process may have the pid and the start time that the file has."""
+    arguments = [f"{tmp_path}/broker-0.properties"] if is_broker else []
+
+    async def orders() -> control.Answer:
+        return await asking(tmp_path, command="down")
+
+    with subprocess.Popen(["cat", "-", *arguments], stdin=subprocess.PIPE) as left:
+        name = name_of(left.pid)
+        broker = {"id": 0, "pid": name.pid, "process_started": name.started, "port": 9092, "state": "ready"}
+        state_file.write(tmp_path, name_of(os.getpid()), [broker])
+        supervise(tmp_path, monkeypatch, orders)
+        ended = left.poll()
+        left.terminate()
+    assert ended == (-signal.SIGTERM if is_broker else None)
 
 
 def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
