@@ -51,9 +51,15 @@ class BrokerProcess:
                 env=environment_of_broker(os.environ),
                 process_group=0,
             )
-        self.name: ProcessName = name_of(self._process.pid)
-        self._pidfd = os.pidfd_open(self._process.pid)
         assert self._process.stdout is not None
+        self.name: ProcessName = name_of(self._process.pid)
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except OSError:  # no descriptor is left: a process that is not watched must not run
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+            raise
         self._output = self._process.stdout.fileno()
         self._heard = b""
         os.set_blocking(self._output, False)
@@ -107,11 +113,12 @@ class _Output:
         self._begin = path.stat().st_size if path.exists() else 0
 
     def last_lines(self) -> list[str]:
-        """The last lines of this run that are not empty."""
-        if not self._path.exists():
+        """The last lines of this run that are not empty; none if the file cannot be read, which must not hide the end of the run."""
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                begin = self._begin if size >= self._begin else 0  # smaller than before, the file has rotated
+                file.seek(max(begin, size - _LAST_WORDS_BYTES))
+                return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        except OSError:
             return []
-        with self._path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            begin = self._begin if size >= self._begin else 0  # smaller than before, the file has rotated
-            file.seek(max(begin, size - _LAST_WORDS_BYTES))
-            return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]

@@ -318,6 +318,8 @@ class Supervisor:
                     layout = self._layout.of_size(len(self._brokers) + 1)
                     check_layout(layout)
                     await check_ids(layout, [broker_id])
+                    if self._ending.is_set():  # "down" has told all brokers to stop meanwhile, and would wait for a new one
+                        break
                     self._layout = layout
                     self._brokers[broker_id] = Supervised(broker_id, self._patience)
                     answer = await self._command(self._brokers[broker_id], "start", False)

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.config.errors import ConfigError
 from ottla.protocol.client_security import PLAINTEXT
 from ottla.supervisor import control, state_file, supervisor
 from ottla.supervisor.layout import Layout
+from ottla.supervisor.processes import BrokerProcess, _Output
 from ottla.supervisor.state_file import name_of
 from ottla.supervisor.supervisor import CannotSupervise, Supervisor, take_lock
 from ottla.supervisor.template import Template
@@ -204,6 +205,51 @@ def test_a_file_that_becomes_invalid_while_a_host_grows_leaves_no_broker_behind(
     grown, status, _ = supervise(tmp_path, monkeypatch, orders, template=Template(tmp_path / "c.properties"))
     assert grown == {"error": "the file is invalid by now", "started": []}
     assert [broker["id"] for broker in status["brokers"]] == [0]
+
+
+def test_no_broker_is_added_to_a_cluster_that_goes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = asyncio.Event()
+    down: list[asyncio.Future[control.Answer]] = []
+
+    class Noted(FakeProcess):
+        def send(self, number: signal.Signals) -> None:
+            stopping.set()
+            super().send(number)
+
+    async def check_ids(_: Layout, broker_ids: Iterable[int]) -> None:
+        if 1 in broker_ids:  # the new one, while ZooKeeper is asked for its id
+            down.append(asyncio.ensure_future(asking(tmp_path, command="down")))
+            await stopping.wait()
+
+    monkeypatch.setattr(supervisor, "check_ids", check_ids)
+
+    async def orders() -> list[control.Answer]:
+        return [await asking(tmp_path, command="grow", brokers=2), await down[0]]
+
+    assert supervise(tmp_path, monkeypatch, orders, Noted) == [{"error": "the cluster is going down", "started": []}, {}]
+
+
+def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def refuse(pid: int) -> int:
+        started.append(pid)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+
+    async def start() -> None:
+        BrokerProcess(["cat", "/dev/zero"], tmp_path / "err", tmp_path / "log", lambda _: None, lambda _: None)
+
+    with pytest.raises(OSError, match="Too many open files"):
+        asyncio.run(start())
+    (pid,) = started
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_the_end_of_a_broker(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    assert _Output(tmp_path / "log").last_lines() == []
 
 
 @pytest.mark.parametrize("is_broker", [True, False])
