@@ -75,6 +75,7 @@ def drain(
     while left := left_on(cluster, leaving):
         plan = plan_of(cluster, leaving, ignore_racks=ignore_racks)
         moved |= _move_some(cluster, plan, left, progress, len(moved), at_once, rate)
+    _end_throttles(cluster, rate, moved)
     return len(moved)
 
 
@@ -86,21 +87,29 @@ def _in_a_step(at_once: int) -> int:
 def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | None = None) -> int:
     """Move replicas until all live brokers have equally many, `at_once` partitions at a time; returns the number of moved partitions.
 
-    As few replicas as possible move, and replicas stay spread over racks. Repeated after an interruption, it moves the rest. Raises
-    ClientError if the cluster refuses a partition; what was moved by then stays moved.
+    As few replicas as possible move, and replicas stay spread over racks. Repeated after an interruption, it waits for the moves that have
+    begun, and moves the rest. Raises ClientError if the cluster refuses a partition; what was moved by then stays moved.
     """
     targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
     time.sleep(_SETTLE_SECONDS)
     answer = cluster.refresh(None)
     current = {name: targets.get(name, replicas) for name, replicas in _replicas(answer).items()}
     plan = balanced(current, {broker.node_id: broker.rack for broker in answer.brokers})
-    left = {name: current[name] for name, replicas in plan.items() if replicas != current[name]}
+    left = {name: current[name] for name, replicas in plan.items() if replicas != current[name] or name in targets}
     moved: set[TopicPartition] = set()
     while left:
-        done = _move_some(cluster, {name: plan[name] for name in left}, left, progress, len(moved), at_once, rate)
+        to_move = {name: plan[name] for name, replicas in left.items() if plan[name] != replicas}
+        done = _move_some(cluster, to_move, left, progress, len(moved), at_once, rate)
         moved |= done
         left = {name: replicas for name, replicas in left.items() if name not in done}
+    _end_throttles(cluster, rate, moved)
     return len(moved)
+
+
+def _end_throttles(cluster: Cluster, rate: int | None, moved: Set[TopicPartition]) -> None:
+    """Remove the throttles that an interrupted command has left, if its moves have ended meanwhile and nothing was left to move."""
+    if rate is not None and not moved and not reassignments.moves(cluster):
+        reassignments.clear_throttles(cluster, ())
 
 
 def _move_some(
@@ -118,7 +127,7 @@ def _move_some(
     moved, refused = _move_steadily(cluster, plan, names, moving, lambda done: progress(before + done, before + len(left)), at_once)
     _until_known(cluster, {name: plan[name] for name in moved if name in plan})
     if rate is not None:
-        reassignments.clear_throttles(cluster, {name.topic for name in names})
+        reassignments.clear_throttles(cluster, {name.topic for name in (*names, *moving)})
     if any(str(name) in refused for name in names[: min(at_once, _in_a_step(at_once))]):
         raise SomeRefused(refused)
     return moved

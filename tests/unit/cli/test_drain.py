@@ -165,3 +165,38 @@ def test_a_partition_that_is_made_while_the_plan_is_made_is_throttled_as_others(
     monkeypatch.setattr(drain.reassignments, "clear_throttles", lambda *_: None)
     assert drain.drain(cluster, {0}, lambda *_: None, at_once=100, rate=1000) == 251
     assert "a-new-one" in throttled
+
+
+@pytest.fixture
+def cleared(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """The topics whose throttles were removed, with those of all brokers, in each call."""
+    calls: list[set[str]] = []
+    monkeypatch.setattr(drain.reassignments, "throttle", lambda *_: None)
+    monkeypatch.setattr(drain.reassignments, "clear_throttles", lambda _, topics: calls.append(set(topics)))
+    return calls
+
+
+def test_a_drain_that_continues_when_nothing_is_left_to_move_removes_the_throttles(cluster: Cluster, cleared: list[set[str]]) -> None:
+    assert drain.drain(cluster, {2}, lambda *_: None, at_once=10, rate=1000) == 0
+    assert cleared == [set()]
+    cluster.moving = {TopicPartition("t-000", 0): Move([0, 1, 2], [2], [0])}  # of another command
+    assert drain.drain(cluster, {2}, lambda *_: None, at_once=10, rate=1000) == 0
+    assert drain.drain(cluster, {2}, lambda *_: None, at_once=10) == 0
+    assert cleared == [set()]
+
+
+@pytest.mark.parametrize("spreads", [False, True])
+def test_a_command_that_continues_waits_for_the_moves_that_have_begun_and_removes_their_throttles(
+    spreads: bool, cluster: Cluster, cleared: list[set[str]]
+) -> None:
+    begun = list(cluster.replicas)[:20]
+    cluster.moving = {name: Move([0, 1, 2], [2], [0]) for name in begun}
+    cluster.begun = dict.fromkeys(begun, 0)
+    cluster.replicas |= {name: [0, 1, 2] for name in begun}
+    if spreads:
+        drain.spread(cluster, lambda *_: None, at_once=1000, rate=1000)
+    else:
+        drain.drain(cluster, {0}, lambda *_: None, at_once=1000, rate=1000)
+    assert not cluster.moving
+    assert len(cleared) == 1
+    assert cleared[0].issuperset(name.topic for name in begun)
