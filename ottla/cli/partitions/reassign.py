@@ -111,6 +111,7 @@ def execute(
     if save is not None:
         json.dump(to_json({name: move.target if (move := under_way.get(name)) else current[name] for name in wanted}), save)
         save.write("\n")
+        save.flush()  # before a replica moves: the way back is known also if this command is killed, or the disk is full
     with _throttles_told(plan if throttle is not None else None):
         if throttle is not None:
             reassignments.throttle(cluster, current, wanted, throttle)

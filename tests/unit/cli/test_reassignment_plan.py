@@ -201,6 +201,18 @@ def test_a_move_that_fails_says_how_to_remove_its_throttles(
         assert "throttles" not in capsys.readouterr().err
 
 
+def test_the_way_back_is_saved_before_a_replica_moves(plan_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[str] = []
+
+    def begin(_: Cluster, wanted: Plan) -> dict[TopicPartition, None]:
+        saved.append((tmp_path / "back.json").read_text(encoding="utf-8"))
+        return dict.fromkeys(wanted)
+
+    monkeypatch.setattr(reassignments, "reassign", begin)
+    main(["topics", "reassign", "execute", plan_file, "--save", str(tmp_path / "back.json")], standalone_mode=False)
+    assert [from_json(text) for text in saved] == [{TopicPartition("t", 0): [0]}]
+
+
 def test_a_finished_move_is_reported_although_its_throttles_are_left(
     plan_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
