@@ -34,6 +34,8 @@ KEYS: Final[dict[str, tuple[type, ...]]] = {
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_LEAST_SECONDS: Final = 0.1
+_MOST_SECONDS: Final = 1_000_000.0
 
 
 def profiles_file() -> Path:
@@ -59,6 +61,8 @@ def read_profile(name: str) -> dict[str, Any]:
             raise ClientError(f"profile {name} in {file}: {key} is no key of a profile; those are {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]) or isinstance(value, bool):
             raise ClientError(f"profile {name} in {file}: {key} = {value!r} must be a {'text' if KEYS[key] == (str,) else 'number'}")
+        if key == "timeout" and not _LEAST_SECONDS <= value <= _MOST_SECONDS:  # also nan
+            raise ClientError(f"profile {name} in {file}: {key} = {value!r} must be from {_LEAST_SECONDS:g} to {_MOST_SECONDS:.0f} seconds")
     return profile
 
 
@@ -83,7 +87,7 @@ def profiles() -> None:
 def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options that a profile keeps."""
     bootstrap = click.option("-b", "--bootstrap-server", "bootstrap", metavar="HOST:PORT,...", help="Bootstrap servers.")
-    timeout = click.option("--timeout", type=Amount(0.1, 1_000_000.0), metavar="SECONDS", help="Time for retries.")
+    timeout = click.option("--timeout", type=Amount(_LEAST_SECONDS, _MOST_SECONDS), metavar="SECONDS", help="Time for retries.")
     file = click.Path(exists=True, dir_okay=False, resolve_path=True)
     config = click.option("--command-config", type=file, metavar="FILE", help="Properties for TLS and SASL; the profile keeps its path.")
     registry = click.option("--schema-registry", metavar="URL", help="A schema registry, without a user or a password in the URL.")

@@ -60,6 +60,8 @@ def test_the_doctor_reads_the_security_that_a_profile_names(file: Path, tmp_path
         ("[here]\nserver = 'a:1'\n", "server is no key of a profile; those are bootstrap-server, timeout"),
         ("[here]\ntimeout = 'long'\n", "timeout = 'long' must be a number"),
         ("[here]\ntimeout = true\n", "timeout = True must be a number"),
+        ("[here]\ntimeout = -1\n", "timeout = -1 must be from 0.1 to 1000000 seconds"),
+        ("[here]\ntimeout = nan\n", "timeout = nan must be from 0.1 to 1000000 seconds"),
     ],
 )
 def test_a_profile_that_cannot_be_used_is_one_line_and_status_1(file: Path, text: str, why: str) -> None:
