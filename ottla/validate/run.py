@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from ottla.validate.verdict import Verdict
 
 _ROWS_PER_TASK = 1_000_000
+_SECRET = re.compile(
+    r"^((?:--[\w-]+=)?[^=]*(?:secret|password|token|access[.]?key|keystore[.]key|jaas)[^=]*=).*", re.IGNORECASE | re.DOTALL
+)
+"""A setting KEY=VALUE whose value is a secret, perhaps behind the name of its option."""
 
 
 def run(plan: Plan) -> int:
@@ -195,7 +200,7 @@ def _full_disk(plan: Plan) -> str:
 def _environment(plan: Plan, where: topic.Topic) -> dict[str, str]:
     versions = f"Spark {session.pyspark_version()}, {session.connector()}, Java {session.check_java()}"
     return {
-        "command": shlex.join(["ottla", "validate", *sys.argv[1:]]),
+        "command": command_line(sys.argv[1:]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.release()}",
         "versions": f"{versions}, Python {platform.python_version()}",
@@ -204,6 +209,11 @@ def _environment(plan: Plan, where: topic.Topic) -> dict[str, str]:
         "topic": f"{where.name}, {where.partitions} partitions",
         "seed": str(plan.seed),
     }
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """The command for the report, which others may read. Values of keys with names of secrets are hidden, as Spark hides them."""
+    return shlex.join(["ottla", *(_SECRET.sub(r"\1[hidden]", each) for each in arguments)])
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

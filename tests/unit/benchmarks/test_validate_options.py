@@ -85,3 +85,9 @@ def test_chaos_is_also_for_the_copiers(monkeypatch: pytest.MonkeyPatch) -> None:
         Copies(copiers=7, faults=True),
         Copies(copiers=7, faults=True),
     ]
+
+
+def test_the_command_in_the_report_has_no_secret() -> None:
+    settings = ["--producer", "linger.ms=5", "--producer", "ssl.key.password=key-secret", "--spark-conf=spark.hadoop.fs.s3a.secret.key=a=b"]
+    hidden = "--producer 'ssl.key.password=[hidden]' '--spark-conf=spark.hadoop.fs.s3a.secret.key=[hidden]'"
+    assert run.command_line(["validate", "--rows", "5", *settings]) == f"ottla validate --rows 5 --producer linger.ms=5 {hidden}"
