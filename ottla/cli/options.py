@@ -37,6 +37,8 @@ _MOST_NUMBERS = 1_000_000
 _WILDCARDS = "*?["
 """They are in no name of a topic."""
 _MOST_DIGITS = 19  # of a number of 64 bits
+_OF_A_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writes to an output that is a file."""
 
 
 class CommandGroup(click.Group):
@@ -225,7 +227,7 @@ def reported_errors() -> Iterator[None]:
         _drop_output()
         raise SystemExit(0) from None
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _OF_A_DISK:
             raise
         _drop_output()
         say(f"ottla: {error.filename or 'standard output'}: {error.strerror}")

@@ -310,11 +310,13 @@ class _Source:
             if str(path) == "-":
                 yield from self._from_descriptor(sys.stdin.fileno(), "standard input", patience)
             elif self._whole:
-                data = path.read_bytes()
+                with _reading(path):
+                    data = path.read_bytes()
                 self.read_bytes += len(data)
                 yield self._reader.record(data)
             else:
-                descriptor = os.open(path, os.O_RDONLY)
+                with _reading(path):
+                    descriptor = os.open(path, os.O_RDONLY)
                 try:
                     yield from self._from_descriptor(descriptor, str(path), patience)
                 finally:
@@ -340,6 +342,15 @@ class _Source:
             raise ClientError(f"{name}, line {number}: {error}") from None
         except OSError as error:
             raise ClientError(f"{name}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Gives the error of a file that cannot be read, such as one that was removed since the command began, as a ClientError."""
+    try:
+        yield
+    except OSError as error:
+        raise ClientError(f"{path}: {error.strerror or error}") from None
 
 
 def _send_all(
