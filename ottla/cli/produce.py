@@ -195,6 +195,7 @@ def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float 
                 _send_all(producer, source, summary, rate, advance, encoding)
             except KeyboardInterrupt:
                 say("interrupted; delivering the records that were read. Ctrl-C again ends at once")
+                producer.reconnect()
             producer.flush()
         except KeyboardInterrupt:
             raise ClientError("interrupted before all records were delivered") from None

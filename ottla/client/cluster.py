@@ -263,7 +263,7 @@ class Cluster:
             if not looks:
                 return connection.ask(request, response, timeout_seconds=timeout_seconds)
             answer = self.ask_on(connection, request, response, timeout_seconds=timeout_seconds)
-        except ConnectionLost:
+        except (ConnectionLost, KeyboardInterrupt):  # after an interrupt the answer is still to come, and no other request may be sent
             self.drop(connection)
             raise
         if self._connections.setdefault(connection.address, connection) is not connection:

@@ -195,7 +195,11 @@ class GroupMember:
 
     def _ask(self, request: Message, response: type[AnyResponse], *, wait_seconds: float = 0.0) -> AnyResponse:
         seconds = wait_seconds + self._cluster.timeout_seconds
-        return self._cluster.ask_on(self._coordinator(), request, response, timeout_seconds=seconds)
+        try:
+            return self._cluster.ask_on(self._coordinator(), request, response, timeout_seconds=seconds)
+        except KeyboardInterrupt:
+            self._disconnect()  # the answer is still to come, as that to a join; the request to leave needs another connection
+            raise
 
     def _coordinator(self) -> Connection:
         if self._connection is None:

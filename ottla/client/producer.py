@@ -12,6 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
 from ottla.client.cluster import Cluster
@@ -217,7 +218,8 @@ class Producer:
         return self._sticky.current(self._available or range(self._count))
 
     def _close_batch(self, number: int) -> None:
-        self._waiting[number].append(self._open.pop(number))
+        self._waiting[number].append(self._open[number])
+        del self._open[number]  # after it waits: an interrupt in between loses nothing
 
     def _is_busy(self, number: int) -> bool:
         """Whether another batch of the partition is sent before its open one, which takes further records meanwhile.
@@ -242,8 +244,9 @@ class Producer:
     def poll(self, timeout_seconds: float = 0.0) -> None:
         """Send batches that are due and process answers, waiting for one at most `timeout_seconds`."""
         now = time.monotonic()
+        is_full = self._buffered > self._settings.buffer_bytes  # no record can join a batch, so none lingers
         for number, batch in list(self._open.items()):
-            if now - batch.begun_at >= self._settings.linger_seconds and not self._is_busy(number):
+            if (is_full or now - batch.begun_at >= self._settings.linger_seconds) and not self._is_busy(number):
                 self._close_batch(number)
         self._send_waiting(now)
         self._receive(timeout_seconds)
@@ -257,6 +260,22 @@ class Producer:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def reconnect(self) -> None:
+        """Go on after an interrupt: send again, on new connections, what may be sent. An idempotent producer writes nothing twice.
+
+        At the interrupt a request may be half sent, or an answer half read.
+        """
+        self._cluster.close()
+        self.close()
+        self._muted.clear()
+        for number, queue in self._waiting.items():
+            if queue and self._open.get(number) is queue[-1]:
+                del self._open[number]
+            if queue and queue[0].sent_at:
+                queue[0].is_sent = True
+                self._again_or_give_up(queue[0], ConnectionLost(f"{queue[0].partition}: interrupted"))
+        self._buffered = sum(batch.bytes for batch in chain(self._open.values(), *self._waiting.values()))
 
     def _keep_failure(self, delivery: Delivery) -> None:
         self._failure = self._failure or delivery.error
@@ -442,8 +461,8 @@ class Producer:
     def _done(self, batch: _Batch, base_offset: int, error: ClientError | None) -> None:
         number = batch.partition.partition
         self._muted.discard(number)
+        if batch.sequence != NO_SEQUENCE and error is None:  # first: after an interrupt the next batch must not have the same one
+            self._sequences[number] = increment_sequence(batch.sequence, len(batch.records))
         self._waiting[number].remove(batch)
         self._buffered -= batch.bytes
-        if batch.sequence != NO_SEQUENCE and error is None:
-            self._sequences[number] = increment_sequence(batch.sequence, len(batch.records))
         self._on_delivery(Delivery(batch.partition, base_offset, len(batch.records), batch.bytes, error))
