@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,6 +20,7 @@ import click
 from ottla.cli.options import cluster_command, fail, json_option
 from ottla.cli.output import print_json, print_table, say
 from ottla.cli.remote.store_access import config_option, the_store
+from ottla.client.errors import Refused
 
 if TYPE_CHECKING:
     from ottla.broker.remote.remote_storage import RemoteStorage
@@ -116,6 +118,21 @@ def _prepare(cluster: Cluster, target: str, partitions: int) -> None:
     filled = sorted(str(name) for name, end in ends.items() if end)
     if filled:
         raise ValueError(f"{filled[0]} is not empty: name a new topic by --to, or delete {target} first")
+    _tell_of_retention(cluster, target)
+
+
+def _tell_of_retention(cluster: Cluster, target: str) -> None:
+    """Says if a topic that was there would lose the restored records again, which have their old timestamps."""
+    from ottla.client.config_admin import ConfigResourceType, describe_configs
+
+    try:
+        configs = {each.name: each.value for each in describe_configs(cluster, ConfigResourceType.TOPIC, target)}
+    except Refused:  # this client may write to the topic, and not see its configuration
+        return
+    limits = [f"{name}={configs[name]}" for name in ("retention.ms", "retention.bytes") if configs.get(name) not in (None, "-1")]
+    if limits and "delete" in (configs.get("cleanup.policy") or "delete"):
+        keep = f"ottla configs alter --set retention.ms=-1 --set retention.bytes=-1 -- topic {quote(target)}"
+        say(f"{target} has {' and '.join(limits)}, which removes restored records again; to keep them: {keep}")
 
 
 def _end_after_failure(delivery: Delivery) -> None:

@@ -14,7 +14,7 @@ from ottla.cli.remote import lost_copies
 from ottla.cli.remote.command import _faults
 from ottla.cli.remote.lost_copies import give_up, name_of, vanished
 from ottla.cli.remote.removal import SAFE_AGE_MS, remove_orphans
-from ottla.cli.remote.restore import _write
+from ottla.cli.remote.restore import _prepare, _write
 from ottla.cli.remote.scrub import Throttle, _faults_of, _orphans
 from ottla.cli.remote.store_access import the_store
 from ottla.cli.remote.stored_copies import CopyName, chosen, copies_begun
@@ -114,6 +114,29 @@ def test_a_copy_without_records_is_no_gap_of_a_log_that_is_restored(stored: Stor
 
     row = asyncio.run(restore())
     assert (row["records"], row["missing"], row["end"]) == (3, [], (1 << 32) + 1)
+
+
+@pytest.mark.parametrize(
+    ("configs", "limits"),
+    [
+        ({"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}, "retention.ms=604800000"),
+        ({"retention.ms": "-1", "retention.bytes": "1", "cleanup.policy": "compact,delete"}, "retention.bytes=1"),
+        ({"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}, ""),
+        ({"retention.ms": "1", "retention.bytes": "1", "cleanup.policy": "compact"}, ""),
+    ],
+)
+def test_a_topic_that_would_lose_the_restored_records_again_is_named(
+    configs: dict[str, str], limits: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = SimpleNamespace(name="t", partitions=[SimpleNamespace(partition_index=0)])
+    described = [DescribeConfigsResourceResult(name=name, value=value) for name, value in configs.items()]
+    monkeypatch.setattr("ottla.client.topic_admin.all_topics", lambda _: [topic])
+    monkeypatch.setattr("ottla.client.offsets.end_offsets", lambda _, names: dict.fromkeys(names, 0))
+    monkeypatch.setattr("ottla.client.config_admin.describe_configs", lambda *_: described)
+    _prepare(None, "t", 1)  # type: ignore[arg-type]  # no broker is needed
+    keep = "ottla configs alter --set retention.ms=-1 --set retention.bytes=-1 -- topic t"
+    told = f"t has {limits}, which removes restored records again; to keep them: {keep}\n"
+    assert capsys.readouterr().err == (told if limits else "")
 
 
 def test_a_missing_copy_is_a_gap_of_a_log_that_is_restored(stored: Stored) -> None:
