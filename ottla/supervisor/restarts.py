@@ -126,6 +126,8 @@ class Supervised:
         if self.state is State.STOPPED:
             raise NotNow(f"broker {self.broker_id} is stopped already")
         self._wanted = False
+        if self.state is State.STOPPING:  # a second signal would cut its hand-over of leadership short
+            return Effect.NOTHING
         if not self.state.has_process:
             self.state = State.STOPPED
             return Effect.NOTHING

@@ -103,6 +103,12 @@ def test_a_broker_that_was_told_to_stop_is_not_started_again_whatever_its_status
     assert (broker.state, broker.reason) == (State.STOPPED, "")
 
 
+def test_a_broker_that_stops_already_gets_no_second_signal_which_would_force_its_end() -> None:
+    broker = a_ready_broker()
+    assert [broker.on_stop() for _ in range(2)] == [Effect.TERMINATE, Effect.NOTHING]
+    assert broker.state is State.STOPPING
+
+
 def test_a_broker_that_is_stopped_while_it_waits_for_its_next_start_is_not_started() -> None:
     broker = a_ready_broker()
     broker.on_exit(KILLED, "", now=1.0)
