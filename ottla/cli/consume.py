@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import cluster_command, numbers, topic_names
+from ottla.cli.options import cluster_command, ended_in_order, numbers, topic_names
 from ottla.cli.output import counted, printable_bytes, progress_bar, say
 from ottla.cli.records.registry_options import registry_options
 from ottla.client.errors import ClientError
@@ -69,6 +69,7 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
 @click.option("-q", "--quiet", is_flag=True, help="No remarks.")
 @registry_options
 @cluster_command
+@ended_in_order()
 def consume(
     cluster: Cluster,
     topics: tuple[str, ...],

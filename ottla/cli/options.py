@@ -10,7 +10,9 @@ import errno
 import functools
 import math
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -232,6 +234,23 @@ def reported_errors() -> Iterator[None]:
         _drop_output()
         say(f"ottla: {error.filename or 'standard output'}: {error.strerror}")
         raise SystemExit(1) from None
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """In this block SIGTERM and SIGHUP end a command as Ctrl-C does, which has something to finish. `nohup` ignores SIGHUP, and that stays.
+
+    It is a decorator, too. Signals are left alone in another thread than the first.
+    """
+    numbers = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    changed = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _drop_output() -> None:

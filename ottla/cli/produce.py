@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options import Amount, cluster_command
+from ottla.cli.options import Amount, cluster_command, ended_in_order
 from ottla.cli.output import counted, print_json, progress_bar, say
 from ottla.cli.records.registry_options import registry_options
 from ottla.client.errors import ClientError
@@ -62,6 +62,7 @@ _SCHEMA_ID = click.IntRange(0, 2**31 - 1)
 @click.option("--value-schema", type=_SCHEMA_ID, metavar="ID", help="Values are JSON; write them by this schema of the registry.")
 @registry_options
 @cluster_command
+@ended_in_order()
 def produce(
     cluster: Cluster,
     topic: str,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import time
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
-from ottla.cli.options import Amount, client_security
+from ottla.cli.options import Amount, client_security, ended_in_order
 from ottla.validate.plan import MAX_ROWS, Copies, Plan
 
 _MIN_RECORD_BYTES = 64
@@ -203,7 +202,6 @@ def validate(
     )
     from ottla.validate.run import run
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP, and that stays
-            signal.signal(number, signal.default_int_handler)  # what was begun is cleared away, as with Ctrl-C
-    raise SystemExit(run(plan))
+    with ended_in_order():  # what was begun is cleared away
+        status = run(plan)
+    raise SystemExit(status)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any, cast
 
 import pytest
 
+from ottla.cli.options import ended_in_order
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Address, Connection
 from ottla.client.group_member import GroupMember
@@ -50,6 +53,17 @@ def test_a_member_that_is_interrupted_while_it_joins_leaves_by_another_connectio
         member._join_once()
     assert connection.is_closed
     assert member._connection is None
+
+
+def test_a_signal_to_end_lets_a_command_finish_as_an_interrupt_does() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), ended_in_order():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is before[0]
+    finally:
+        signal.signal(signal.SIGHUP, before[1])
 
 
 class Leader:
