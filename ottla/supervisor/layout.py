@@ -178,6 +178,12 @@ class Layout:
         return [sys.executable, "-P", "-m", "ottla.cli.supervised", str(supervisor_pid), "serve", str(file), "--json"]
 
 
+def ids_in(directory: Path) -> list[int]:
+    """The ids of the brokers that were started in a directory, by their properties files: without a state file nothing else tells them."""
+    names = (path.name.removeprefix("broker-").removesuffix(".properties") for path in directory.glob("broker-*.properties"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
 def address_of(broker: Mapping[str, Any]) -> str:
     """host:port of a broker in the supervisor's status; an IPv6 address is in brackets."""
     host = str(broker["host"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ def up(
     """
     from ottla.config.errors import ConfigError
     from ottla.supervisor import state_file
-    from ottla.supervisor.layout import Layout, choose_ports
+    from ottla.supervisor.layout import Layout, choose_ports, ids_in
     from ottla.supervisor.layout_check import check_layout
     from ottla.supervisor.template import Template
 
@@ -84,7 +85,8 @@ def up(
     config_file = None if config_file is None else config_file.absolute()
     security = client_security(command_config)
     written = state_file.read(directory)
-    first, count = _ids(first_id, brokers, per_core, list(written.brokers))
+    before = list(written.brokers) or ids_in(directory)
+    first, count = _ids(first_id, brokers, per_core, before)
     if base_port is not None and base_port + count > 65536:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {counted(count, 'broker')} below 65536.")
     try:
@@ -96,7 +98,7 @@ def up(
         raise SystemExit(f"ottla: {error}") from None
     if racks is not None and layout.sets_racks:
         raise click.UsageError("--racks and --set broker.rack=... both define the racks; omit one of them.")
-    for remark in found:
+    for remark in (*found, *_left_out(directory, before, range(first, first + count))):
         say(remark)
     _make(directory)
     console = console_listen if has_console else None
@@ -116,6 +118,17 @@ def _ids(first_id: int | None, brokers: int | None, per_core: bool, before: list
         return first, len(before)
     cores = len(os.sched_getaffinity(0)) if per_core else 3
     return first, brokers or cores
+
+
+def _left_out(directory: Path, before: Iterable[int], ids: range) -> Iterator[str]:
+    """The remark about brokers that the directory had, and that are not started. Replicas of theirs may be the only ones."""
+    left = [broker_id for broker_id in before if broker_id not in ids]
+    if left:
+        named = ", ".join(map(str, left))
+        yield (
+            f"broker {named} of {directory} is not started: partitions that are there alone are offline; `ottla cluster grow` starts more "
+            "brokers, and `ottla cluster shrink` moves their replicas before it removes them"
+        )
 
 
 def _make(directory: Path) -> None:

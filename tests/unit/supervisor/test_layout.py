@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.up import _ids
+from ottla.cli.cluster.up import _ids, _left_out
 from ottla.config.broker import BrokerConfig
 from ottla.supervisor import state_file
-from ottla.supervisor.layout import Layout, choose_ports
+from ottla.supervisor.layout import Layout, choose_ports, ids_in
 from ottla.supervisor.state_file import ProcessName
 from ottla.supervisor.template import Template
 
@@ -130,6 +130,20 @@ def test_a_directory_keeps_the_ids_of_its_brokers(
     first_id: int | None, brokers: int | None, before: list[int], ids: tuple[int, int]
 ) -> None:
     assert _ids(first_id, brokers, False, before) == ids
+
+
+def test_a_directory_without_its_state_file_is_started_with_the_brokers_that_it_has(tmp_path: Path) -> None:
+    assert ids_in(tmp_path / "missing") == []
+    for name in ("broker-8.properties", "broker-9.properties", "broker-10.properties", "broker-x.properties", "client.properties"):
+        (tmp_path / name).touch()
+    assert ids_in(tmp_path) == [8, 9, 10]
+    assert _ids(None, None, False, ids_in(tmp_path)) == (8, 3)
+
+
+def test_brokers_of_a_directory_that_are_not_started_are_named() -> None:
+    assert list(_left_out(Path("/c"), [8, 9], range(8, 12))) == []
+    (remark,) = _left_out(Path("/c"), [0, 1, 2, 3], range(2))
+    assert remark.startswith("broker 2, 3 of /c is not started: ")
 
 
 def test_the_state_file_gives_back_what_was_written(tmp_path: Path) -> None:
