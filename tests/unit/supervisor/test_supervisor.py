@@ -260,7 +260,12 @@ def test_only_a_process_that_the_last_supervisor_started_is_ended(is_broker: boo
     async def orders() -> control.Answer:
         return await asking(tmp_path, command="down")
 
-    with subprocess.Popen(["cat", "-", *arguments], stdin=subprocess.PIPE) as left:
+    with subprocess.Popen(["cat", "-", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
+        assert left.stdin is not None
+        assert left.stdout is not None
+        left.stdin.write(b"x\n")
+        left.stdin.flush()
+        left.stdout.readline()  # it runs, and has its arguments
         name = name_of(left.pid)
         broker = {"id": 0, "pid": name.pid, "process_started": name.started, "port": 9092, "state": "ready"}
         state_file.write(tmp_path, name_of(os.getpid()), [broker])
