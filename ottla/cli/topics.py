@@ -277,12 +277,12 @@ def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], 
 @cluster_command
 def delete_records(cluster: Cluster, names: tuple[str, ...], before: str, as_json: bool) -> None:
     """Delete records from the beginning of partitions."""
-    from ottla.client.offsets import offsets_at
+    from ottla.client.offsets import end_offsets, offsets_at
     from ottla.client.topic_admin import delete_records as delete_below
 
     partitions = topic_partitions(cluster, names)
     if before == "end":
-        wanted = dict.fromkeys(partitions, -1)
+        wanted = end_offsets(cluster, partitions)  # a request that is repeated spares the records that were written meanwhile
     elif is_number(before):
         wanted = dict.fromkeys(partitions, int(before))
     elif before.startswith("@"):
