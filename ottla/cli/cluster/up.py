@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,9 @@ from ottla.storage.disk.filesystem import make_directory, opener
 if TYPE_CHECKING:
     from ottla.protocol.client_security import ClientSecurity
     from ottla.supervisor.layout import Layout
+
+_SETTINGS: Final = "OTTLA_CLUSTER_SETTINGS"
+"""The variable by which `up --detach` hands its settings over, as JSON; only the user of a process sees its environment."""
 
 
 @click.command()
@@ -83,6 +86,7 @@ def up(
     directory = directory.absolute()
     command_config = None if command_config is None else command_config.absolute()
     config_file = None if config_file is None else config_file.absolute()
+    settings = (*_handed_over(os.environ), *settings)
     security = client_security(command_config)
     written = state_file.read(directory)
     before = list(written.brokers) or ids_in(directory)
@@ -106,6 +110,13 @@ def up(
         _detach(layout, console, as_json=as_json)
     else:
         _supervise(layout, security, console, as_json=as_json)
+
+
+def _handed_over(environment: MutableMapping[str, str]) -> Iterator[str]:
+    """The settings of the `up --detach` that has started this process. The variable is taken away, so that no broker inherits it."""
+    import json
+
+    yield from json.loads(environment.pop(_SETTINGS, "[]"))
 
 
 def _ids(first_id: int | None, brokers: int | None, per_core: bool, before: list[int]) -> tuple[int, int]:
@@ -186,6 +197,8 @@ def _print_brokers(layout: Layout, console: str | None) -> None:
 
 def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
     """Run the same cluster in another process, in a session of its own, and wait for its first lines."""
+    import json
+
     log_file = layout.directory / "supervisor.log"
     with open(log_file, "ab", opener=opener) as log:
         begin = log.tell()
@@ -201,6 +214,7 @@ def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
                 *(() if listen is None else ("--console", "--console-listen", listen)),
                 *(("--json",) if as_json else ()),
             ],
+            env={**os.environ, _SETTINGS: json.dumps(layout.settings)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -230,7 +244,10 @@ def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
 
 
 def _arguments(layout: Layout) -> list[str]:
-    """The arguments of an `up` with this layout; ports that the directory has kept are passed as 0."""
+    """The arguments of an `up` with this layout, but for its settings; ports that the directory has kept are passed as 0.
+
+    All users see the arguments of a process, and a setting may be a password.
+    """
     first = layout.ports[0]
     follow_each_other = layout.ports == tuple(range(first, first + len(layout.ports)))
     found = [str(len(layout.ports)), "--dir", str(layout.directory), "--base-port", str(first if follow_each_other else 0)]
@@ -243,8 +260,6 @@ def _arguments(layout: Layout) -> list[str]:
         found += ["--metrics", layout.metrics]
     if layout.zookeeper is not None:
         found += ["--zookeeper", layout.zookeeper]
-    for setting in layout.settings:
-        found += ["--set", setting]
     if layout.command_config is not None:
         found += ["--command-config", str(layout.command_config)]
     return found

@@ -1,11 +1,12 @@
 """Which brokers a cluster of one host has, and what is written down of them."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.up import _ids, _left_out
+from ottla.cli.cluster.up import _SETTINGS, _arguments, _handed_over, _ids, _left_out
 from ottla.config.broker import BrokerConfig
 from ottla.supervisor import state_file
 from ottla.supervisor.layout import Layout, choose_ports, ids_in
@@ -130,6 +131,15 @@ def test_a_directory_keeps_the_ids_of_its_brokers(
     first_id: int | None, brokers: int | None, before: list[int], ids: tuple[int, int]
 ) -> None:
     assert _ids(first_id, brokers, False, before) == ids
+
+
+def test_a_setting_is_no_argument_of_a_detached_supervisor_and_no_variable_of_its_brokers() -> None:
+    layout = Layout(Path("/c"), (1, 2), settings=("ssl.key.password=key-secret",))
+    assert not [word for word in _arguments(layout) if "key-secret" in word]
+    environment = {_SETTINGS: json.dumps(layout.settings), "HOME": "/h"}
+    assert tuple(_handed_over(environment)) == layout.settings
+    assert environment == {"HOME": "/h"}
+    assert tuple(_handed_over(environment)) == ()
 
 
 def test_a_directory_without_its_state_file_is_started_with_the_brokers_that_it_has(tmp_path: Path) -> None:
