@@ -51,16 +51,22 @@ def plan_of(cluster: Cluster, leaving: Set[int], *, ignore_racks: bool = False) 
     targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
     time.sleep(_SETTLE_SECONDS)
     answer = cluster.refresh(None)
+    replicas_of = _replicas(answer)
+    _refuse_leaderless(answer, {name for name, replicas in replicas_of.items() if leaving & set(replicas)})
+    racks = {broker.node_id: None if ignore_racks else broker.rack for broker in answer.brokers}
+    return without({name: targets.get(name, replicas) for name, replicas in replicas_of.items()}, racks, leaving)
+
+
+def _refuse_leaderless(answer: MetadataResponse, names: Set[TopicPartition]) -> None:
+    """Raises ClientError if some of these partitions have no leader: their new replicas would wait for one forever."""
     leaderless = [
         f"{topic.name}-{partition.partition_index}"
         for topic in answer.topics
         for partition in topic.partitions
-        if partition.leader_id < 0 and leaving & set(partition.replica_nodes)
+        if partition.leader_id < 0 and TopicPartition(topic.name or "", partition.partition_index) in names
     ]
     if leaderless:
         raise ClientError(f"{', '.join(leaderless)} cannot be moved without a leader: start a broker that has an in-sync replica")
-    racks = {broker.node_id: None if ignore_racks else broker.rack for broker in answer.brokers}
-    return without({name: targets.get(name, replicas) for name, replicas in _replicas(answer).items()}, racks, leaving)
 
 
 def drain(
@@ -88,14 +94,22 @@ def spread(cluster: Cluster, progress: Progress, *, at_once: int, rate: int | No
     """Move replicas until all live brokers have equally many, `at_once` partitions at a time; returns the number of moved partitions.
 
     As few replicas as possible move, and replicas stay spread over racks. Repeated after an interruption, it waits for the moves that have
-    begun, and moves the rest. Raises ClientError if the cluster refuses a partition; what was moved by then stays moved.
+    begun, and moves the rest. Raises ClientError if a broker with replicas is dead, or the cluster refuses a partition; what was moved by
+    then stays moved.
     """
     targets = {name: move.target for name, move in reassignments.moves(cluster).items()}
     time.sleep(_SETTLE_SECONDS)
     answer = cluster.refresh(None)
     current = {name: targets.get(name, replicas) for name, replicas in _replicas(answer).items()}
-    plan = balanced(current, {broker.node_id: broker.rack for broker in answer.brokers})
+    racks = {broker.node_id: broker.rack for broker in answer.brokers}
+    dead = sorted({broker for replicas in current.values() for broker in replicas}.difference(racks))
+    if dead:  # the plan would take all their replicas away
+        raise ClientError(
+            f"broker {', '.join(map(str, dead))} has replicas, and is not alive: start it, or `ottla brokers drain` it, first"
+        )
+    plan = balanced(current, racks)
     left = {name: current[name] for name, replicas in plan.items() if replicas != current[name] or name in targets}
+    _refuse_leaderless(answer, left.keys())
     moved: set[TopicPartition] = set()
     while left:
         to_move = {name: plan[name] for name, replicas in left.items() if plan[name] != replicas}

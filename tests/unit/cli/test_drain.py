@@ -30,15 +30,17 @@ class Cluster:
         self.moving: dict[TopicPartition, Move] = {}
         self.begun: dict[TopicPartition, int] = {}
         self.looks = 0
+        self.alive = range(3)
+        self.leader = 1
 
     def refresh(self, topics: object) -> MetadataResponse:
         self.asked_for_all += topics is None
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=number, host="h", port=1, rack=None) for number in range(3)],
+            brokers=[MetadataResponseBroker(node_id=number, host="h", port=1, rack=None) for number in self.alive],
             topics=[
                 MetadataResponseTopic(
                     name=name.topic,
-                    partitions=[MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=found, isr_nodes=found)],
+                    partitions=[MetadataResponsePartition(partition_index=0, leader_id=self.leader, replica_nodes=found, isr_nodes=found)],
                 )
                 for name, found in self.replicas.items()
             ],
@@ -200,3 +202,13 @@ def test_a_command_that_continues_waits_for_the_moves_that_have_begun_and_remove
     assert not cluster.moving
     assert len(cleared) == 1
     assert cleared[0].issuperset(name.topic for name in begun)
+
+
+def test_replicas_are_not_spread_while_a_broker_that_has_some_is_dead(cluster: Cluster) -> None:
+    cluster.alive = range(1, 3)
+    with pytest.raises(ClientError, match="broker 0 has replicas, and is not alive: start it, or `ottla brokers drain` it, first"):
+        drain.spread(cluster, lambda *_: None, at_once=10)
+    cluster.alive, cluster.leader = range(3), -1
+    with pytest.raises(ClientError, match=r"t-000-0, .* cannot be moved without a leader"):
+        drain.spread(cluster, lambda *_: None, at_once=10)
+    assert cluster.begun_together == []
