@@ -5,6 +5,8 @@ Ends with status 0 when the requested records were read, or on an interrupt; wit
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ import click
 from ottla.cli.options import cluster_command, ended_in_order, numbers, topic_names
 from ottla.cli.output import counted, printable_bytes, progress_bar, say
 from ottla.cli.records.registry_options import registry_options
+from ottla.cli.records.slow_pipe import SlowPipe
 from ottla.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -127,13 +130,14 @@ def consume(
         try:
             if group:
                 member = _member(cluster, group, topics, instance_id)
+                sink.wait_with(member.tend)
                 _Membership(cluster, group, member, settings.isolation, stop_at, sink, commits=not no_commit).run(
                     settings, offset, quiet=quiet
                 )
             else:
                 _read(cluster, _chosen(cluster, topics, partitions), offset, stop_at, sink, quiet=quiet, isolation=settings.isolation)
         except KeyboardInterrupt:
-            pass
+            sink.complete()
     if not quiet and (output is not None or sys.stdout.isatty()):
         say(counted(sink.written, "record"))
 
@@ -150,10 +154,21 @@ class _Sink:
     """Prints records up to the limit of their number."""
 
     def __init__(self, out: IO[bytes], render: Render, count: int | None) -> None:
-        self._out = out
+        self._out: IO[bytes] | SlowPipe = out
         self._render = render
         self._count = count
         self.written = 0
+
+    def wait_with(self, meanwhile: Callable[[], object]) -> None:
+        """Have this called about once a second while the reader of a pipe is slow."""
+        if not isinstance(self._out, SlowPipe) and _is_pipe(self._out):
+            self._out.flush()
+            self._out = SlowPipe(self._out, meanwhile)
+
+    def complete(self) -> None:
+        """End the output with a whole record after an interrupt."""
+        if isinstance(self._out, SlowPipe):
+            self._out.complete()
 
     def is_full(self) -> bool:
         """Whether the limit is reached."""
@@ -180,6 +195,13 @@ class _Sink:
 
     def flush(self) -> None:
         self._out.flush()
+
+
+def _is_pipe(out: IO[bytes]) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(out.fileno()).st_mode)
+    except OSError:  # it is no file
+        return False
 
 
 @contextmanager
@@ -367,13 +389,22 @@ class _Membership:
                     break
                 if _is_past(batch, bounds):
                     fetcher.positions.pop(batch.partition, None)
-            self._sink.flush()  # raises an error if the disk is full, and then nothing of it may be committed
-            self._handled |= written
-            if time.monotonic() >= self._next_commit:
-                self._commit()
-            if not self._member.tend():
-                self._commit()
+                if time.monotonic() >= self._next_commit and not self._goes_on(written):
+                    return False
+            if not self._goes_on(written):
                 return False
+
+    def _goes_on(self, written: dict[TopicPartition, int]) -> bool:
+        """Take over the offsets that are printed, and commit if it is time. False when the group rebalances."""
+        self._sink.flush()  # raises an error if the disk is full, and then nothing of it may be committed
+        self._handled |= written
+        written.clear()
+        if time.monotonic() >= self._next_commit:
+            self._commit()
+        if self._member.tend():
+            return True
+        self._commit()
+        return False
 
     def _commit(self) -> None:
         self._next_commit = time.monotonic() + _COMMIT_SECONDS
