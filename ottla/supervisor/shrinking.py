@@ -46,6 +46,7 @@ def shrink(directory: Path, security: ClientSecurity, count: int, how: HowToDrai
     ids = [int(broker["id"]) for broker in leaving]
     bootstrap = ",".join(map(address_of, serving))
     with Cluster(bootstrap, timeout_seconds=seconds, security=security) as cluster:
+        _start_needed(directory, cluster, set(ids), seconds)
         while True:
             drain(cluster, set(ids), progress, at_once=how.at_once, rate=how.rate, ignore_racks=how.ignore_racks)
             for broker_id in _alive(cluster).intersection(ids):
@@ -60,6 +61,26 @@ def shrink(directory: Path, security: ClientSecurity, count: int, how: HowToDrai
     for broker_id in reversed(ids):
         _order(directory, "remove", broker_id)
     return ids
+
+
+def _start_needed(directory: Path, cluster: Cluster, ids: set[int], seconds: float) -> None:
+    """Start brokers that a command has stopped, which was killed before it looked for new topics, if a partition is there alone.
+
+    Without a leader it could not be moved.
+    """
+    stopped = {int(broker["id"]) for broker in _brokers(directory) if broker["state"] == State.STOPPED.value}
+    needed = stopped & ids & _without_leader(cluster)
+    for broker_id in sorted(needed):
+        _order(directory, "start", broker_id)
+    deadline = time.monotonic() + seconds
+    while needed & _without_leader(cluster) and time.monotonic() < deadline:  # what is left then, the drain names
+        time.sleep(_POLL_SECONDS)
+
+
+def _without_leader(cluster: Cluster) -> set[int]:
+    """The brokers that have replicas of partitions without a leader."""
+    partitions = (partition for topic in cluster.refresh(None).topics for partition in topic.partitions)
+    return {broker for partition in partitions if partition.leader_id < 0 for broker in partition.replica_nodes}
 
 
 def _brokers(directory: Path) -> list[dict[str, Any]]:

@@ -27,6 +27,10 @@ class Stage:
         monkeypatch.setattr(shrinking, "drain", self._drain)
         monkeypatch.setattr(shrinking, "forget_settings", lambda _, broker_id: self.done.append(f"forget {broker_id}"))
         monkeypatch.setattr(shrinking, "left_on", self._left_on)
+        self.without_leader: list[set[int]] = []
+        """The brokers with replicas of partitions without a leader at each look; none after the last one."""
+        monkeypatch.setattr(shrinking, "_without_leader", lambda _: self.without_leader.pop(0) if self.without_leader else set())
+        monkeypatch.setattr(shrinking, "_POLL_SECONDS", 0.0)
         monkeypatch.setattr(shrinking, "_alive", lambda _: {number for number, state in self.states.items() if state == "ready"})
 
     def shrink(self, count: int) -> list[int]:
@@ -84,6 +88,14 @@ def test_a_broker_that_an_interrupted_command_has_stopped_is_not_stopped_again(m
     stage = Stage(monkeypatch, {0: "ready", 1: "stopped", 2: "failed"})
     assert stage.shrink(1) == [1, 2]
     assert stage.done[1:] == ["drain [1, 2]", "remove 2", "remove 1"]
+
+
+def test_a_stopped_broker_starts_again_if_it_has_a_partition_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, {0: "ready", 1: "stopped", 2: "stopped", 3: "failed"})
+    stage.without_leader = [{0, 2, 3}, {2, 3}]
+    assert stage.shrink(1) == [1, 2, 3]
+    assert stage.without_leader == []
+    assert stage.done[1:] == ["start 2", "drain [1, 2, 3]", "forget 2", "stop 2", "remove 3", "remove 2", "remove 1"]
 
 
 def test_a_refused_drain_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
