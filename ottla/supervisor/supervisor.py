@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -335,8 +336,10 @@ class Supervisor:
         return {"error": "the cluster is going down", "started": started} if self._ending.is_set() else {"started": started}
 
     def _forget(self, broker_id: int) -> None:
-        """The last broker, which has no process, is no longer one of the cluster."""
+        """The last broker, which has no process, is no longer one of the cluster, also for a start without the state file."""
         del self._brokers[broker_id]
+        with suppress(OSError):
+            self._layout.properties_file(broker_id).unlink(missing_ok=True)
         self._layout = self._layout.of_size(len(self._brokers))
         self._note_change()
 
