@@ -26,7 +26,7 @@ class Extents:
     `aborted` are the aborted transactions of the region for a group that reads committed records.
 
     The log has found the beginning and the end of the region, but not read each header. At a batch that cannot be read the region ends:
-    an error in the middle would leave records acquired that nobody gets.
+    after an error in the middle, records would be acquired that no member gets.
     """
 
     __slots__ = ("_aborted", "_region", "failed", "read")

@@ -61,7 +61,7 @@ def read_profile(name: str) -> dict[str, Any]:
             raise ClientError(f"profile {name} in {file}: {key} is no key of a profile; those are {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]) or isinstance(value, bool):
             raise ClientError(f"profile {name} in {file}: {key} = {value!r} must be a {'text' if KEYS[key] == (str,) else 'number'}")
-        if key == "timeout" and not _LEAST_SECONDS <= value <= _MOST_SECONDS:  # also nan
+        if isinstance(value, int | float) and not _LEAST_SECONDS <= value <= _MOST_SECONDS:  # also nan
             raise ClientError(f"profile {name} in {file}: {key} = {value!r} must be from {_LEAST_SECONDS:g} to {_MOST_SECONDS:.0f} seconds")
     return profile
 

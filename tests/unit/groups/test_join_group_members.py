@@ -64,7 +64,7 @@ def test_connections_that_have_not_sent_the_members_share_them() -> None:
     others = [with_members(bare, "m0", [*members, ("new", None, b"")], 9), with_members(JoinGroupResponse().encode(5), "m0", members, 5)]
     assert not any(part is first[-1] for parts in others for part in parts)
     other_metadata: list[MemberMetadata] = [*members[:-1], (members[-1][0], None, bytes([1]) * 4_000)]
-    assert b"".join(with_members(bare, "m0", other_metadata, 9)).endswith(bytes([1]) * 4_000 + bytes(2))  # type: ignore[arg-type]
+    assert b"".join(with_members(bare, "m0", other_metadata, 9)).endswith(bytes([1]) * 4_000 + bytes(2))  # type: ignore[arg-type]  # as above
     assert with_members(bare, "m0", members[:1], 9)[-1] is not with_members(bare, "m0", members[:1], 9)[-1], "small ones are copied"
 
 
