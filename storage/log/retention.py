@@ -4,11 +4,11 @@
 of Apache Kafka's UnifiedLog.deleteOldSegments. Whole segments are deleted, from the oldest on, and only below the high watermark. The age
 of a segment is that of its newest timestamp. The active segment may be deleted, too; then an empty one replaces it.
 
-Of a log with remote storage, `local.retention.*` deletes segments that the remote store has, and leaves the log start offset. For
-`retention.ms` a segment waits until it was copied, as in Apache Kafka: by a wrong clock, records would go that are nowhere else. The clocks
-are compared before copies expire. `retention.bytes` deletes segments although the store does not have them, if those that it lacks are too
-many alone: then an outage of the store does not fill the disk. The active segment is rolled when it is due. That is after all deletions,
-so that it may be copied before the next check.
+Of a log with remote storage, `local.retention.*` deletes segments that the remote store has, and leaves the log start offset. `retention.*`
+deletes segments although the store does not have them: an outage of the store must not fill the disk. The log start offset then passes all
+copies, which would be removed. So `retention.ms` waits while a copy of older offsets is not due, as it waits for a segment elsewhere: old
+records may be written behind new ones. For `retention.bytes` the bytes on the disk alone are too many. The active segment is rolled when
+it is due. That is after all deletions, so that it may be copied before the next check.
 
 A topic may have lost its remote storage by a program that did not ask the brokers, or by a malformed configuration. Nothing is copied
 then, and only what the store has is deleted: the oldest records are there, and the log start offset must not pass them.
@@ -78,12 +78,15 @@ def _delete_tiered(log: PartitionLog, tier: Tier, now_ms: int, at_most: int, *, 
         delete(is_old, f"older than local.retention.ms={local_ms}", is_copied=True)
     if not log.is_copied:
         return deleted
-    retention_bytes = log.config[RETENTION_BYTES]
+    retention_bytes, retention_ms = log.config[RETENTION_BYTES], log.config[RETENTION_MS]
     if retention_bytes >= 0:
         excess = log.only_local_bytes - retention_bytes
         if excess >= 0:
             reason = f"{excess} bytes more than retention.bytes={retention_bytes} are not in the remote store"
             delete(_beyond(excess), reason, is_copied=False)
+    if retention_ms >= 0:
+        reason = f"older than retention.ms={retention_ms}, although not in the remote store"
+        delete(_older_than_copies_too(log, tier, now_ms - retention_ms, may_wait=may_wait), reason, is_copied=False)
     if deleted < at_most and active.size and (local_bytes == 0 or (local_ms >= 0 and is_old(active, None))):
         log.roll()
     return deleted
@@ -98,6 +101,21 @@ def _copied(log: PartitionLog, tier: Tier, should_delete: ShouldDelete) -> Shoul
             return False
         first = max(segment.base_offset, log.log_start_offset)
         return tier.has_all(first, following.base_offset - 1, log.log_end_offset, epochs)
+
+    return is_due
+
+
+def _older_than_copies_too(log: PartitionLog, tier: Tier, oldest_ms: int, *, may_wait: bool) -> ShouldDelete:
+    """Only segments that are older, and none if the store may have newer records before the first one."""
+    is_old = _older_than(oldest_ms, may_wait=may_wait)
+    first = log.segments.first
+
+    def is_due(segment: Segment, following: Segment | None) -> bool:
+        if not is_old(segment, following):
+            return False
+        # Segments go from the first one on, so that the others are asked for only if the first one is due.
+        epochs = log.leader_epochs.entries
+        return segment is not first or not tier.may_have_newer(log.log_start_offset, segment.base_offset, oldest_ms, epochs)
 
     return is_due
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.config.topic import TopicConfig
-from ottla.storage.remote.entries import Accepts, SegmentEntry, any_copy
-from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, Find, OffsetAndEpoch, first_missing, with_records
+from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentState, any_copy
+from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, Find, OffsetAndEpoch, epoch_of, first_missing, with_records
 from ottla.storage.remote.ports import MetadataNotReady
 
 BROKERS_TOPICS = frozenset(
@@ -50,6 +50,27 @@ class Tier:
     def may_have(self, log_start_offset: int, first_base_offset: int) -> bool:
         """Tells if the store may have records from the log start on. `first_base_offset` is that of the first local segment."""
         return not self.is_known or self.copied.offset >= log_start_offset or log_start_offset < first_base_offset
+
+    def may_have_newer(self, first: int, end: int, oldest_ms: int, epochs: Epochs) -> bool:
+        """Tells if the store may have a copy with offsets in [first, end) and a timestamp of `oldest_ms` or later.
+
+        A copy that is in the epochs of the log, and not in its lineage, counts, too. So does all that is not known.
+        """
+        if first >= end:
+            return False
+        if not self.is_known or epoch_of(epochs, first) is None:
+            return True
+        try:
+            return any(
+                entry.max_timestamp_ms >= oldest_ms
+                and entry.start_offset < end
+                and entry.end_offset >= first
+                and entry.state == SegmentState.COPY_SEGMENT_FINISHED
+                for epoch, _ in reversed(epochs)
+                for entry in reversed(self.entries(epoch))  # the newest one mostly decides
+            )
+        except MetadataNotReady:
+            return True
 
     def has_all(self, first: int, last: int, log_end_offset: int, epochs: Epochs) -> bool:
         """Tells if the store has all offsets from `first` to `last` of the log, readable. Then the log need not keep them."""

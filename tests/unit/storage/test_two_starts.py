@@ -91,28 +91,17 @@ def test_a_segment_whose_copy_is_not_of_this_lineage_stays() -> None:
     assert bases(replica.log) == [1, 2, 3, 4]
 
 
-def test_retention_by_size_removes_segments_although_the_store_never_got_them() -> None:
-    replica = copied(of=0, retention_bytes=3 * SIZE)
+@pytest.mark.parametrize(("config", "left"), [({"retention_ms": 2 * HOUR_MS}, [2, 3, 4]), ({"retention_bytes": 3 * SIZE}, [2, 3, 4])])
+def test_retention_removes_segments_although_the_store_never_got_them(config: dict[str, int], left: list[int]) -> None:
+    replica = TieredReplica(**config)
+    for _ in range(5):
+        replica.produce(1)
+        replica.clock.move(HOUR_MS)
+    replica.clock.move(-HOUR_MS)
     check(replica)
     log = replica.log
-    assert bases(log) == [2, 3, 4]
+    assert bases(log) == left
     assert log.log_start_offset == log.local_log_start_offset == 2
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-@pytest.mark.parametrize("of", [0, 2])
-def test_a_clock_that_is_far_ahead_removes_no_record_that_was_not_copied(of: int, is_known: bool) -> None:
-    replica = copied(of=of, local_retention_ms=HOUR_MS, retention_ms=20 * HOUR_MS)
-    log = replica.log
-    assert log.tier is not None
-    if not is_known:
-        replica.metadata.ready = log.tier.is_known = False
-    replica.clock.move(10_000 * HOUR_MS)
-    while check(replica):
-        pass
-    assert bases(log)[0] == (of if is_known else 0)
-    assert log.log_start_offset == 0
-    assert len(read_all(log, log.local_log_start_offset)) == (5 - bases(log)[0]) * SIZE
 
 
 def test_an_active_segment_that_is_due_is_rolled_so_that_it_is_copied() -> None:
@@ -161,19 +150,23 @@ def test_an_active_segment_beyond_retention_may_be_copied_before_it_is_removed()
     assert replica.log.log_start_offset == 0
 
 
-def test_segments_beyond_retention_go_once_they_were_copied() -> None:
-    replica = copied(of=2, local_retention_ms=HOUR_MS, retention_ms=20 * HOUR_MS)
-    replica.clock.move(100 * HOUR_MS)
+def test_segments_beyond_retention_go_without_a_copy_once_the_copies_before_them_are_known_to_be_as_old() -> None:
+    replica = copied(local_retention_ms=HOUR_MS, retention_ms=20 * HOUR_MS)
+    log = replica.log
+    assert log.tier is not None
     check(replica)
-    assert (replica.log.log_start_offset, bases(replica.log)) == (0, [2, 3, 4, 5])
-
-    async def copy_and_expire() -> None:
-        await replica.copy_all()
-        await replica.expiry.run()
-
-    asyncio.run(copy_and_expire())
+    replica.clock.move(10 * HOUR_MS)
+    replica.produce(1)
+    replica.clock.move(15 * HOUR_MS)
+    replica.metadata.ready = False
     check(replica)
-    assert (replica.log.log_start_offset, bases(replica.log)) == (5, [5])
+    assert (log.log_start_offset, bases(log)) == (0, [3, 4, 5, 6])
+    replica.metadata.ready, log.tier.is_known = True, False
+    check(replica)
+    assert (log.log_start_offset, bases(log)) == (0, [4, 5, 6])
+    log.tier.is_known = True
+    check(replica)
+    assert (log.log_start_offset, bases(log)) == (5, [5, 6])
 
 
 def test_reads_tell_remote_records_from_missing_ones() -> None:
