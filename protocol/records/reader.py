@@ -180,7 +180,8 @@ def check_pieces(
 ) -> None:
     """Check all records of the batch with which `check` has begun. At most one record and one piece are in memory.
 
-    Raises InvalidRecord, the errors of the pieces, and DecompressionTooLarge for a record that takes more than `max_bytes`.
+    Raises InvalidRecord, the errors of the pieces, and DecompressionTooLarge for a record that takes more than `max_bytes`. A record that
+    only claims to be long has a buffer of as many bytes, so callers pass no more than the pieces may have.
     """
     data: Buffer = b""
     at = 0

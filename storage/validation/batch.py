@@ -275,7 +275,7 @@ def look_at_compressed(run: BatchRun, rules: ValidationRules, now_ms: int) -> No
         return
     check.begin(run.count, run.base_timestamp)
     try:
-        check_pieces(check, decompressed(codec, body, INLINE_EXPANDED_MAX_BYTES))
+        check_pieces(check, decompressed(codec, body, INLINE_EXPANDED_MAX_BYTES), None, INLINE_EXPANDED_MAX_BYTES)
     except DecompressionTooLarge:
         run.needs_worker = True  # the small batch expands to a large one
         return

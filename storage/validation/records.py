@@ -97,7 +97,7 @@ def recompress(
     """
     try:
         pieces: list[Buffer] = []
-        summary = check_records(_kept(record_pieces(records, 0, header, max_bytes), pieces), header, between)
+        summary = check_records(_kept(record_pieces(records, 0, header, max_bytes), pieces), header, between, max_bytes)
         data = join(pieces)
         pieces.clear()  # to free all memory at the end would hold the interpreter
         between()

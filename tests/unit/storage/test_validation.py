@@ -1,11 +1,14 @@
 """What a leader demands of produced records."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, TimestampType, crc_is_valid, parse_header
-from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.builder import encode_varint
+from ottla.protocol.records.compression import CompressionCodec, compress
 from ottla.protocol.records.reader import iter_records
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
@@ -22,6 +25,7 @@ from ottla.storage.validation.records import check_produced
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
+from tests.support.odd_batches import framed
 
 ORDERS = TopicPartition("orders", 0)
 PLAIN = ValidationRules(ORDERS)
@@ -354,6 +358,20 @@ def test_a_batch_that_is_small_only_while_compressed_is_left_to_a_worker() -> No
     assert len(batch) < 2000
     assert judged(batch, PLAIN, NOW).needs_worker
     assert validated(batch, PLAIN).header() == parse_header(batch)
+
+
+@pytest.mark.parametrize("target", [None, CompressionCodec.LZ4])
+def test_a_record_that_claims_2_gib_takes_no_memory_for_them(target: CompressionCodec | None) -> None:
+    """The batch has 300 bytes, and expands to two pieces."""
+    batch = framed(compress(CompressionCodec.GZIP, encode_varint(2**31 - 1) + bytes(200_000)), CompressionCodec.GZIP)
+    rules = ValidationRules(ORDERS, compression_codec=target)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecord):
+            complete_validation(judged(batch, rules, NOW).detached(), rules, NOW, max_bytes=INLINE_CHECK_MAX_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 2 * INLINE_CHECK_MAX_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("codec", CODECS)
