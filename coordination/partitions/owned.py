@@ -188,8 +188,14 @@ class StatesByKey:
             self._displaced = {key: at for key, at in self._displaced.items() if at != index}
 
     def _may_be_displaced(self, owned: OwnedPartition, key: str) -> bool:
-        """Whether a partition that is being loaded may have the state."""
-        return self._count_partitions() > self._configured_partitions and self.is_loading and owned.states.get(key) is None
+        """Whether a partition that is being loaded may have the state.
+
+        A topic with more partitions than are configured may have grown. So has one with a displaced state, even if the configured number
+        was raised afterwards.
+        """
+        if not self._displaced and self._count_partitions() <= self._configured_partitions:
+            return False
+        return self.is_loading and owned.states.get(key) is None
 
     def check(self, key: str) -> ErrorCode:
         """Whether this broker coordinates the state."""

@@ -177,7 +177,8 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
             yield found(
                 "internal-topic-partitions",
                 f"{topic} has {counted(count, 'partition')}, and {key}={created}",
-                f"if partitions were added, look for 'partitions were added' in the brokers' logs; if not, set {key}={count}",
+                f"if partitions were added, look for 'partitions were added' in the brokers' logs, and leave {key} as it is: brokers that "
+                f"start then look for each state in all partitions; if not, set {key}={count}",
             )
         policy = facts.configs.get(topic, {}).get("cleanup.policy", "compact")
         if policy != "compact":

@@ -77,6 +77,17 @@ def test_a_topic_that_has_not_grown_waits_for_the_partition_of_the_key_alone() -
     assert world.owned.find(displaced()) == (ErrorCode.NONE, None)
 
 
+def test_a_displaced_state_tells_that_the_topic_has_grown_although_as_many_partitions_are_configured() -> None:
+    world = World(configured=NOW)
+    key = displaced()
+    world.load(NOW - 1)
+    world.load(1, next(each for each in KEYS if absolute_hash(each) % BEFORE == 1 and absolute_hash(each) % NOW != 1))
+    assert world.owned.find(key) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
+    assert world.owned.check(key) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.load_all()
+    assert world.owned.find(key) == (ErrorCode.NONE, f"state of {key}")
+
+
 def test_a_state_in_the_partition_of_the_key_is_the_valid_one() -> None:
     world = World()
     world.load_all()
