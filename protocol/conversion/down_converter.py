@@ -7,7 +7,7 @@ and are left out.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from ottla.protocol.conversion import message_fields
 from ottla.protocol.conversion.message_fields import MESSAGE_OVERHEAD_BYTES
@@ -17,6 +17,9 @@ from ottla.protocol.records.batch import MIN_RECORD_BYTES, NO_TIMESTAMP, TIMESTA
 from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, MalformedMessage
 from ottla.protocol.records.record_step import RECORDS_REMAIN, record_error
+
+HEADERS_SHIFT: Final = 4
+"""16 headers are as much work as a record without any."""
 
 
 @final
@@ -103,13 +106,15 @@ class DownConverter:
         self.max_timestamp = NO_TIMESTAMP
 
     def convert(self, limit: int) -> bool:
-        """Convert up to `limit` records. True when all are done. Raises InvalidRecord, MalformedMessage for a negative timestamp."""
+        """Convert up to `limit` records; one with many headers counts as several. True when all are done.
+
+        Raises InvalidRecord, MalformedMessage for a negative timestamp.
+        """
         while limit > 0:
             if self._left <= 0:
                 return True
-            limit -= 1
             self._left -= 1
-            self._convert_one()
+            limit -= 1 + (self._convert_one() >> HEADERS_SHIFT)
         return False
 
     def copy(self, frame: memoryview, start: int, end: int) -> None:
@@ -131,7 +136,8 @@ class DownConverter:
             room[: self.size] = memoryview(self.room)[: self.size]
             self.room = room
 
-    def _convert_one(self) -> None:
+    def _convert_one(self) -> int:
+        """Returns the number of the record's headers."""
         data = self._data
         end, elapsed, delta, _, _, key_at, key_size, value_at, value_size, headers, _ = record_step.read_record(data, self._at, self._end)
         if end < 0:
@@ -144,7 +150,7 @@ class DownConverter:
             self.with_headers += headers > 0
         offset = self._base_offset + delta
         if offset < self._first_offset:
-            return
+            return headers
         timestamp = self._log_append_time if self._attributes else fields.wrapped_sum(self._base_timestamp, elapsed)
         if timestamp < NO_TIMESTAMP:
             raise MalformedMessage(f"Invalid negative timestamp {timestamp}")
@@ -171,3 +177,4 @@ class DownConverter:
             value_size,
         )
         self.largest = max(self.largest, self.size - start)
+        return headers

@@ -29,13 +29,14 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records.builder import Record, build_batch
-from ottla.protocol.records.compression import CompressionCodec
+from ottla.protocol.records.builder import Record, build_batch, encode_varint
+from ottla.protocol.records.compression import CompressionCodec, compress
 from tests.support.admin_requests import a_topic, create
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
 from tests.support.golden_replay import decode, receive, request_frame
 from tests.support.hostile import GoodClient
+from tests.support.odd_batches import an_odd_record, framed
 from tests.support.wire_client import a_wire_client
 
 MiB = 1024 * 1024
@@ -147,6 +148,13 @@ def bomb(codec: CompressionCodec) -> bytes:
     return bytes(build_batch([Record(0, time.time_ns() // 1_000_000, b"key", bytes(BOMB_BYTES))], codec))
 
 
+def headers() -> bytes:
+    """A batch of one record with so many empty headers that it expands to BOMB_BYTES."""
+    count = BOMB_BYTES // 2
+    record = an_odd_record(headers=encode_varint(count) + b"\0\1" * count)
+    return framed(compress(CompressionCodec.ZSTD, record), CompressionCodec.ZSTD, count=1)
+
+
 def at_once(broker: Watched, count: int, frames: list[bytes], *, reads: bool = True) -> None:
     """Send the frames on `count` connections, all before the first answer is awaited; then close."""
     with ExitStack() as stack:
@@ -193,6 +201,10 @@ def prepare_compacted(broker: Watched) -> None:
 
 def produce_bombs(broker: Watched) -> None:
     at_once(broker, 60, [request_frame(produce(BOMBS, bomb(CompressionCodec.ZSTD)), ApiKey.PRODUCE, 7)])
+
+
+def produce_headers(broker: Watched) -> None:
+    at_once(broker, 60, [request_frame(produce(BOMBS, headers()), ApiKey.PRODUCE, 7)])
 
 
 def join_with_metadata(broker: Watched) -> None:
@@ -351,6 +363,7 @@ ATTACKS = {
     "none": Attack("no attack, for comparison", nothing, rest),
     "fetch": Attack("40 Fetch version 3 of values of 120 MB", prepare_bombs, fetch_for_old_clients),
     "produce": Attack("60 Produce of zstd bombs to a compacted topic", prepare_compacted, produce_bombs),
+    "headers": Attack("60 Produces of a record with 60 million headers", prepare_compacted, produce_headers),
     "join": Attack("39 JoinGroup with 40 MB of metadata", nothing, join_with_metadata),
     "unfinished": Attack("150 requests of 8 MiB without their last byte", nothing, never_finish),
     "behind": Attack(f"{CROWD:,} requests that wait, with 256 KiB behind each", prepare_topic, wait_and_send_more),
