@@ -53,8 +53,18 @@ cdef inline const uint32_t *first(Tables tables) except NULL:
 
 cdef inline int64_t checksum(Tables tables, View data, Py_ssize_t start, Py_ssize_t end) except -1:
     cdef const uint32_t *table = first(tables)
+    cdef const uint8_t *p
+    cdef uint32_t crc
     check(data, start, end - start)
-    return covered(table, &data[start], end - start) if end > start else 0
+    if end <= start:
+        return 0
+    p = &data[start]
+    if end - start > LONG_BYTES:
+        with nogil:
+            crc = covered(table, p, end - start)
+    else:
+        crc = covered(table, p, end - start)
+    return crc
 
 cdef inline Py_ssize_t put_message(Tables tables, bytearray room, Py_ssize_t at, int64_t offset, int64_t magic, int64_t attributes, int64_t timestamp, View data, Py_ssize_t key_at, int64_t key_size, Py_ssize_t value_at, int64_t value_size) except -1:
     cdef const uint32_t *table = first(tables)
@@ -75,7 +85,7 @@ cdef inline Py_ssize_t put_message(Tables tables, bytearray room, Py_ssize_t at,
     set32(p, key_size if key_size > 0 else key_size >> 63)
     p += 4
     if key_bytes:
-        memcpy(p, &data[key_at], key_bytes)
+        copy_value(p, &data[key_at], key_bytes)
         p += key_bytes
     set32(p, value_size if value_size > 0 else value_size >> 63)
     if value_bytes:
@@ -119,7 +129,7 @@ cdef inline Py_ssize_t put_record(bytearray room, Py_ssize_t at, int64_t elapsed
     p = write_varlong(p, delta)
     p = write_varlong(p, key_size)
     if key_bytes:
-        memcpy(p, &data[key_at], key_bytes)
+        copy_value(p, &data[key_at], key_bytes)
         p += key_bytes
     p = write_varlong(p, value_size)
     if value_bytes:
