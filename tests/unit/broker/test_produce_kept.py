@@ -98,6 +98,21 @@ async def test_a_frame_with_a_buffer_of_its_own_goes_on_in_turns_without_a_copy(
 
 
 @on_a_loop
+async def test_a_turn_has_fewer_batches_if_they_expand_to_much() -> None:
+    """Each has 100 bytes, and takes as long as hundreds of others."""
+    bench = HandlerBench()
+    count = AT_ONCE // 4
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(count)))
+    bench.know(**{f"p{index}": 0 for index in range(count)})
+    every_pause_waits()
+    asked = bench.produce(*[a_batch(1, "zstd", value_bytes=100_000)] * count)
+    assert asked.waits
+    assert sum(partition.log.log_end_offset for partition in bench.replicas.manager) == 2, "one at first, and one when it goes on"
+    await until(lambda: not asked.waits)
+    assert [each.error_code for each in asked.produced] == [ErrorCode.NONE] * count
+
+
+@on_a_loop
 async def test_records_for_the_id_of_a_former_topic_are_not_appended_to_the_one_of_that_name() -> None:
     bench = alone()
     bench.services.listed = ListedApis(SERVED, bench.features.level, is_own_cluster=True)
