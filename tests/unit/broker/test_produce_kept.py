@@ -113,6 +113,20 @@ async def test_a_turn_has_fewer_batches_if_they_expand_to_much() -> None:
 
 
 @on_a_loop
+async def test_a_turn_has_fewer_batches_if_their_records_are_examined_one_by_one() -> None:
+    """Their answers name each record."""
+    bench = HandlerBench(cleanup_policy="compact")
+    count = AT_ONCE // 4
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(count)))
+    bench.know(**{f"p{index}": 0 for index in range(count)})
+    every_pause_waits()
+    asked = bench.produce(*[a_batch(100, key=None)] * count)
+    assert asked.waits
+    await until(lambda: not asked.waits)
+    assert [(each.error_code, len(each.record_errors)) for each in asked.produced] == [(ErrorCode.INVALID_RECORD, 100)] * count
+
+
+@on_a_loop
 async def test_records_for_the_id_of_a_former_topic_are_not_appended_to_the_one_of_that_name() -> None:
     bench = alone()
     bench.services.listed = ListedApis(SERVED, bench.features.level, is_own_cluster=True)
