@@ -6,6 +6,7 @@ for large batches. Messages are Apache Kafka's, because clients print them.
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from ottla.protocol.records.batch import (
     CODEC_MASK,
@@ -44,8 +45,9 @@ from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords
 from ottla.storage.validation.rules import NO_TIMESTAMP_LIMIT, ValidationRules
 
 _SHOWN_ERRORS = 3  # errors repeated in the message of the batch
-MOST_RECORD_ERRORS = 10_000
-"""Refused records of a batch that are listed. A small batch may expand to millions, each with a message of a hundred bytes."""
+MOST_RECORD_ERRORS: Final = 10_000
+"""Refused records of a batch that are listed, and of all batches of a request. A small batch may expand to millions, each with a message of
+a hundred bytes."""
 _RECORDS_PER_SLICE = 200
 """Records that are read or encoded before the event loop may run, 1 ms."""
 

@@ -54,6 +54,7 @@ from ottla.storage.errors import InvalidRecord, StorageError
 from ottla.storage.log.origins import CLIENT
 from ottla.storage.validation.batch import FIRST_VERSION_WITHOUT_MESSAGE_SETS, attributes_of_first, read_only_batch
 from ottla.storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
+from ottla.storage.validation.records import MOST_RECORD_ERRORS
 from ottla.storage.validation.run import BatchRun
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class Produce:
         "_acks",
         "_answer",
         "_connection",
+        "_errors_left",
         "_has_valid_acks",
         "_in_work",
         "_is_closed",
@@ -192,6 +194,7 @@ class Produce:
         self._has_valid_acks = -1 <= self._acks <= 1
         self._now_ms = 0
         self._throttle_time_ms = 0
+        self._errors_left = MOST_RECORD_ERRORS
         self._accepted = 0
         self._topic = ""
         self._topic_bytes: bytes | None = None
@@ -363,7 +366,7 @@ class Produce:
             if partition is not None and not isinstance(error, WITHOUT_LOG_START_OFFSET):
                 refusal.log_start_offset = partition.log.log_start_offset
         if isinstance(error, InvalidRecord):
-            refusal.record_errors = error.record_errors
+            self._list_records(refusal, error.record_errors)
         if refusal.code == NOT_LEADER_OR_FOLLOWER and self._version >= FIRST_WITH_LEADER_HINTS:
             refusal.leader_id, refusal.leader_epoch = current_leader(services.data.replica_manager, topic, index)
             if refusal.leader_id >= 0:
@@ -371,6 +374,16 @@ class Produce:
                     self._leaders = set()
                 self._leaders.add(refusal.leader_id)
         return refusal
+
+    def _list_records(self, refusal: Refusal, errors: Sequence[tuple[int, str]]) -> None:
+        """Name refused records, as long as the answer names few. Each takes a hundred bytes, and a small request may have millions."""
+        left = self._errors_left
+        if len(errors) > left:
+            errors = errors[:left]
+            if not left:
+                refusal.message = None  # it repeats some of them
+        refusal.record_errors = errors
+        self._errors_left = left - len(errors)
 
     def _refuse(self, index: int, partition: Partition | None, fault: StorageError | ReplicationError | int) -> None:
         """Refuse the batch of the reader's partition, for an error or with a code. Two faults of the batch itself come before the one that

@@ -11,6 +11,7 @@ from ottla.broker.request.listed_apis import ListedApis
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.storage.validation.records import MOST_RECORD_ERRORS
 from tests.support.batches import a_batch
 from tests.support.controlled_cluster import until
 from tests.support.golden_replay import request_frame
@@ -124,6 +125,20 @@ async def test_a_turn_has_fewer_batches_if_their_records_are_examined_one_by_one
     assert asked.waits
     await until(lambda: not asked.waits)
     assert [(each.error_code, len(each.record_errors)) for each in asked.produced] == [(ErrorCode.INVALID_RECORD, 100)] * count
+
+
+@on_a_loop
+async def test_an_answer_names_few_of_very_many_refused_records() -> None:
+    """A request of some KB may name one partition thousands of times, each with a batch of 10,000 such records."""
+    bench = HandlerBench(cleanup_policy="compact")
+    count = MOST_RECORD_ERRORS // 1000 + 2
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(count)))
+    bench.know(**{f"p{index}": 0 for index in range(count)})
+    asked = bench.produce(*[a_batch(1000, "zstd", key=None)] * count)
+    await until(lambda: not asked.waits)
+    assert {each.error_code for each in asked.produced} == {ErrorCode.INVALID_RECORD}
+    assert [len(each.record_errors) for each in asked.produced] == [1000] * (count - 2) + [0, 0]
+    assert [each.error_message is None for each in asked.produced] == [False] * (count - 2) + [True, True]
 
 
 @on_a_loop
