@@ -24,6 +24,8 @@ INLINE_RECORDS: Final = 400
 """Records of a batch that is searched on the event loop, a millisecond."""
 INLINE_BYTES: Final = 128 * 1024
 """Decompressed bytes of such a batch."""
+INLINE_PLAIN_BYTES: Final = 1024 * 1024
+"""Bytes of such a batch that is not compressed: 3 ms if they are empty headers."""
 _RECORDS_PER_SLICE = 200
 
 
@@ -85,6 +87,8 @@ def first_record(segment: "Segment", position: int, data: bytes, header: BatchHe
 
 def _records_of_small(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]] | None:
     """Offset and timestamp of each record of a batch that is searched at once; None for a large one."""
+    if header.size > INLINE_PLAIN_BYTES:
+        return None
     if header.is_message:
         return None if header.attributes & CODEC_MASK else offsets_and_timestamps_at(data, 0, header)
     if header.record_count > INLINE_RECORDS:

@@ -16,7 +16,7 @@ from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_UNKNOWN
 from ottla.storage.segment.cold_lookups import ColdRead
-from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
+from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_PLAIN_BYTES, INLINE_RECORDS, FoundRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
 from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import a_context, a_log, append, read_all
@@ -154,6 +154,13 @@ def test_a_thread_searches_a_large_batch(batch: bytearray) -> None:
         offset_of_max_timestamp(log),
         1,
     )
+
+
+def test_a_thread_searches_a_large_batch_that_is_not_compressed() -> None:
+    log = a_log(max_message_bytes=2 * INLINE_PLAIN_BYTES)
+    append(log, a_batch([a_record(at, 1000 + at, value=bytes(INLINE_PLAIN_BYTES // 4)) for at in range(5)]))
+    found: FoundRecords = {}
+    assert when_cached(lambda: offset_for_timestamp(log, 1003, False, found)) == ((3, 1003, 0), 1)
 
 
 def test_a_record_of_very_many_headers_takes_little_memory() -> None:
