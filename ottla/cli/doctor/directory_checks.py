@@ -190,7 +190,8 @@ def _damaged(facts: DirectoryFacts, dice: random.Random) -> Iterator[Finding]:
         task = SegmentTask(directory, base_offset, base_offset == last[directory], is_unfinished)
         try:
             if (segment := check_segment(task)) is not None:
-                problems += (problem for problem in segment.problems if problem not in segment.unreadable)
+                batches = set(segment.unreadable)
+                problems += (problem for problem in segment.problems if problem not in batches)
                 unreadable += segment.unreadable
         except (StorageError, OSError) as error:
             problems.append(str(error))

@@ -23,6 +23,8 @@ from ottla.storage.segment.transaction_index import TransactionIndex
 
 MAX_PROBLEMS = 20
 """Problems reported for one segment: a file of zeros has nothing new to report after that many."""
+MAX_UNREADABLE = 10_000
+"""Batches of malformed records reported for one segment, in addition. Consumers have to get past each of them."""
 
 
 class SegmentTask(NamedTuple):
@@ -82,10 +84,21 @@ class _Segment:
         return Path(self.task.directory, file_name(self.task.base_offset, suffix))
 
     def _problem(self, path: Path, text: str) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
+        others = len(self.problems) - len(self.unreadable)
+        if others < MAX_PROBLEMS:
             self.problems.append(f"{path}: {text}")
-        elif len(self.problems) == MAX_PROBLEMS:
+        elif others == MAX_PROBLEMS:
             self.problems.append(f"{path}: and further problems")
+
+    def _unreadable_batch(self, text: str) -> None:
+        count = len(self.unreadable)
+        if count < MAX_UNREADABLE:
+            self.unreadable.append(f"{self.path}: {text}")
+        elif count == MAX_UNREADABLE:
+            self.unreadable.append(f"{self.path}: and further batches whose records cannot be read")
+        else:
+            return
+        self.problems.append(self.unreadable[-1])
 
     def check(self) -> SegmentReport:
         indexes = self._read_indexes()  # before the log: a live log then contains everything that the entries refer to
@@ -170,9 +183,7 @@ class _Segment:
             buffer, at, readable_header = readable(batch.buffer, batch.at, header)
             check_records(record_pieces(buffer, at, readable_header), readable_header)
         except RecordFormatError as error:
-            self._problem(self.path, f"{where} to {header.last_offset}: its records cannot be read: {error}; {self._way_around(header)}")
-            if len(self.problems) <= MAX_PROBLEMS:
-                self.unreadable.append(self.problems[-1])
+            self._unreadable_batch(f"{where} to {header.last_offset}: its records cannot be read: {error}; {self._way_around(header)}")
 
     def _way_around(self, header: BatchHeader) -> str:
         """How consumers get past a batch that cannot be read."""

@@ -10,7 +10,10 @@ import pytest
 
 from ottla.cli.dump import directory_check
 from ottla.cli.dump.directory_check import DirectoryReport, check_directory, lock_owner
+from ottla.cli.dump.segment_check import MAX_PROBLEMS
+from ottla.protocol.records.compression import CompressionCodec
 from tests.support.golden_logs import LOGS
+from tests.support.odd_batches import framed
 
 SETS = ("clean", "killed", "recovered", "expired", "live", "odd")
 
@@ -200,3 +203,13 @@ def test_a_batch_of_malformed_records_is_named_with_the_way_around_it(data: Path
     (problem,) = checked(data).all_problems
     assert "offset 0 to 2: its records cannot be read: " in problem
     assert "consumers of log-segments-0 can go on at offset 3 (" in problem
+
+
+def test_every_batch_of_malformed_records_is_named(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    count = 2 * MAX_PROBLEMS
+    batches = [framed(b"", CompressionCodec.GZIP, base_offset=10 * number) for number in range(count)]
+    (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
+    problems = [problem for problem in checked(partition).all_problems if "its records cannot be read: " in problem]
+    assert [f"go on at offset {10 * number + 10} " in problem for number, problem in enumerate(problems)] == [True] * count
