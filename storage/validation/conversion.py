@@ -32,6 +32,7 @@ from ottla.protocol.records.errors import (
 from ottla.storage.errors import ExpandedTooLarge, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from ottla.storage.validation.conversion_cost import Conversion
 from ottla.storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
+from ottla.storage.validation.records import MOST_RECORD_ERRORS
 from ottla.storage.validation.rules import ValidationRules
 from ottla.storage.validation.run import BatchRun
 
@@ -152,7 +153,8 @@ def _check(messages: MessageSet, rules: ValidationRules, now_ms: int) -> None:
         raise InvalidTimestamp(rules.topic_partition, "Producer should not set timestamp type to LogAppendTime", [])
     if rules.compact and records.null_keys:
         message = f"{NO_KEY} in topic partition {rules.topic_partition}"
-        raise InvalidRecord(rules.topic_partition, message, [(records.first_null_key, message)] * records.null_keys)
+        counted = min(records.null_keys, MOST_RECORD_ERRORS)  # the event loop goes through them, for a metric
+        raise InvalidRecord(rules.topic_partition, message, [(records.first_null_key, message)] * counted)
     is_negative = earliest < NO_TIMESTAMP
     # Single messages are converted one by one, so those in front of a foreign one come first.
     if records.foreign and (messages.codec or not is_negative):

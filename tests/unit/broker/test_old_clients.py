@@ -209,6 +209,19 @@ async def test_a_compacted_topic_needs_keys() -> None:
     assert await produced(bench, messages(1, SENT[:2])) == (0, 0)
 
 
+def test_of_very_many_messages_without_a_key_the_first_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed message of some KB may hold five million."""
+    monkeypatch.setattr("ottla.storage.validation.conversion.MOST_RECORD_ERRORS", 4)
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone(cleanup_policy="compact")
+        assert await produced(bench, messages(1, [SENT[2]] * 9)) == (ErrorCode.INVALID_RECORD, -1)
+        assert bench.replicas.manager.topic_stats.records_without_key == 4
+
+    scenario()
+
+
 @on_a_loop
 async def test_a_topic_limits_timestamps_and_sets_them() -> None:
     bench = alone(message_timestamp_before_max_ms="1000")
