@@ -27,7 +27,7 @@ from ottla.storage.segment.batch_scan import batches_from, header_at
 from ottla.storage.segment.cold_lookups import UnwaitingFile
 from ottla.storage.segment.log_settings import LogSettings
 from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from ottla.storage.segment.record_search import LATEST, FoundRecords, Wanted, first_record
+from ottla.storage.segment.record_search import LATEST, FoundRecords, Wanted, candidates, first_record
 from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
 from ottla.storage.segment.transaction_index import TransactionIndex
 
@@ -420,11 +420,10 @@ class Segment:
         """The same, where no record below offset `begin` can be the one."""
         position = self.index_position(begin, file)
         wanted = Wanted(timestamp_ms, LATEST, starting_offset)
-        for at, header in batches_from(file, position, self.size):
-            if header.max_timestamp >= timestamp_ms:
-                record = first_record(self, at, file.pread(header.size, at), header, wanted, found)
-                if record is not None:
-                    return RecordPosition(*record, header.partition_leader_epoch)
+        for at, header in candidates(self, file, position, wanted, found):
+            record = first_record(self, at, file.pread(header.size, at), header, wanted, found)
+            if record is not None:
+                return RecordPosition(*record, header.partition_leader_epoch)
         return None
 
     def record_of_max_timestamp(self, file: File | UnwaitingFile | None = None, found: FoundRecords | None = None) -> RecordPosition | None:

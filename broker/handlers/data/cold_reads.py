@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from ottla.broker.request.services import Services
+from ottla.pauses import pause
 from ottla.storage.segment.cold_lookups import ColdRead
-from ottla.storage.segment.record_search import LongSearch
+from ottla.storage.segment.record_search import LongSearch, LongWalk
 
 MAX_ROUNDS = 1000
 """Reads in threads before the look-up blocks the loop instead. A search by time may need one per segment; more are needed only when memory
@@ -24,11 +25,16 @@ async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], 
     """
     broker.administration.metadata_waits.on_wait()
     loop = asyncio.get_running_loop()
-    for _ in range(MAX_ROUNDS):
+    rounds = 0
+    while rounds < MAX_ROUNDS:
         if isinstance(cold.what, LongSearch):
             await broker.expansion.run(cold.what.search)
+            rounds += 1
+        elif isinstance(cold.what, LongWalk):
+            await pause()  # the search goes on in the next slice, however many it needs
         else:
             await loop.run_in_executor(None, cold.warm)
+            rounds += 1
         try:
             return await read(False)
         except ColdRead as again:

@@ -15,6 +15,7 @@ from ottla.storage.log.lookups import aborted_transactions, begins_up_to, offset
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import MAX_UNKNOWN
+from ottla.storage.segment import record_search
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_PLAIN_BYTES, INLINE_RECORDS, FoundRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
@@ -191,6 +192,30 @@ def test_a_small_batch_is_searched_at_once() -> None:
     log = a_log()
     append(log, a_batch(5, "zstd", timestamps=[1000, 1001, 1002, 1003, 1004]))
     assert offset_for_timestamp(log, 1003, False, {}) == (3, 1003, 0)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_very_many_batches_are_passed_over_in_several_turns_of_the_loop(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeleteRecords has hidden the record for which the time index has an entry, so that no other entry helps."""
+    monkeypatch.setattr(record_search, "INLINE_BATCHES", 20)
+    filesystem = ColdFileSystem()
+    log = a_log(a_context(filesystem), index_interval_bytes=200)
+    for timestamp in (9000, *range(1000, 1200), 5000):
+        append(log, a_batch(timestamps=[timestamp]))
+    log.update_high_watermark(log.log_end_offset)
+    log.increment_log_start_offset(1, "records were deleted by a client")
+    if is_cold:
+        log.roll()
+        log.flush()
+        for segment in log.segments:
+            segment.release()
+        filesystem.cached = {}
+    for timestamp, expected in ((4000, (201, 5000, 0)), (6000, None)):
+        found: FoundRecords = {}
+        answer, rounds = when_cached(partial(offset_for_timestamp, log, timestamp, False, found))
+        assert answer == expected
+        assert 10 <= rounds <= 30
+        assert offset_for_timestamp(log, timestamp) == expected
 
 
 def test_a_real_file_tells_what_is_cached(tmp_path: Path) -> None:
