@@ -3,7 +3,9 @@
 Only the Fetch handler calls it. A session has an id, and an epoch that every request increments. So a lost or repeated request, or one of
 another client, is refused instead of misinterpreted. `max.incremental.fetch.session.cache.slots` bounds the number of sessions. A full
 cache evicts a session that was not used for two minutes; for a follower or a larger session, it evicts a consumer's small one.
-MAX_PARTITIONS bounds their memory: a session has every partition that its client names, whether it exists or not.
+
+MAX_PARTITIONS bounds their memory: a session has every partition that its client names, whether it exists or not. When it is reached, the
+largest session of a consumer leaves for a follower, or for a smaller session. Otherwise one client could keep all others from sessions.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ EVICTION_MS = 120_000
 """Time without a request after which any other session may replace a session, ms (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 MAX_PARTITIONS: Final = 1_000_000
 """Partitions of all sessions together; each takes 300 bytes or more."""
+MAX_CONSUMER_PARTITIONS: Final = 100_000
+"""Partitions of a consumer's session. A fetch sorts those that are not idle in one turn of the loop, 100,000 in some milliseconds."""
 
 
 class FetchSessionError(Exception):
@@ -83,15 +87,17 @@ class FetchSessionCache:
             return True
         self._sizes[session_id] = session.size
         self.partitions += session.size - before
-        return session.size < before or self.partitions <= MAX_PARTITIONS
+        return session.size < before or (self.partitions <= MAX_PARTITIONS and _is_of_allowed_size(session, session.is_follower))
 
     def maybe_keep(self, session: FetchSession, *, is_follower: bool, now_ms: int) -> int:
         """Keep the session of a full request if there is room for it. Returns its id, or NO_SESSION."""
+        if not _is_of_allowed_size(session, is_follower):
+            return NO_SESSION
         while self.partitions + session.size > MAX_PARTITIONS:
-            unused = self._unused(now_ms)
-            if unused is None:
+            victim = self._unused(now_ms) or self._largest(session.size, is_follower=is_follower)
+            if victim is None:
                 return NO_SESSION
-            self._evict(unused)
+            self._evict(victim)
         if len(self.sessions) >= self.slots:
             victim = self._victim(session.size, is_follower=is_follower, now_ms=now_ms)
             if victim is None:
@@ -124,6 +130,16 @@ class FetchSessionCache:
         oldest = min(self.sessions.values(), key=lambda session: session.last_used_ms, default=None)
         return None if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS else oldest
 
+    def _largest(self, size: int, *, is_follower: bool) -> FetchSession | None:
+        """The session that leaves for a new one of `size` partitions when there are too many in all sessions; None if none has to."""
+        consumers = (session for session in self.sessions.values() if not session.is_follower)
+        largest = max(consumers, key=lambda session: session.size, default=None)
+        return largest if largest is not None and (is_follower or largest.size > size) else None
+
     def _evict(self, victim: FetchSession) -> None:
         self.remove(victim.session_id)
         self.evictions += 1
+
+
+def _is_of_allowed_size(session: FetchSession, is_follower: bool) -> bool:
+    return is_follower or session.size <= MAX_CONSUMER_PARTITIONS

@@ -109,13 +109,43 @@ def test_all_sessions_together_have_a_limited_number_of_partitions(monkeypatch: 
     monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
     cache = a_cache(slots=100)
     first = create(cache, count=6)
-    assert create(cache, count=5) == NO_SESSION
+    assert create(cache, count=6) == NO_SESSION
     second = create(cache, count=4)
     assert (set(cache.sessions), cache.partitions) == ({first, second}, 10)
     third = create(cache, count=1, now_ms=EVICTION_MS + 1)
     assert (set(cache.sessions), cache.partitions, cache.evictions) == ({second, third}, 5, 1)
     assert create(cache, count=11, now_ms=3 * EVICTION_MS) == NO_SESSION
     assert cache.partitions == 0
+
+
+def test_a_small_session_takes_the_room_of_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    cache = a_cache(slots=100)
+    large, small = create(cache, count=6), create(cache, count=4)
+    assert create(cache, count=6) == NO_SESSION, "one of the same size could take it back"
+    another = create(cache, count=5)
+    assert (set(cache.sessions), cache.partitions, cache.evictions) == ({small, another}, 9, 1)
+    assert large not in cache.sessions
+
+
+def test_a_follower_takes_the_room_of_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    cache = a_cache(slots=100)
+    small = create(cache, count=3)
+    create(cache, count=5)
+    follower = create(cache, count=7, is_follower=True)
+    assert set(cache.sessions) == {small, follower}
+    assert create(cache, count=4, is_follower=True) == NO_SESSION, "followers do not take room from each other"
+
+
+def test_the_session_of_a_consumer_has_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_CONSUMER_PARTITIONS", 5)
+    cache = a_cache(slots=100)
+    assert create(cache, count=6) == NO_SESSION
+    assert create(cache, count=6, is_follower=True) != NO_SESSION
+    session = cache.sessions[create(cache, count=5)]
+    session.add(b"u", "u", 0)
+    assert not cache.has_room(session)
 
 
 def test_a_session_that_grows_beyond_the_limit_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
