@@ -8,6 +8,7 @@ Invariant: the log returned by `open_log` accepts appends. Every batch that reco
 """
 
 import logging
+from collections.abc import Sequence
 
 from ottla.config.topic import TopicConfig
 from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
@@ -299,14 +300,14 @@ class _Loader:
         for at, segment in enumerate(unflushed):
             if segment.size >= _WORTH_A_LINE_BYTES:
                 log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
-            torn = self._recover_segment(segment, is_last=segment is unflushed[-1])
+            torn = self._recover_segment(segment, is_last=segment is unflushed[-1], behind=unflushed[at + 1 :])
             segment.release()  # a log may have more segments than the process may open files
             if torn:
-                self._delete_behind(unflushed[at + 1 :])
                 return
 
-    def _delete_behind(self, segments: list[Segment]) -> None:
-        for segment in segments:
+    def _delete_behind(self, segments: Sequence[Segment]) -> None:
+        # The last one first. Should this start be killed, the next one finds the torn segment and the first ones behind it, and goes on.
+        for segment in reversed(segments):
             log.warning(
                 "%s: %d bytes from offset %d on follow what was cut and are deleted with it",
                 segment.path,
@@ -319,8 +320,11 @@ class _Loader:
             # Some file systems may restore the files after a power cut, although the records that replace them were synced.
             self.filesystem.sync_directory(self.directory)
 
-    def _recover_segment(self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False) -> int:
-        """Check every batch, rebuild the indexes, cut off invalid bytes. Returns their number.
+    def _recover_segment(
+        self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False, behind: Sequence[Segment] = ()
+    ) -> int:
+        """Check every batch, rebuild the indexes, cut off invalid bytes. Returns their number. If there are any, first delete the segments
+        `behind`: once the segment is cut, nothing shows that they do not continue it.
 
         The indexes of the last segment keep their preallocated size for appends. With `snapshots_stay` the later segments and their
         producer snapshots were flushed and stay.
@@ -371,6 +375,7 @@ class _Loader:
                 reason,
                 _LOST if next_offset < self._flushed_to else "nothing acknowledged after a flush is lost",
             )
+            self._delete_behind(behind)
             segment.cut_at(valid_bytes)
         if not is_last:
             segment.finish_rebuild()

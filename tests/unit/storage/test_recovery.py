@@ -124,6 +124,25 @@ def test_segments_behind_a_cut_are_deleted() -> None:
     assert append(log).first_offset == 4
 
 
+def test_a_recovery_that_is_killed_leaves_no_gap_where_it_cut() -> None:
+    filesystem = _written(8, segment_bytes=250)
+    filesystem.open(_path(4)).truncate(100)
+    failing, is_complete = 0, False
+    while not is_complete:
+        failing += 1
+        disk = _copy(filesystem)
+        faulty = FaultyFileSystem(disk)
+        faulty.fail_at = failing
+        try:
+            a_log(a_context(faulty), clean=False)
+            is_complete = True
+        except LogDirFailure:
+            pass
+        log = _on(disk, clean=False)
+        assert (log.log_end_offset, log.segments.bases) == (4, [0, 4])
+        _check_whole(log)
+
+
 def test_segments_behind_a_cut_are_durably_gone_before_the_next_append() -> None:
     filesystem = _written(6, segment_bytes=250)
     filesystem.open(_path(4)).truncate(100)
