@@ -59,8 +59,13 @@ def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool = True) 
         raise log.files.failed_lookup(error) from error
 
 
-def aborted_transactions(log: "PartitionLog", start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
-    """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range."""
+def aborted_transactions(
+    log: "PartitionLog", start: int, end: int, may_wait: bool = True, at_most: int = NEVER
+) -> list[AbortedTransaction]:
+    """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range, in the order of their markers.
+
+    If there are more than `at_most`, returns at least the first `at_most` of them.
+    """
     found: list[AbortedTransaction] = []
     try:
         for segment in log.segments.between(start, NEVER):
@@ -69,9 +74,9 @@ def aborted_transactions(log: "PartitionLog", start: int, end: int, may_wait: bo
                 continue  # mostly, and there may be thousands of segments up to the end
             if not may_wait and segment is not log.segments.active:
                 index.check_cached()
-            some, is_complete = index.collect(start, end)
+            some, is_complete = index.collect(start, end, at_most - len(found))
             found += some
-            if is_complete:
+            if is_complete or len(found) >= at_most:
                 break
     except LOOKUP_ERRORS as error:
         raise log.files.failed_lookup(error) from error

@@ -8,8 +8,11 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.records.batch import iter_batches
 from ottla.replication.reading.asked_partition import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.replication.reading.fetch_read import MOST_ABORTED
 from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.fetching_follower import turns
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
@@ -91,6 +94,30 @@ async def test_an_aborted_transaction_wakes_its_readers_and_is_named_to_them() -
     end_transaction(bench, commit=False)
     (told,) = waiting.fetched
     assert [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()] == [(PRODUCER_ID, 1)]
+
+
+@on_a_loop
+async def test_a_fetch_ends_where_too_many_transactions_were_aborted() -> None:
+    """It would hold up the event loop to find and to name all of them."""
+    bench = a_bench()
+    while bench.replicas.append(100).last_offset < 2 * MOST_ABORTED:
+        pass
+    log = bench.replicas.partition.log
+    index = log.segments.active.transaction_index
+    for offset in range(log.log_end_offset):
+        index.add(AbortedTransaction(PRODUCER_ID, offset, offset, offset + 1))
+    index.write_out()
+    offset = 0
+    named: set[int] = set()
+    while offset < log.log_end_offset:
+        (told,) = poll(bench, offset, max_bytes=1 << 30, partition_max_bytes=1 << 30).fetched
+        assert told.records
+        *_, (_, last) = iter_batches(told.records)
+        offset = last.next_offset
+        aborted = told.aborted_transactions or ()
+        assert len(aborted) < MOST_ABORTED + 100
+        named.update(each.first_offset for each in aborted)
+    assert named == set(range(log.log_end_offset))
 
 
 @on_a_loop

@@ -1,6 +1,7 @@
 """The three indexes of a segment: what is found, what stands in the file, what is cut."""
 
 import struct
+import tracemalloc
 from bisect import bisect_right
 
 import pytest
@@ -336,15 +337,30 @@ def test_the_aborted_transactions_of_a_range_are_those_that_overlap_it(made: lis
     assert is_complete == any(each.last_stable_offset >= upper for each in transactions)
 
 
-def test_a_read_at_the_end_of_many_aborted_transactions_looks_at_few() -> None:
-    class Counted(AbortedTransaction):
-        reads = 0
-
-        def __getattribute__(self, name: str) -> object:
-            Counted.reads += 1
-            return super().__getattribute__(name)
-
+def test_a_read_at_the_end_of_many_aborted_transactions_looks_at_few(monkeypatch: pytest.MonkeyPatch) -> None:
     index = TransactionIndex(_filesystem(), PATH, 0, None)
-    index.entries().extend(Counted(7, 2 * at, 2 * at + 1, 2 * at + 2) for at in range(10_000))
+    for at in range(10_000):
+        index.add(AbortedTransaction(7, 2 * at, 2 * at + 1, 2 * at + 2))
+    reads: list[int] = []
+    look = TransactionIndex._last_offset_at
+
+    def counted(of: TransactionIndex, slot: int) -> int:
+        reads.append(slot)
+        return look(of, slot)
+
+    monkeypatch.setattr(TransactionIndex, "_last_offset_at", counted)
     assert index.collect(19_990, 19_992) == ([(7, 19_990, 19_991, 19_992)], True)
-    assert Counted.reads < 100
+    assert len(reads) < 20
+    assert index.collect(0, 20_000, 3) == ([(7, 0, 1, 2), (7, 2, 3, 4), (7, 4, 5, 6)], False)
+
+
+def test_a_transaction_index_takes_the_memory_of_its_bytes() -> None:
+    filesystem = _filesystem()
+    _transactions(filesystem, *(AbortedTransaction(2**40, 2**40 + at, 2**40 + at, 2**40 + at + 1) for at in range(10_000)))
+    index = TransactionIndex(filesystem, PATH, 0, 340_000)
+    tracemalloc.start()
+    try:
+        index.collect(2**40 + 9_999, 2**40 + 10_000)
+        assert tracemalloc.get_traced_memory()[0] < 500_000, "as objects the entries take 2 MB"
+    finally:
+        tracemalloc.stop()
