@@ -203,7 +203,7 @@ def _committed(log: PartitionLog, asked: AskedPartition, params: FetchParams, fo
     offset = asked.offset
     aborted = aborted_transactions(log, offset, found.next_offset, params.may_wait, MOST_ABORTED)
     if len(aborted) >= MOST_ABORTED:
-        end_offset = aborted[MOST_ABORTED - 1].last_offset + 1
+        end_offset: int = aborted[MOST_ABORTED - 1].last_offset + 1
         if end_offset < found.next_offset:
             found = log.read(offset, max_bytes, end_offset, params.min_one_batch, params.may_wait)
         aborted = aborted_transactions(log, offset, found.next_offset, params.may_wait)
