@@ -74,8 +74,10 @@ class LogCleaner:
         logs: Callable[[], Iterable[PartitionLog]],
         on_failure: Callable[[LogDirFailure], None],
         new_worker: Callable[[], CleanerWorker] = CleanerProcess,
+        is_moving: Callable[[TopicPartition], bool] = lambda topic_partition: False,
     ) -> None:
-        """`logs` returns the logs that may be cleaned; `on_failure` is called on the loop when the disk fails."""
+        """`logs` returns the logs that may be cleaned; `on_failure` is called on the loop when the disk fails. `is_moving` tells whether
+        there is a copy of a log that is to replace it."""
         self.checkpoints = CleanerCheckpoints(filesystem, checkpoints, logs, on_failure)
         self.last_stats = CleaningStats()
         self.io_bytes = 0
@@ -91,6 +93,7 @@ class LogCleaner:
         self._logs = logs
         self._on_failure = on_failure
         self._new_worker = new_worker
+        self._is_moving = is_moving
         self._tasks: dict[TopicPartition, CleaningTask] = {}
         self._paused: dict[TopicPartition, int] = {}
         self._early_ends: dict[TopicPartition, int] = {}
@@ -284,6 +287,10 @@ class LogCleaner:
     def _may_clean(self, each: PartitionLog) -> bool:
         topic_partition = each.topic_partition
         if topic_partition in self._tasks or topic_partition in self._paused:
+            return False
+        if self._is_moving(topic_partition):
+            # The copy begins with records that a cleaning would remove. It will count as clean as this log, and then a tombstone would go
+            # before the records that it hides.
             return False
         if topic_partition in self._retries_ms:
             if elapsed_ms(self._clock) < self._retries_ms[topic_partition]:

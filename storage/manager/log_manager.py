@@ -134,6 +134,7 @@ class LogManager:
             logs=self.current_logs,
             on_failure=self.report_failure,
             new_worker=new_cleaner,
+            is_moving=lambda topic_partition: self.get(topic_partition, future=True) is not None,
         )
         self.future_logs = FutureLogs(
             self._current,

@@ -7,8 +7,10 @@ from ottla.storage.errors import LogBeingTruncated
 from ottla.storage.log import truncation as log_truncation
 from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
+from tests.support.cleaners import InlineCleaner
+from tests.support.compacted_logs import Writer
 from tests.support.filesystems import MemoryFileSystem
-from tests.support.log_manager import Disks, a_future_log
+from tests.support.log_manager import Disks, a_future_log, topic
 from tests.support.logs import append, read_all
 
 T0 = TopicPartition("topic", 0)
@@ -49,6 +51,36 @@ def test_a_copy_of_what_a_crash_took_from_the_log_is_gone_before_anything_is_app
     disks.settle()
     assert manager.get(T0) is copy
     assert read_all(copy) == expected
+
+
+def test_a_log_is_not_cleaned_before_its_copy_goes_on() -> None:
+    """What was copied before the crash is not cleaned in the copy, which will count as clean as the log does."""
+    disks = Disks(log_dirs="/a,/b")
+    disks.topics["topic"] = dict(topic(cleanup_policy="compact", segment_bytes=500))
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True, log_dir="/a")
+    writer = Writer(log)
+    for at in range(20):
+        writer.write([(b"key", b"value-%d" % at)])
+    a_future_log(manager, log, "/b")
+    disks.crash(manager)
+
+    manager = disks.start()
+    cleaners: list[InlineCleaner] = []
+
+    def new_cleaner() -> InlineCleaner:
+        cleaners.append(InlineCleaner(disks.filesystem))
+        return cleaners[-1]
+
+    manager.cleaner._new_worker = new_cleaner
+    current = manager.get(T0)
+    assert current is not None
+    current.update_high_watermark(current.log_end_offset)
+    disks.background.advance(60_000)
+    assert not cleaners
+    manager.future_logs.delete(T0)
+    disks.background.advance(60_000)
+    assert cleaners
 
 
 def test_a_copy_that_cannot_be_cut_does_not_keep_the_broker_from_starting(
