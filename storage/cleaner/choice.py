@@ -11,6 +11,9 @@ from typing import NamedTuple
 from ottla.config.schema.key import LONG_MAX
 from ottla.config.topic import CLEANUP_POLICY, MAX_COMPACTION_LAG_MS, MIN_CLEANABLE_DIRTY_RATIO, MIN_COMPACTION_LAG_MS
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.reads import MAX_UNKNOWN
+from ottla.storage.segment.cold_lookups import NotCached, check_beginning_cached, check_time_cached
+from ottla.storage.segment.segment import UNKNOWN
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +73,32 @@ def log_to_clean(each: PartitionLog, last_clean_offset: int | None, now_ms: int)
         compaction_delay_ms=_compaction_delay_ms(each, first_dirty, now_ms),
         is_checkpoint_wrong=is_checkpoint_wrong,
     )
+
+
+def read_ages(each: PartitionLog, last_clean_offset: int | None) -> None:
+    """Read the timestamps that `log_to_clean` needs if a lag is configured, as far as that does not wait for the disk.
+
+    Raises NotCached if some are left: a thread then reads ahead, and this is called again. May raise OSError.
+    """
+    has_min_lag, has_max_lag = each.config[MIN_COMPACTION_LAG_MS] > 0, each.config[MAX_COMPACTION_LAG_MS] != LONG_MAX
+    if not (has_min_lag or has_max_lag):
+        return
+    start = each.log_start_offset if last_clean_offset is None else last_clean_offset
+    unknown = 0
+    for segment in each.segments.between(start, each.segments.active.base_offset):
+        needs_last = has_min_lag and not segment.knows_max_timestamp
+        needs_first = has_max_lag and segment.size > 0 and segment.rolling_based_timestamp == UNKNOWN
+        if not (needs_last or needs_first):
+            continue
+        unknown += 1
+        if unknown > MAX_UNKNOWN:
+            raise NotCached(segment.filesystem, segment.path, 0, 1)
+        if needs_last:
+            check_time_cached(segment)
+            _ = segment.max_timestamp
+        if needs_first:
+            check_beginning_cached(segment)
+            _ = segment.first_batch_timestamp
 
 
 def dirty_range(each: PartitionLog, last_clean_offset: int | None, now_ms: int) -> DirtyRange:

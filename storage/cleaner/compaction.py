@@ -29,7 +29,7 @@ from ottla.pauses import begin, pause
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.cleaner.checkpoints import CleanerCheckpoints
-from ottla.storage.cleaner.choice import LogToClean, is_compacted, log_to_clean
+from ottla.storage.cleaner.choice import LogToClean, is_compacted, log_to_clean, read_ages
 from ottla.storage.cleaner.job import CleanedGroup, CleaningStats
 from ottla.storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
 from ottla.storage.cleaner.task import CleaningTask, limits_of
@@ -39,7 +39,7 @@ from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.errors import LogDirFailure, StorageError
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import DELETED_TOGETHER, delete_old_segments
-from ottla.storage.segment.cold_lookups import ColdRead
+from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 _FIRST_POLL_MS = 2
 _LAST_POLL_MS = 50
 _IDLE_MS = 30_000
+_MOST_READS = 1000
+"""Reads after which a log is inspected although its segments are not in the page cache: memory must be very short."""
 _TRIES = 3
 """Failed attempts in a row after which a log is uncleanable: the log itself may kill the worker."""
 _RESTART_KEYS = (
@@ -102,8 +104,8 @@ class LogCleaner:
         """When a log whose cleaning ended early may be tried again. Others are cleaned meanwhile."""
         self._demanded: dict[TopicPartition, Callable[[], None]] = {}
         """Logs to clean however clean they are, each with its caller's callback."""
-        self._cold: set[TopicPartition] = set()
-        """Logs whose timestamps a thread has read from the disk, or is about to read."""
+        self._reads: dict[TopicPartition, int] = {}
+        """Logs whose timestamps a thread is about to read from the disk, and the number of reads so far."""
         self._uncleanable: dict[str, set[TopicPartition]] = {}
         self._idle: list[CleanerWorker] = []
         self._idle_since_ms = 0
@@ -245,7 +247,7 @@ class LogCleaner:
     async def _look_at_all(self, now_ms: int) -> None:
         """Inspects all logs, with pauses, because a broker may have thousands."""
         for each in list(self._logs()):
-            if is_compacted(each):
+            if is_compacted(each) and each.topic_partition not in self._reads:
                 self._look_at(each, now_ms)
             await pause()
             if self._is_stopped or self._background.is_closed:
@@ -255,15 +257,18 @@ class LogCleaner:
 
     def _look_at(self, each: PartitionLog, now_ms: int) -> None:
         """Deletes at most DELETED_TOGETHER old segments of the log, and decides whether it is to be cleaned."""
+        reads = self._reads.pop(each.topic_partition, 0)
+        may_wait = reads >= _MOST_READS
         if each.is_closed or each.truncations.current is not None or not self._may_clean(each):
             return
         try:
-            delete_old_segments(each, now_ms, at_most=DELETED_TOGETHER, may_wait=each.topic_partition in self._cold)
-            self._cold.discard(each.topic_partition)
+            delete_old_segments(each, now_ms, at_most=DELETED_TOGETHER, may_wait=may_wait)
+            if not may_wait:
+                read_ages(each, self.checkpoints.get(each))
             found = log_to_clean(each, self.checkpoints.get(each), now_ms)
-        except ColdRead as cold:
-            self._cold.add(each.topic_partition)
-            self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # the next round inspects it
+        except (ColdRead, NotCached) as cold:
+            self._reads[each.topic_partition] = reads + 1
+            self._background.submit("log-cleaner-warm", cold.warm, lambda error: self._look_again(each))
         except LogDirFailure as failure:
             self._on_failure(failure)
         except OSError as error:
@@ -283,6 +288,11 @@ class LogCleaner:
                 self._candidates.append(found)
             else:
                 self._satisfy(each.topic_partition)
+
+    def _look_again(self, each: PartitionLog) -> None:
+        """Goes on after a thread has read. The next round takes the log, unless this one still lasts."""
+        if not self._is_stopped and not self._background.is_closed:
+            self._look_at(each, self._clock.now_ms())
 
     def _may_clean(self, each: PartitionLog) -> bool:
         topic_partition = each.topic_partition

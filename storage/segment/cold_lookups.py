@@ -95,3 +95,13 @@ def check_time_cached(segment: "Segment") -> None:
                 raise NotCached(segment.filesystem, path, 0, length)
         finally:
             file.close()
+
+
+def check_beginning_cached(segment: "Segment") -> None:
+    """Raises NotCached when the header of the first batch is not cached."""
+    file = segment.filesystem.open(segment.path, read_only=True)
+    try:
+        if file.size() and not file.is_cached(1, 0):
+            raise NotCached(segment.filesystem, segment.path, 0, 1)
+    finally:
+        file.close()

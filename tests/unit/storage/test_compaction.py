@@ -2,6 +2,7 @@
 
 import errno
 import logging
+from collections.abc import Callable
 from itertools import pairwise
 from typing import cast
 
@@ -13,10 +14,12 @@ from ottla.storage.cleaner.job import CleaningJob
 from ottla.storage.cleaner.process import CleanerMessage, CleaningEnded
 from ottla.storage.cleaner.task import CleaningTask
 from ottla.storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.cleaners import InlineCleaner
+from tests.support.cold_files import ColdFileSystem
 from tests.support.compacted_logs import Writer, values_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
@@ -29,7 +32,7 @@ BACKOFF_MS = 15_000
 class Cleaned:
     """A LogManager with two compacted topics, and the cleaners it made."""
 
-    def __init__(self, filesystem: FaultyFileSystem | None = None, **config: str | int) -> None:
+    def __init__(self, filesystem: FileSystem | None = None, **config: str | int) -> None:
         self.disks = Disks(filesystem)
         self.disks.clock.move(FIRST_TIMESTAMP - self.disks.clock.now_ms())
         for name in ("orders", "users"):
@@ -112,6 +115,34 @@ def test_what_is_older_than_the_longest_lag_is_cleaned_however_clean_the_log_is(
     assert not world.cleaners
     world.wait(60_000)
     assert len(world.cleaners) == 1
+
+
+@pytest.mark.parametrize("lag", ["max.compaction.lag.ms", "min.compaction.lag.ms"])
+def test_a_thread_reads_the_ages_of_segments_after_a_start(lag: str) -> None:
+    filesystem = ColdFileSystem()
+    world = Cleaned(filesystem)
+    world.disks.topics["orders"] |= {"min.cleanable.dirty.ratio": "1.0" if lag.startswith("max") else "0.5", lag: "60000"}
+    log = world.fill().log
+    segments = len(log.segments)
+    log.update_high_watermark(log.log_end_offset)
+    world.manager.checkpoint_high_watermarks()
+    world.disks.settle()
+    world.manager.shutdown()
+    filesystem.cached = {}
+    world.disks.clock.move(120_000)
+    world.start()
+    work: list[str] = []
+    submit = world.disks.background.submit
+
+    def noting(name: str, run: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        work.append(name)
+        submit(name, run, then)
+
+    world.disks.background.submit = noting  # type: ignore[method-assign]  # to see what threads do
+    world.wait()
+    assert work.count("log-cleaner-warm") >= segments - 1
+    world.wait()
+    assert world.cleaners[0].jobs
 
 
 def test_what_is_younger_than_the_shortest_lag_is_not_cleaned() -> None:
