@@ -199,7 +199,7 @@ def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPa
 
 
 def _committed(log: PartitionLog, asked: AskedPartition, params: FetchParams, found: FetchSlice, max_bytes: int) -> FileRegion | None:
-    """Find the aborted transactions among the records that were found. Returns the region, a shorter one if these are too many."""
+    """Finds the aborted transactions among the records that were found. Returns the region, a shorter one if these are too many."""
     offset = asked.offset
     aborted = aborted_transactions(log, offset, found.next_offset, params.may_wait, MOST_ABORTED)
     if len(aborted) >= MOST_ABORTED:

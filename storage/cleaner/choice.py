@@ -76,7 +76,7 @@ def log_to_clean(each: PartitionLog, last_clean_offset: int | None, now_ms: int)
 
 
 def read_ages(each: PartitionLog, last_clean_offset: int | None) -> None:
-    """Read the timestamps that `log_to_clean` needs if a lag is configured, as far as that does not wait for the disk.
+    """Reads the timestamps that `log_to_clean` needs if a lag is configured, as far as that does not wait for the disk.
 
     Raises NotCached if some are left: a thread then reads ahead, and this is called again. May raise OSError.
     """

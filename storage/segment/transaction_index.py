@@ -3,7 +3,7 @@
 34-byte entries in the order of their markers: version (int16, 0), producer id, first offset, last offset (that of the marker), last stable
 offset after the marker (int64 each). The file is created with the first entry. Fetches of committed records read it. It is mostly small, so
 it is read as a whole, and its bytes are kept until `release`. A producer that ends every batch with an abort may make it a quarter as large
-as the log: as objects a million entries would take 300 MB, and a second of the event loop.
+as the log. As objects, a million entries would take 300 MB, and a second of the event loop.
 """
 
 import struct
