@@ -346,8 +346,8 @@ class _Loader:
                     break
                 if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                     # No CRC covers the base offset. It is damaged unless the next segment begins behind it, or contains the batch, too.
-                    behind = self._bases_behind(segment.base_offset)
-                    if behind and (header.last_offset < behind[0] or has_its_parts(segment, behind)):
+                    bases = self._bases_behind(segment.base_offset)
+                    if bases and (header.last_offset < bases[0] or has_its_parts(segment, bases)):
                         raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
                     reason = f"its last offset {header.last_offset} cannot be"
                     break
