@@ -262,9 +262,9 @@ def test_segments_without_aborted_transactions_are_passed_over(monkeypatch: pyte
     asked: list[int] = []
     collect = TransactionIndex.collect
 
-    def count(index: TransactionIndex, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+    def count(index: TransactionIndex, *asked_for: int) -> tuple[list[AbortedTransaction], bool]:
         asked.append(index.start_offset)
-        return collect(index, start, end)
+        return collect(index, *asked_for)
 
     monkeypatch.setattr(TransactionIndex, "collect", count)
     assert aborted_transactions(log, 0, 1) == [(5, 0, 21, 22)]
