@@ -7,7 +7,7 @@ Kafka's onControllerFailover. The reads take no more round trips than the depend
 import logging
 
 from ottla.controller.admin.features import are_versioned, feature_body
-from ottla.controller.errors import NodeExists, NoNode, StoreError
+from ottla.controller.errors import NodeExists, NoNode, SessionExpired, StoreError
 from ottla.controller.events.broker_changes import BrokerChanges
 from ottla.controller.events.leader_elections import LeaderElections
 from ottla.controller.events.reassignment import Reassignments
@@ -82,7 +82,13 @@ class Failover:
             await self._topics.take_deletions(set(names(deletions)))
             await core.deletion.halt_where_replicas_are_offline()
             await self._send_states()
-        await self._reassignments.resume()
+        try:
+            await self._reassignments.resume()
+        except SessionExpired:
+            raise
+        except StoreError as error:  # one reassignment that cannot be written must not keep the cluster without a controller
+            logger.error("reassignments that are in progress do not go on for now: %s", error)
+            core.states.on_refused()
         await self._reassignments.on_order()
         await self._elections.on_preferred_election_order()
 
@@ -101,9 +107,7 @@ class Failover:
             if wanted == before:
                 return
             write = SetData(FEATURE, encode_feature(wanted))
-        (outcome,) = await self._core.store.pipeline([write])
-        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
-            raise outcome
+        await self._core.states.write_or_raise([write], ignoring=(NodeExists,))
 
     async def _send_states(self) -> None:
         core, context = self._core, self._core.context

@@ -13,12 +13,14 @@ from ottla.controller.errors import (
     InvalidUpdateVersion,
     NotController,
     StaleBrokerEpoch,
+    StoreError,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from ottla.controller.events.reassignment import Reassignments
 from ottla.controller.state.context import Leadership
 from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.partition_states import NotWritten
 from ottla.controller.state.request_batch import EVERY_BROKER
 from ottla.controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
 from ottla.controller.znodes.pauses import slices
@@ -37,7 +39,7 @@ class IsrChange(NamedTuple):
     """Id of the topic; zero when the proposal has only its name."""
 
 
-IsrResult: TypeAlias = Leadership | ControllerError
+IsrResult: TypeAlias = Leadership | ControllerError | StoreError
 
 
 class AlterPartitionEvents:
@@ -68,12 +70,15 @@ class AlterPartitionEvents:
                 else:
                     results[partition] = judged
             await self._core.pause()
-        stale = set(await self._core.states.update(states)) if states else set()
+        not_written = await self._core.states.update(states) if states else NotWritten([], {})
+        stale, refused = set(not_written.changed), not_written.refused
         batch = self._core.batch()
         for written in slices(states):
             for partition in written:
                 if partition in stale:
                     results[partition] = InvalidUpdateVersion(f"{partition} was changed by another controller")
+                elif partition in refused:
+                    results[partition] = refused[partition]
                 else:
                     results[partition] = self._context.leaderships[partition]
                     batch.update_metadata(EVERY_BROKER, (partition,))

@@ -86,7 +86,8 @@ class Reassignments:
         self._context = core.context
         self._order = ReassignmentOrder(core)
         self._interrupted: set[TopicPartition] = set()
-        """Partitions whose reassignment may be written, but whose replicas were not notified, because the store refused a write."""
+        """Partitions whose reassignment may be written, but whose replicas were not notified, because the store refused a write. A later
+        event tries again (`refused_writes`)."""
 
     # Requests
 
@@ -167,9 +168,8 @@ class Reassignments:
 
     async def resume_interrupted(self) -> None:
         """Continue the reassignments whose begin the store has interrupted."""
-        partitions = sorted(filter(self._is_reassigning, self._interrupted))
-        await self._continue(partitions)
-        self._interrupted.clear()
+        self._interrupted = set(filter(self._is_reassigning, self._interrupted))
+        await self._continue(sorted(self._interrupted))
 
     def on_isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """ISRs have changed: queue the end of the reassignments whose target replicas are all in sync now."""
@@ -249,23 +249,26 @@ class Reassignments:
         await self._stop(
             {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
         )
-        await self._continue(partitions)
         self._interrupted.difference_update(wanted)
+        await self._continue(partitions)
 
     async def _continue(self, partitions: Sequence[TopicPartition]) -> None:
+        self._interrupted.update(partitions)
         complete = [partition for partition in partitions if self._is_complete(partition)]
         ended = set(complete)
         moving = [partition for partition in partitions if partition not in ended]
         batch = self._core.batch()
-        await self._core.elections.raise_epochs(moving, batch)
+        raised = await self._core.elections.raise_epochs(moving, batch)
         await batch.send()
-        for partition in moving:
+        for partition in raised:
             assignment, leadership = self._context.assignment(partition), self._context.leaderships.get(partition)
             if assignment is not None and leadership is not None:
                 batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
             await self._core.pause()
         await batch.send()
+        self._interrupted.difference_update(raised)
         await self._end(complete)
+        self._interrupted.difference_update(complete)
 
     async def _end(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
@@ -306,12 +309,12 @@ class Reassignments:
                 stays = leader in self._context.replicas(partition) and self._context.is_online(leader, partition)
                 (staying if stays else leaderless).append(partition)
         batch = self._core.batch()
-        await self._core.elections.raise_epochs(staying, batch)
+        await self._core.elections.raise_epochs(staying, batch, or_raise=True)
         await self._core.elections.elect_reassigned(leaderless, batch)
         await batch.send()
 
     async def _stop(self, unneeded: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Remove replicas that are no longer assigned from the ISRs, stop them, and delete their logs."""
+        """Remove replicas that are no longer assigned from the ISRs, stop them, and delete their logs. Raises StoreError."""
         replicas = [Replica(partition, broker_id) for partition, brokers in unneeded.items() for broker_id in brokers]
         if not replicas:
             return
@@ -323,7 +326,9 @@ class Reassignments:
         ]
         await self._core.elections.elect_reassigned(losing, batch)
         await batch.send()
-        await self._core.elections.take_offline(replicas, batch)
+        refused = await self._core.elections.take_offline(replicas, batch)
+        if refused:
+            raise next(iter(refused.values()))  # the log of a replica that may be elected is not deleted
         await batch.send()
         for partition, brokers in unneeded.items():
             batch.stop_replica(brokers, partition, delete=True)

@@ -16,7 +16,7 @@ aside, because their topic's id is gone.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-from ottla.controller.errors import NoNode, NotEmpty, StoreError
+from ottla.controller.errors import NoNode, NotEmpty, SessionExpired, StoreError
 from ottla.controller.state.context import ControllerContext, Replica
 from ottla.controller.state.partition_states import PartitionStates
 from ottla.controller.state.request_batch import EVERY_BROKER, RequestBatch
@@ -98,7 +98,7 @@ class TopicDeletion:
                 # Replicas have not answered. Looking at all of them after every answer would cost brokers times partitions.
                 continue
             if topic in self._deleted and await self._is_deleted(topic):
-                await self._finish(topic)
+                await self._try_to_finish(topic)
             elif topic not in self._context.topics_ineligible_for_deletion:
                 starting.append(topic)
         if starting:
@@ -204,26 +204,37 @@ class TopicDeletion:
                 begun[topic] = started
         for broker_id, of_broker in by_broker.items():
             await self._stop(broker_id, of_broker, batch, delete=False)
-            await self._states.remove_from_isr(broker_id, of_broker)
+            for partition in await self._states.remove_from_isr(broker_id, of_broker):
+                begun.pop(partition.topic, None)
         await batch.send()
         # Only now: no replica of a topic whose states could not be written is deleted, and the topic is to be tried
         # again.
         self._started.update(begun)
         for broker_id, of_broker in by_broker.items():
-            await self._stop(broker_id, of_broker, batch, delete=True)
+            await self._stop(broker_id, (partition for partition in of_broker if partition.topic in begun), batch, delete=True)
         for topic in topics:
             if topic not in begun and await self._is_deleted(topic):  # no broker has to answer
-                await self._finish(topic)
+                await self._try_to_finish(topic)
 
     def _may_delete(self, replica: Replica) -> bool:
         """Whether its broker can be asked to delete it, and to answer whether it did where that is waited for."""
         return not self._waits_for_offline_replicas or self._context.is_online(replica.broker_id, replica.partition)
 
-    async def _stop(self, broker_id: int, partitions: list[TopicPartition], batch: RequestBatch, *, delete: bool) -> None:
+    async def _stop(self, broker_id: int, partitions: Iterable[TopicPartition], batch: RequestBatch, *, delete: bool) -> None:
         for some in slices(partitions):
             for partition in some:
                 batch.stop_replica((broker_id,), partition, delete=delete)
             await self._pause()
+
+    async def _try_to_finish(self, topic: str) -> None:
+        """`_finish`. A topic whose znodes the store does not remove is tried again later, and holds up no other one."""
+        try:
+            await self._finish(topic)
+        except SessionExpired:
+            raise
+        except StoreError as error:
+            logger.error("topic %s stays marked for deletion for now, because its znodes cannot be removed: %s", topic, error)
+            self._states.on_refused()
 
     async def _finish(self, topic: str) -> None:
         """All replicas are deleted: delete the znodes, the request last, because the next controller would continue

@@ -12,7 +12,7 @@ from ottla.config.errors import ConfigError
 from ottla.config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from ottla.config.schema.metadata_version import is_at_least
 from ottla.config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
-from ottla.controller.errors import NoNode
+from ottla.controller.errors import NoNode, StoreError
 from ottla.controller.state.context import ControllerContext, Replica
 from ottla.controller.state.election import (
     elect_for_controlled_shutdown,
@@ -145,17 +145,20 @@ class PartitionElections:
         )
 
     async def elect_reassigned(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
-        """Elect the first replica in sync and alive of partitions whose leader is gone or is no longer a replica."""
+        """Elect the first replica in sync and alive of partitions whose leader is gone or is no longer a replica. Raises StoreError."""
         return await self._elect(
             partitions,
             lambda partition, state: elect_reassigned(state, self._context.replicas(partition), self._online(partition)),
             batch,
+            or_raise=True,
         )
 
-    async def raise_epochs(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+    async def raise_epochs(
+        self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, or_raise: bool = False
+    ) -> list[TopicPartition]:
         """Raise the leader epochs and send the new lists of replicas to all replicas; those being added are marked as
-        new."""
-        raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state))
+        new. With `or_raise` it raises StoreError if the store refuses one of them."""
+        raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state), or_raise=or_raise)
         for some in slices(raised):
             for partition in some:
                 assignment, leadership = self._context.assignment(partition), self._context.leaderships[partition]
@@ -175,9 +178,10 @@ class PartitionElections:
 
         return await self._elect(partitions, elect, batch)
 
-    async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+    async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> dict[TopicPartition, StoreError]:
         """Remove replicas that cannot serve from the ISRs, and send them StopReplica if their broker is still
-        connected."""
+        connected. Returns the partitions whose ISR the store refused to change."""
+        refused: dict[TopicPartition, StoreError] = {}
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica.partition)
@@ -186,7 +190,7 @@ class PartitionElections:
                 for partition in some:
                     batch.stop_replica((broker_id,), partition, delete=False)
                 await self._pause()
-            await self._states.remove_from_isr(broker_id, partitions)
+            refused.update(await self._states.remove_from_isr(broker_id, partitions))
             for some in slices(partitions):
                 for partition in some:
                     # Also if it was not in the ISR: the change is then that the replica is offline.
@@ -196,6 +200,7 @@ class PartitionElections:
                     else:
                         batch.update_metadata(EVERY_BROKER, (partition,))
                 await self._pause()
+        return refused
 
     async def send_states(self, placements: Iterable[tuple[TopicPartition, Sequence[int]]], batch: RequestBatch) -> None:
         """Send LeaderAndIsr for the replicas of these partitions on these brokers, after a broker or a controller has
@@ -207,17 +212,21 @@ class PartitionElections:
                     batch.leader_and_isr(brokers, partition, leadership)
             await self._pause()
 
-    async def _elect(self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch) -> list[TopicPartition]:
-        elected = await self._write_next(partitions, elect)
+    async def _elect(
+        self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch, *, or_raise: bool = False
+    ) -> list[TopicPartition]:
+        elected = await self._write_next(partitions, elect, or_raise=or_raise)
         for some in slices(elected):
             for partition in some:
                 batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
             await self._pause()
         return elected
 
-    async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
+    async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect, *, or_raise: bool = False) -> list[TopicPartition]:
         """Write the states that `elect` returns, again for partitions that another client wrote first; returns the
-        partitions that changed."""
+        partitions that changed.
+
+        With `or_raise`, for changes of several steps, it raises the error of a state that the store refuses."""
         elected: list[TopicPartition] = []
         remaining = list(partitions)
         await self._states.refresh(remaining)
@@ -230,9 +239,15 @@ class PartitionElections:
                     if state is not None:
                         states[partition] = state
                 await self._pause()
-            remaining = await self._states.update(states) if states else []
-            again = set(remaining)
-            elected += [partition for partition in states if partition not in again]
+            if not states:
+                break
+            remaining, refused = await self._states.update(states)
+            if refused:
+                if or_raise:
+                    raise next(iter(refused.values()))
+                self._states.on_refused()
+            unchanged = {*remaining, *refused}
+            elected += [partition for partition in states if partition not in unchanged]
         return elected
 
     async def _unclean_topics(self, topics: set[str]) -> set[str]:

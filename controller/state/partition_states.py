@@ -1,11 +1,13 @@
 """Writes partition states for the controller: each write is a multi with a check of the controller epoch, many per
 round trip.
 
-Called by the controller's events. After a write the context equals the store.
+Called by the controller's events. After a write the context equals the store. A write that the store refuses for one partition, as with
+NoAuth, leaves the state of that partition unchanged, and holds up no other one.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ottla.controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
 from ottla.controller.state.context import ControllerContext, Leadership
@@ -42,19 +44,28 @@ FIRST_WITH_ALTER_PARTITION = "2.7-IV2"
 """With an older inter.broker.protocol.version Apache Kafka's leaders write ISRs without asking the controller."""
 
 
+class NotWritten(NamedTuple):
+    """The partitions whose states could not be written."""
+
+    changed: list[TopicPartition]
+    """Another client had changed the state, which was read again instead."""
+    refused: dict[TopicPartition, StoreError]
+    """The store refused the write, and why. The state stays as it was."""
+
+
 class PartitionStates:
     """Reads and writes under the epoch of `context`."""
 
     def __init__(
         self, store: MetadataStore, context: ControllerContext, pause: Pause, on_refused: Callable[[], None], *, leaders_write: bool
     ) -> None:
-        """`on_refused` is called when the store refused some first states while others were written. `leaders_write`: leaders may write
-        ISRs to the store themselves and report it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
+        """`on_refused` is to be called when the store refused some writes while others were made, so that they are tried again.
+        `leaders_write`: leaders may write ISRs to the store themselves and report it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
         self._store = store
         self._context = context
         self._pause = pause
         self._leaders_write = leaders_write
-        self._on_refused = on_refused
+        self.on_refused = on_refused
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
         """Carry out each write if this controller is still the active one. Returns the outcomes of the writes.
@@ -97,30 +108,27 @@ class PartitionStates:
             parents += [Create(partition_path(partition)) for partition, _ in some]
             writes += [Create(partition_state_path(partition), encode_partition_state(state)) for partition, state in some]
             await self._pause()
-        await self.write_or_raise(parents, ignoring=(NodeExists,))
+        await self.write(parents)  # without a parent the state itself is refused
         created, existing = [], []
-        refused: list[StoreError] = []
+        refused: dict[TopicPartition, StoreError] = {}
         for answered in slices(zip(states.items(), await self.write(writes), strict=True)):
             for (partition, state), outcome in answered:
                 if isinstance(outcome, NodeExists):
                     existing.append(partition)
                 elif isinstance(outcome, StoreError):
-                    refused.append(outcome)
+                    refused[partition] = outcome
                 else:
                     self._context.leaderships[partition] = Leadership(state, 0)
                     created.append(partition)
             await self._pause()
         if refused:
-            logger.error(
-                "%d partitions stay without a leader for now, because their states cannot be written: %s", len(refused), refused[0]
-            )
-            self._on_refused()
+            _log_refused(refused)
+            self.on_refused()
         await self.read(existing)
         return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
 
-    async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
-        """Write changed states; returns the partitions whose state another client had changed, which were read again
-        instead."""
+    async def update(self, states: Mapping[TopicPartition, PartitionState]) -> NotWritten:
+        """Write changed states; returns the partitions whose states were not written. The caller has refused ones tried again."""
         epoch = self._context.epoch
         new: dict[TopicPartition, PartitionState] = {}
         expected: dict[TopicPartition, int] = {}
@@ -132,18 +140,22 @@ class PartitionStates:
                 writes.append(SetData(partition_state_path(partition), encode_partition_state(state), version))
             await self._pause()
         stale = []
+        refused: dict[TopicPartition, StoreError] = {}
         for answered in slices(zip(new.items(), await self.write(writes), strict=True)):
             for (partition, state), outcome in answered:
                 if isinstance(outcome, BadVersion | NoNode):
                     stale.append(partition)
                 elif isinstance(outcome, StoreError):
-                    raise outcome
+                    refused[partition] = outcome
                 else:
                     assert isinstance(outcome, Stat)
                     self._context.leaderships[partition] = Leadership(state, outcome.version)
             await self._pause()
+        if refused:
+            _log_refused(refused)
         await self.read(stale)
-        return [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
+        changed = [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
+        return NotWritten(changed, refused)
 
     def _stands(self, partition: TopicPartition, written: Leadership) -> bool:
         """Whether the state that was read is the one that was to be written: the write was made, its reply lost, and it
@@ -153,9 +165,10 @@ class PartitionStates:
         """
         return self._context.leaderships.get(partition) == written
 
-    async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> None:
-        """Remove a replica that is gone from the ISRs that contain it."""
+    async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, StoreError]:
+        """Remove a replica that is gone from the ISRs that contain it. Returns the partitions for which the store refused that."""
         remaining = list(partitions)
+        refused: dict[TopicPartition, StoreError] = {}
         await self.refresh(remaining)
         while remaining:
             states = {}
@@ -166,7 +179,13 @@ class PartitionStates:
                     if state is not None:
                         states[partition] = state
                 await self._pause()
-            remaining = await self.update(states) if states else []
+            if not states:
+                break
+            remaining, refused_now = await self.update(states)
+            refused.update(refused_now)
+        if refused:
+            self.on_refused()
+        return refused
 
     async def refresh(self, partitions: Sequence[TopicPartition]) -> None:
         """Read states that leaders may have changed, before a decision depends on an ISR. A leader that died no longer
@@ -202,3 +221,11 @@ class PartitionStates:
                             continue
                     self._context.leaderships[partition] = Leadership(state, stat.version)
             await self._pause()
+
+
+def _log_refused(refused: Mapping[TopicPartition, StoreError]) -> None:
+    partition, reason = next(iter(refused.items()))
+    logger.error(
+        "%d partitions, as %s, stay as they are for now, because their states cannot be written: %s",
+        len(refused), partition, reason,
+    )  # fmt: skip

@@ -5,7 +5,7 @@ Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEM
 """
 
 from ottla.broker.request.context import RequestContext
-from ottla.controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
+from ottla.controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica, StoreError
 from ottla.controller.events.isr_changes import IsrChange, IsrResult
 from ottla.coordination.error_map import error_code
 from ottla.pauses import pause
@@ -78,7 +78,7 @@ def _change(proposal: AlterPartitionRequestPartitionData, topic_id: bytes, versi
 def _fill(answer: AlterPartitionResponsePartitionData, result: IsrResult, *, by_id: bool) -> None:
     if isinstance(result, IneligibleReplica) and not by_id:
         answer.error_code = ErrorCode.OPERATION_NOT_ATTEMPTED
-    elif isinstance(result, ControllerError):
+    elif isinstance(result, ControllerError | StoreError):
         answer.error_code = error_code(result)
     else:
         state = result.state

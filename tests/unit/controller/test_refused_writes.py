@@ -7,10 +7,20 @@ import pytest
 
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.errors import StoreError, StoreUnavailable
+from ottla.controller.events.isr_changes import IsrChange
 from ottla.controller.events.refused_writes import LONGEST_PAUSE_SECONDS
+from ottla.controller.state.context import Leadership
 from ottla.controller.state.request_batch import RequestBatch
 from ottla.controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
-from ottla.controller.znodes.layout import CONTROLLER, ReplicaAssignment, broker_id_path, encode_broker
+from ottla.controller.znodes.layout import (
+    CONTROLLER,
+    ReplicaAssignment,
+    broker_id_path,
+    encode_broker,
+    partition_state_path,
+    partitions_path,
+    topic_path,
+)
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
@@ -258,4 +268,94 @@ async def test_what_a_fault_left_out_is_done_later() -> None:
     await asyncio.sleep(4)
     await cluster.settle()
     assert cluster.state().leader == 0
+    await end(cluster)
+
+
+SECOND = TopicPartition("t", 1)
+"""The partition beside P, whose state nobody may write, as when it belongs to another identity."""
+
+
+def changes_state(write: Write) -> bool:
+    return isinstance(write, SetData) and write.path == partition_state_path(P)
+
+
+@in_virtual_time
+async def test_a_partition_whose_state_cannot_be_written_holds_up_no_election_of_others() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([1, 0], [1, 0])
+    store = Refusing(cluster, changes_state, alone=True)
+    await cluster.kill(1)
+    assert (cluster.state().leader, cluster.state(SECOND).leader) == (1, 0)
+    assert cluster.peers[0].replicas[SECOND] == (0, cluster.state(SECOND).leader_epoch)
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert cluster.peers[0].replicas[P] == (0, cluster.state().leader_epoch)
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_partition_whose_state_cannot_be_written_leaves_the_cluster_a_controller() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0, 1], [0, 1])
+    heir = cluster.brokers[1]
+    store = Refusing(cluster, changes_state, alone=True, store=heir.store)
+    await cluster.kill(0)
+    assert heir.controller.is_active
+    assert (cluster.state().leader, cluster.state(SECOND).leader) == (0, 1)
+    store.refuses = False
+    await check_takes_over(cluster, heir)
+
+
+@in_virtual_time
+async def test_an_isr_that_cannot_be_written_holds_up_no_change_of_others() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0, 1], [0, 1])
+    Refusing(cluster, changes_state, alone=True)
+    controller = cluster.controller.controller
+    results = await controller.alter_isr(0, controller.broker_epoch, dict.fromkeys((P, SECOND), IsrChange(0, (0,), 0)))
+    assert results[P] is FULL
+    assert results[SECOND] == Leadership(cluster.state(SECOND), 1)
+    assert (cluster.state().isr, cluster.state(SECOND).isr) == ((0, 1), (0,))
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_topic_that_cannot_be_created_or_deleted_holds_up_no_other_one() -> None:
+    cluster = await a_cluster()
+    store = Refusing(cluster, lambda write: isinstance(write, Create) and write.path == partitions_path("t"), alone=True)
+    new = [NewTopic(name, assignments={0: [1, 0]}) for name in ("t", "u")]
+    await cluster.brokers[0].topics.create_topics(new, timeout_ms=0)
+    await cluster.settle()
+    assert [partition.topic for partition in cluster.peers[1].replicas] == ["u"]
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert {partition.topic for partition in cluster.peers[1].replicas} == {"t", "u"}
+    store = Refusing(cluster, lambda write: isinstance(write, Delete) and write.path == topic_path("t"), alone=True)
+    await cluster.brokers[0].topics.delete_topics(["t", "u"], timeout_ms=0)
+    await cluster.settle()
+    assert topic_path("t") in cluster.ensemble.dump()
+    assert topic_path("u") not in cluster.ensemble.dump()
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert topic_path("t") not in cluster.ensemble.dump()
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_partition_whose_state_cannot_be_written_holds_up_no_reassignment_of_others() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0], [0])
+    store = Refusing(cluster, changes_state, alone=True)
+    await cluster.controller.controller.alter_reassignments({P: [0, 1], SECOND: [0, 1]})
+    await cluster.settle()
+    assert cluster.peers[1].replicas == {SECOND: (0, 1)}
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert cluster.peers[1].replicas == {P: (0, 1), SECOND: (0, 1)}
+    await cluster.catch_up(1)
+    assert cluster.assignment() == ReplicaAssignment((0, 1))
     await end(cluster)
