@@ -58,10 +58,11 @@ class IsrChanges:
         self._clock = clock
 
     def maybe_expand(self, partition: Partition, progress: ReplicaProgress) -> bool:
-        """Propose to add a follower. Returns whether it was proposed.
+        """Propose to add a follower, without members that are no replicas any more. Returns whether it was proposed.
 
-        The follower must be alive, have everything up to the high watermark, and reach into this leader epoch. An earlier leader may have
-        committed records between the high watermark known here and the start of the epoch.
+        The controller refuses such members, and nothing is committed before they leave. The follower must be alive, have everything up to
+        the high watermark, and reach into this leader epoch. An earlier leader may have committed records between the high watermark known
+        here and the start of the epoch.
         """
         start = partition.leader_epoch_start_offset
         end_offset = progress.log_end_offset
@@ -75,9 +76,9 @@ class IsrChanges:
             or broker_id not in self.cluster.brokers
         ):
             return False
-        isr = (*partition.isr, broker_id)
-        partition.maximal_isr = isr
-        return self._propose(partition, isr)
+        members = (each for each in partition.isr if each == partition.broker_id or each in partition.followers)
+        partition.maximal_isr = (*partition.isr, broker_id)
+        return self._propose(partition, (*members, broker_id))
 
     def may_come_in(self, progress: ReplicaProgress, log_end_offset: int) -> bool:
         """Whether the high watermark must wait for a replica outside the ISR, because it is alive and caught up."""

@@ -40,6 +40,19 @@ def test_a_follower_that_has_what_is_committed_is_proposed_behind_the_others() -
     assert proposal == (TopicPartition(TOPIC, 0), TOPIC_ID, 0, 0, (2, 0, 1), 0)
 
 
+def test_with_a_follower_no_member_is_proposed_that_is_no_replica_any_more() -> None:
+    """The controller would refuse all of it, as after a crash in the middle of a reassignment, and nothing would be committed."""
+    replicas = leading(isr=(0, 1, 3))
+    replicas.append(3)
+    replicas.follow(1, 3)
+    replicas.follow(2, 3)
+    assert [proposal.isr for proposal in replicas.proposals.made] == [(0, 1, 2)]
+    assert set(replicas.partition.maximal_isr) == {0, 1, 2, 3}
+    assert replicas.partition.log.high_watermark == 0
+    replicas.proposals.confirm()
+    assert replicas.partition.log.high_watermark == 3
+
+
 def test_a_follower_below_the_high_watermark_is_not_proposed() -> None:
     replicas = leading(isr=(0,))
     replicas.append(3)
