@@ -387,11 +387,13 @@ class ReplicaManager:
         """Propose to remove followers that lag behind, with pauses. `now_ms` is the time of `elapsed_ms`.
 
         To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration). So a follower leaves the ISR after at most one and a
-        half times that.
+        half times that. High watermarks that waited for a follower outside the ISR move when it is gone or lags, without another append.
         """
 
         def look_at(partition: Partition) -> None:
             self.isr_changes.maybe_shrink(partition, now_ms)
+            if partition.log.high_watermark < partition.log.log_end_offset:
+                partition.maybe_advance_high_watermark()
 
         begin(visit_all("isr-expiration", self, look_at))
 

@@ -174,6 +174,22 @@ def test_a_follower_that_was_in_sync_when_the_epoch_began_gets_the_whole_time_to
     assert replicas.shrink() == 1
 
 
+@pytest.mark.parametrize("dies", [True, False])
+def test_what_waited_for_a_follower_outside_is_committed_once_that_is_gone_or_lags(dies: bool) -> None:
+    replicas = leading(isr=(0,))
+    replicas.follow(1, 0)
+    replicas.append()
+    replicas.proposals.refuse(ErrorCode.INELIGIBLE_REPLICA)
+    assert replicas.shrink() == 0
+    assert replicas.partition.log.high_watermark == 0, "it may come in"
+    if dies:
+        replicas.alive(0, 2)
+    else:
+        replicas.clock.move(LAG_MS + 1)
+    assert replicas.shrink() == 0
+    assert replicas.partition.log.high_watermark == 1
+
+
 def test_nothing_is_proposed_while_a_change_is_in_flight() -> None:
     replicas = lagging(2)
     assert replicas.shrink() == 1
