@@ -71,6 +71,7 @@ class AlterPartitionEvents:
                     results[partition] = judged
             await self._core.pause()
         not_written = await self._core.states.update(states) if states else NotWritten([], {})
+        self._context.unsent.difference_update(states)  # the leader gets the new state with the answer
         stale, refused = set(not_written.changed), not_written.refused
         batch = self._core.batch()
         for written in slices(states):

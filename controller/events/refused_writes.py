@@ -1,8 +1,9 @@
 """Retries the work of the active controller that failed because the metadata store refused a write, or because of a fault.
 
 Events come only when something changes, so a new topic would have no leaders until then. After a refusal the whole
-state of the cluster is checked again: brokers that came and went, partitions without a leader, deletions, interrupted
-and complete reassignments, brokers without metadata. The context holds that state, whichever write was refused.
+state of the cluster is checked again: brokers that came and went, states that were written and not sent, partitions
+without a leader, deletions, interrupted and complete reassignments, brokers without metadata. The context holds that
+state, whichever write was refused.
 `Controller` starts the timer and ends it when it resigns.
 """
 
@@ -50,6 +51,8 @@ class RefusedWrites:
         await self._brokers.on_broker_change()  # of several changes at once, those after the refusal were not handled
         batch = core.batch()
         batch.update_metadata(EVERY_BROKER, ())
+        unsent = [partition for partition in context.unsent if not context.is_being_deleted(partition.topic)]
+        await core.elections.send_states(((partition, context.replicas(partition)) for partition in unsent), batch)
         await core.elections.elect_where_needed(batch)
         await batch.send()
         await core.deletion.resume(batch)

@@ -57,6 +57,8 @@ class ControllerContext:
         """The inverse of `topic_ids`."""
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.unsent: set[TopicPartition] = set()
+        """Partitions with a state in the store that was not sent to their leader. In an old epoch that can change no ISR."""
         self.offline_replicas: set[Replica] = set()
         """Replicas on live brokers whose log directory failed."""
         self.topics_to_be_deleted: set[str] = set()
@@ -97,6 +99,7 @@ class ControllerContext:
         """Remove the topic and its partitions."""
         for partition in list(self.partitions_of(topic)):
             self.leaderships.pop(partition, None)
+            self.unsent.discard(partition)
         if self.offline_replicas:
             self.offline_replicas = {replica for replica in self.offline_replicas if replica.partition.topic != topic}
         self.assignments.pop(topic, None)

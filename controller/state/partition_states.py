@@ -119,6 +119,7 @@ class PartitionStates:
                     refused[partition] = outcome
                 else:
                     self._context.leaderships[partition] = Leadership(state, 0)
+                    self._context.unsent.add(partition)
                     created.append(partition)
             await self._pause()
         if refused:
@@ -150,11 +151,17 @@ class PartitionStates:
                 else:
                     assert isinstance(outcome, Stat)
                     self._context.leaderships[partition] = Leadership(state, outcome.version)
+                    self._context.unsent.add(partition)
             await self._pause()
         if refused:
             _log_refused(refused)
         await self.read(stale)
-        changed = [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
+        changed: list[TopicPartition] = []
+        for partition in stale:
+            if self._stands(partition, Leadership(new[partition], expected[partition] + 1)):
+                self._context.unsent.add(partition)
+            else:
+                changed.append(partition)
         return NotWritten(changed, refused)
 
     def _stands(self, partition: TopicPartition, written: Leadership) -> bool:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ottla import pauses
 from ottla.controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
 from ottla.controller.state.context import ControllerContext, Leadership, LiveBroker
-from ottla.controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
+from ottla.controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_LEADER, Endpoint, ReplicaAssignment
 from ottla.controller.znodes.pauses import PER_SLICE, Pause, slices
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -125,6 +125,7 @@ class RequestBatch:
         topics: defaultdict[int, list[LeaderAndIsrTopicState]] = defaultdict(list)
         leaders: defaultdict[int, dict[int, None]] = defaultdict(dict)
         since_pause = 0
+        unsent = self._context.unsent
         for name, of_topic in self._leader_and_isr.items():
             topic_id = self._context.topic_id(name)
             for broker_id, of_broker in of_topic.items():
@@ -135,6 +136,9 @@ class RequestBatch:
                     some = states[first : first + PER_SLICE]
                     for state in some:
                         of_request[state.leader] = None
+                    if unsent:
+                        of_leader = (broker_id, NO_LEADER)
+                        unsent.difference_update(TopicPartition(name, each.partition_index) for each in some if each.leader in of_leader)
                     since_pause += len(some)
                     if since_pause >= PER_SLICE:
                         since_pause = 0

@@ -28,9 +28,9 @@ from tests.support.virtual_time import in_virtual_time
 FULL = StoreUnavailable("metadata.db", "disk full")
 
 
-async def a_cluster() -> Cluster:
+async def a_cluster(brokers: int = 2) -> Cluster:
     cluster = Cluster()
-    for broker_id in (0, 1):
+    for broker_id in range(brokers):
         settings = {"auto.leader.rebalance.enable": "false"}
         cluster.brokers[broker_id] = BrokerUnderTest(cluster.ensemble, broker_id, peers=cluster.peers, properties=settings, seed=broker_id)
         await cluster.brokers[broker_id].start()
@@ -341,6 +341,27 @@ async def test_a_topic_that_cannot_be_created_or_deleted_holds_up_no_other_one()
     await asyncio.sleep(2)
     await cluster.settle()
     assert topic_path("t") not in cluster.ensemble.dump()
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_state_that_was_written_before_a_refusal_is_sent_later() -> None:
+    """Otherwise the leader stays in its old epoch, in which it may change no ISR: acks=all would wait for the dead brokers."""
+    cluster = await a_cluster(3)
+    await cluster.topic([0, 1, 2])
+    store = Refusing(cluster, lambda write: isinstance(write, SetData) and b'"isr":[0]' in (write.data or b""))
+    dead = [cluster.brokers.pop(broker_id) for broker_id in (1, 2)]
+    for broker in dead:
+        await broker.controller.shutdown()
+    for broker in dead:
+        cluster.ensemble.expire(broker.store.session_id)
+    await cluster.settle()
+    assert len(store.times) == 1
+    assert (cluster.state().leader_epoch, cluster.state().isr) == (1, (0, 2))
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert cluster.peers[0].replicas[P] == (0, 1)
+    assert not cluster.controller.controller.context.unsent
     await end(cluster)
 
 
