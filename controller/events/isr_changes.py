@@ -111,7 +111,8 @@ class AlterPartitionEvents:
             return InvalidAdminRequest(f"{partition} cannot have more than one replica in sync while its leader recovers")
         if change.leader_recovery_state == RECOVERING and state.leader_recovery_state == RECOVERED:
             return InvalidAdminRequest(f"{partition} has recovered; its leader cannot begin to recover again")
-        ineligible = [each for each in change.new_isr if not self._context.is_live(each)]
+        # Only those that join: a leader in controlled shutdown, which does not count as live, must be able to add its successor.
+        ineligible = [each for each in change.new_isr if each not in state.isr and not self._context.is_live(each)]
         if ineligible:
             return IneligibleReplica(f"replicas {ineligible} of {partition} are not alive")
         replicas = self._context.replicas(partition)

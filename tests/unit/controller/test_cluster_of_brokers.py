@@ -170,6 +170,23 @@ def test_a_broker_that_leaves_under_control_hands_its_leaderships_over() -> None
     run(scenario)
 
 
+def test_a_leader_that_leaves_under_control_may_still_add_the_follower_that_succeeds_it() -> None:
+    """As in a rolling restart, when the broker that was restarted before has not caught up with all partitions."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.kill(2)
+        await cluster.start(2)
+        leaving = cluster.brokers[1].controller.broker_epoch
+        assert await cluster.controller.controller.controlled_shutdown(1, leaving) == [P]
+        assert cluster.state().isr == (1,)
+        await cluster.catch_up(2)
+        assert await cluster.controller.controller.controlled_shutdown(1, leaving) == []
+        assert (cluster.state().leader, cluster.state().isr) == (2, (2,))
+
+    run(scenario)
+
+
 def test_elections_on_demand() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([2, 1], [0, 1])
