@@ -130,10 +130,10 @@ class BrokerChanges:
             await batch.send()
         await self._core.elections.send_states(context.placements(brokers), batch)
         await batch.send()
+        await self._core.deletion.retry(brokers)  # before the first write, which may be refused: only this event does it
         await self._core.elections.elect_where_needed(batch)
         await batch.send()
         await self._reassignments.resume(brokers)
-        await self._core.deletion.retry(brokers)
         await self._core.deletion.resume(batch)
         await batch.send()
 

@@ -125,6 +125,28 @@ async def test_a_deletion_goes_on() -> None:
 
 
 @in_virtual_time
+async def test_a_deletion_goes_on_if_the_return_of_the_broker_that_it_waits_for_is_interrupted() -> None:
+    cluster = Cluster(on_zookeeper=True)
+    for broker_id in range(3):
+        await cluster.start(broker_id)
+    await cluster.topic([1, 2])
+    await cluster.kill(2)
+    await cluster.brokers[0].topics.delete_topics(["t"], timeout_ms=0)
+    await cluster.brokers[0].topics.create_topics([NewTopic("u", assignments={0: [2]})], timeout_ms=0)
+    await cluster.settle()
+    store = Refusing(cluster, creates_state)
+    await cluster.start(2)
+    assert store.times
+    assert topic_path("t") in cluster.ensemble.dump()
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert topic_path("t") not in cluster.ensemble.dump()
+    assert cluster.state(TopicPartition("u", 0)).leader == 2
+    await end(cluster)
+
+
+@in_virtual_time
 async def test_a_reassignment_that_has_begun_goes_on() -> None:
     cluster = await a_cluster()
     await cluster.topic([0])
