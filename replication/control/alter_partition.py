@@ -149,12 +149,13 @@ class AlterPartition:
         if self._trouble is not None:
             logger.info("AlterPartition: the controller answers again")
             self._trouble = None
-        self._retry_ms = RETRY_MS
         decided = await _decided(response, sent, version)
         at_once = True
         for proposal, on_decided in sent:
             at_once &= self._decide(proposal, on_decided, decided.get(proposal.topic_partition))
             await pause()
+        if at_once:
+            self._retry_ms = RETRY_MS
         return at_once
 
     def _decide(self, proposal: IsrProposal, on_decided: OnDecided, answer: AlterPartitionResponsePartitionData | None) -> bool:

@@ -248,6 +248,22 @@ async def test_after_an_error_that_its_leader_answers_with_the_same_proposal_the
 
 
 @on_a_loop
+async def test_a_partition_that_is_refused_again_and_again_is_asked_about_less_and_less_often() -> None:
+    controller = Controller()
+    proposal = IsrProposal(TopicPartition("orders", 0), IDS["orders"], 3, 5, (1, 2), 0)
+
+    def again(_: IsrDecision) -> None:
+        controller.proposals.propose(proposal, again)
+
+    controller.proposals.propose(proposal, again)
+    await turns()
+    for _ in range(4):
+        await controller.answer(topic("orders", refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+    assert controller.slept == [0.05, 0.1, 0.2, 0.4]
+    await controller.proposals.close()
+
+
+@on_a_loop
 async def test_what_a_deleted_topic_left_undecided_is_not_asked_of_the_next_topic_of_its_name() -> None:
     controller = Controller()
     controller.propose("orders", 0)
