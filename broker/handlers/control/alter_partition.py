@@ -38,7 +38,7 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
         return await _alter(request, context, by_id=by_id)
     except BrokerIdNotRegistered:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    except ControllerError as error:
+    except (ControllerError, StoreError) as error:  # a leader asks again, with growing pauses and one line in the log
         return AlterPartitionResponse(error_code=error_code(error))
 
 

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from ottla.broker.handlers.control.alter_partition import handle_alter_partition
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
-from ottla.controller.events.isr_changes import IsrChange
+from ottla.controller.errors import StoreUnavailable
+from ottla.controller.events.isr_changes import IsrChange, IsrResult
 from ottla.controller.state.context import Leadership
 from ottla.controller.znodes.layout import PartitionState
 from ottla.protocol.api_keys import ApiKey
@@ -31,7 +32,7 @@ class TakingOver:
     def __init__(self) -> None:
         self.context = SimpleNamespace(topic_names={})
 
-    async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, Leadership]:
+    async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, IsrResult]:
         self.context.topic_names[TOPIC_ID] = TOPIC
         return {partition: Leadership(PartitionState(0, change.new_isr, 0, 1), 1) for partition, change in changes.items()}
 
@@ -59,11 +60,26 @@ def test_a_topic_that_nobody_made_is_unknown() -> None:
     assert ask(b"nobody made this")[0] == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_what_the_store_refuses_is_an_error_of_the_partition_or_of_all() -> None:
+    class Refusing(TakingOver):
+        async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, IsrResult]:
+            await super().alter_isr(_, __, changes)
+            return dict.fromkeys(changes, StoreUnavailable("metadata.db", "disk full"))
+
+    class Full(TakingOver):
+        async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, IsrResult]:
+            raise StoreUnavailable("metadata.db", "disk full")
+
+    assert ask(TOPIC_ID, Refusing()) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    response = asyncio.run(handle_alter_partition(AlterPartitionRequest(), context_of(Full())))
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_proposal_is_about_the_topic_that_its_leader_has_and_no_later_one_of_that_name() -> None:
     given: list[IsrChange] = []
 
     class Busy(TakingOver):
-        async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, Leadership]:
+        async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, IsrResult]:
             given.extend(changes.values())
             return await super().alter_isr(_, __, changes)
 
