@@ -22,7 +22,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from ottla.config.broker import BrokerConfig
@@ -77,6 +77,9 @@ from ottla.replication.waiting.timing_wheel import TimerTask, TimingWheel
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+CLASSIC_STORE_ERRORS: Final = {**GROUP_STORE_ERRORS, ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
+"""The same for members of classic groups. Those of the new protocol take REBALANCE_IN_PROGRESS for a fatal error."""
 
 
 class StateMachine(Protocol):
@@ -177,7 +180,7 @@ class ClassicMachine:
         self._log.append(index, records, 1, partial(self._on_stored, group, effect.then))
 
     def _on_stored(self, group: ClassicGroup, then: Completion, error: ErrorCode, _: int) -> None:
-        self._runner.run(group, on_stored(group, then, GROUP_STORE_ERRORS.get(error, error), self._clock.now_ms()))
+        self._runner.run(group, on_stored(group, then, CLASSIC_STORE_ERRORS.get(error, error), self._clock.now_ms()))
 
 
 class GroupCoordinator:

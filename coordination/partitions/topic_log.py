@@ -100,10 +100,9 @@ STORE_ERRORS = {
 
 GROUP_STORE_ERRORS = {
     **STORE_ERRORS,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The error code for the members of a group, by the error of the append of the group's metadata."""
+"""The error code for the members of a group, by the error of the append of the group's records."""
 
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 

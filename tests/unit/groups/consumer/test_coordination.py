@@ -82,6 +82,18 @@ def test_answers_that_wait_for_records_that_are_lost_are_errors() -> None:
     run(scenario)
 
 
+def test_a_member_whose_records_are_not_replicated_in_time_looks_for_the_coordinator_and_does_not_end() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        bench.announce({"t": 4})
+        joining = bench.beat("m")
+        await bench.until(lambda: len(bench.records()) == 5)
+        bench.pass_time(6_000)
+        assert [each.error for each in joining] == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "clients take REBALANCE_IN_PROGRESS for fatal"
+
+    run(scenario)
+
+
 def test_events_of_a_group_wait_for_its_target_and_those_of_others_do_not() -> None:
     async def scenario(bench: GroupBench) -> None:
         await a_member(bench)
