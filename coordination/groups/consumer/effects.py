@@ -78,6 +78,8 @@ class Convert(NamedTuple):
 
     without: frozenset[str]
     replies: tuple[Reply, ...] = ()
+    otherwise: tuple[Arm, ...] = ()
+    """See Write."""
 
 
 class Initialize(NamedTuple):

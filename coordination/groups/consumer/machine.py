@@ -296,6 +296,7 @@ class ConsumerMachine:
         pairs: list[Pair] = [(key, None) for key in group.tombstones()]
         pairs.append((group_key(group.group_id), group_value(classic, assignment)))
         if self._log.append(self._groups.partition_for(group.group_id), encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
+            self._runner.run(group, convert.otherwise)
             return False
         logger.info("group %s: its members all have the classic protocol now, generation %d", group.group_id, classic.generation_id)
         self._groups.replace(group, classic)

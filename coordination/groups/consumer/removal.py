@@ -47,7 +47,7 @@ def remove(
     logger.info("group %s: %s", group.group_id, reason)
     gone = frozenset(member.member_id for member in members)
     if may_convert(group, members, context):
-        return [Convert(gone, replies)]
+        return [Convert(gone, replies, otherwise)]
     records: list[Record] = []
     names, regexes = dict(group.names), dict(group.regex_users)
     for member in members:

@@ -180,6 +180,27 @@ def test_an_upgrade_that_cannot_be_written_leaves_a_classic_group_that_rebalance
     run(scenario, **UPGRADES)
 
 
+def test_the_last_member_of_the_new_protocol_is_removed_as_soon_as_the_classic_group_can_be_written() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        bench.disks.topics[OFFSETS_TOPIC] |= {"min.insync.replicas": "2"}
+        classic = await classic_members(bench, (0, 1))
+        joining = bench.beat("new")
+        await bench.until(lambda: group_of(bench).members.keys() >= {"new"})
+        bench.follower_fetches()
+        assert (await bench.answered(joining)).error == ErrorCode.NONE
+        await bench.lead(epoch=1, isr=(0,), replicas=(0, 1))
+        for _ in range(10):  # longer than the session of the new member, which has ended without a word
+            bench.pass_time(5_000)
+            for member_id in classic:
+                beat(bench, member_id, 2)
+        assert "new" in group_of(bench).members
+        await bench.lead(epoch=2, isr=(0, 1))
+        bench.pass_time(1_000)
+        assert isinstance(bench.groups.groups.get("g"), ClassicGroup), "otherwise the partitions of that member stay without a consumer"
+
+    run(scenario, **UPGRADES)
+
+
 def test_members_that_wait_for_a_rebalance_join_the_converted_group() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
