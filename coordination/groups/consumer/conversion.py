@@ -36,7 +36,8 @@ class CustomAssignorError(Exception):
 def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[ConsumerGroup, list[Record]]:
     """(the group of the new protocol, its records). The classic group does not change.
 
-    Raises CustomAssignorError, and ProtocolError for members that do not keep to the consumer protocol.
+    Raises CustomAssignorError, and ProtocolError for members that do not keep to the consumer protocol. The first protocol of each decides
+    about the version of its later assignments, so that has to be readable, too.
     """
     epoch = classic.generation_id
     metadata: list[Record] = []
@@ -46,8 +47,10 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[ConsumerGroup, list
     for each in classic.members.values():
         if user_data_of(each.assignment):
             raise CustomAssignorError
-        name = classic.protocol_name
-        subscription = read_subscription(each.protocols[0][1] if name is None else each.metadata(name), topics)
+        first = each.protocols[0][1]
+        version_of(first)
+        # A member that has joined the next rebalance already may not support the protocol of the last one any more.
+        subscription = read_subscription(dict(each.protocols).get(classic.protocol_name or "", first), topics)
         assigned = {
             topic: {index: epoch for index in sorted(indexes) if (topic, index) not in taken}
             for topic, indexes in read_assignment(each.assignment, topics).items()

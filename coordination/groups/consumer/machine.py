@@ -137,13 +137,12 @@ class ConsumerMachine:
                 continue
             try:
                 decision = event.decide(self.context_of(group))
-            except Exception:
+                if isinstance(decision, list):
+                    self._carry_out(group, event, decision)
+                elif not self._advance(group, event, decision, None):
+                    return
+            except Exception:  # a fault of this broker: the next events would wait forever
                 self._failed(group, event)
-                continue
-            if isinstance(decision, list):
-                self._carry_out(group, event, decision)
-            elif not self._advance(group, event, decision, None):
-                return
         del self._queues[group]
         if group.replaced is not None:
             self._give_up(group, group.replaced)

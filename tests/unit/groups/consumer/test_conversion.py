@@ -231,6 +231,41 @@ def test_members_without_the_consumer_protocol_are_not_converted() -> None:
     run(scenario, **UPGRADES)
 
 
+def test_a_group_is_not_converted_if_a_member_could_not_get_assignments_later() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        joined = bench.join(protocols=(("mine", b""), *protocols()))
+        bench.pass_time(1)
+        other = bench.join(protocols=protocols())
+        bench.join(member_id=joined[0].member_id, protocols=(("mine", b""), *protocols()))
+        assert other[0].protocol_name == "range"
+        refused = await bench.answered(bench.beat("new"))
+        assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "malformed" in (refused.message or "")
+        assert isinstance(bench.groups.groups.get("g"), ClassicGroup)
+
+    run(scenario, **UPGRADES)
+
+
+def test_a_group_is_converted_while_a_member_has_given_up_the_protocol_of_the_last_generation() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 4})
+        both = (*protocols(), *protocols(name="sticky"))
+        first = bench.join(protocols=both)
+        bench.pass_time(1)
+        second = bench.join(protocols=both)
+        first = bench.join(member_id=first[0].member_id, protocols=both)
+        one, two = first[0].member_id, second[0].member_id
+        assert first[0].protocol_name == "range"
+        assert bench.join(member_id=two, protocols=protocols(name="sticky")) == [], "it waits for the other one"
+        assert (await bench.answered(bench.beat("new"))).error == ErrorCode.NONE
+        assert group_of(bench).members.keys() == {one, two, "new"}
+
+    run(scenario, **UPGRADES)
+
+
 def test_a_group_with_a_custom_assignor_stays_classic() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()

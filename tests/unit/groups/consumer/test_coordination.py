@@ -7,8 +7,11 @@ import threading
 
 import pytest
 
+from ottla.coordination.groups.consumer.effects import Write
 from ottla.coordination.groups.consumer.group import ConsumerGroup
-from ottla.coordination.groups.consumer.members import LEAVING
+from ottla.coordination.groups.consumer.machine import Event
+from ottla.coordination.groups.consumer.members import LEAVING, Member
+from ottla.coordination.groups.consumer.records import MemberMetadata
 from ottla.coordination.groups.consumer.settings import GroupTimes
 from ottla.coordination.groups.group import GroupState
 from ottla.pauses import begin_slices
@@ -157,6 +160,19 @@ def test_a_group_that_cannot_be_written_is_as_it_was_before() -> None:
         assert bench.beat("m", LEAVING)[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
         bench.pass_time(60_000)
         assert state_of(group_of(bench)) == before
+
+    run(scenario)
+
+
+def test_an_event_whose_records_cannot_be_encoded_does_not_hold_up_the_next_ones() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await a_member(bench)
+        refused: list[ErrorCode] = []
+        damaged = MemberMetadata("m", Member("m", rebalance_timeout_ms=2**40))
+        bench.groups.consumer.machine.submit(group_of(bench), Event(lambda context: [Write((damaged,))], refused.append))
+        assert refused == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        bench.pass_time(2_000)
+        assert (await bench.answered(bench.beat("n"))).error == ErrorCode.NONE
 
     run(scenario)
 
