@@ -465,6 +465,8 @@ def _on_sync_timeout(group: ClassicGroup, now_ms: int, out: list[Effect]) -> Non
         return
     late = list(group.pending_syncs)
     for member_id in late:
+        # A static member that came back meanwhile may wait until its new id is stored.
+        reply_to_join(group, group.members[member_id], JoinResult(NO_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID), out)
         group.remove(member_id)
         out.append(Disarm(member_id))
     prepare_rebalance(group, f"{len(late)} members did not ask for their assignment in time", now_ms, out)

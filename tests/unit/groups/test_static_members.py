@@ -177,6 +177,21 @@ def test_a_new_id_that_could_not_be_stored_stays_in_a_rebalance_that_began_meanw
     assert driver.state is GroupState.STABLE
 
 
+def test_a_member_that_comes_back_is_answered_if_its_time_to_ask_for_the_assignment_ends_while_the_new_id_is_stored() -> None:
+    driver = GroupDriver()
+    waiters = [driver.join(instance=each, session_ms=300_000, rebalance_ms=30_000) for each in ("a", "b")]
+    driver.pass_time(0)
+    a, b = map(driver.member_id, waiters)
+    driver.sync(a, {a: b"of a", b: b"of b"}, instance="a")
+    driver.stores_at_once = False
+    back = driver.join(instance="b", session_ms=300_000, rebalance_ms=30_000)
+    driver.pass_time(31_000)
+    assert driver.joined[back].error == ErrorCode.UNKNOWN_MEMBER_ID
+    driver.finish_store()
+    assert set(driver.group.members) == {a}
+    assert not driver.waiting
+
+
 def test_a_static_member_is_never_pending() -> None:
     driver, _, _ = a_static_group()
     driver.join(must_know_id=True)
