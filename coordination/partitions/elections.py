@@ -230,8 +230,8 @@ class Elections(Generic[State]):
     def _begin(self, states: LargeTable[str, State], owned: OwnedPartition) -> Iterator[None]:
         displaced = 0
         for key, state in states.keys_and_values():
+            displaced += self._owned.on_loaded(key, owned.index)  # first, so that the state is found by its own effects
             self._kind.on_loaded(state)
-            displaced += self._owned.on_loaded(key, owned.index)
             yield
         if displaced:
             logger.warning(

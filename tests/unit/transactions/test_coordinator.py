@@ -9,6 +9,7 @@ import pytest
 
 from ottla.coordination.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.coordination.partitions.elections import Elections
+from ottla.coordination.partitions.owned import absolute_hash
 from ottla.coordination.transactions import coordinator
 from ottla.coordination.transactions.effects import ProducerResult
 from ottla.coordination.transactions.metadata import VERSION_0, TransitMetadata
@@ -172,6 +173,27 @@ def test_the_next_coordinator_sends_the_markers_with_its_own_epoch(is_commit: bo
 
     run(first, disks)
     run(second, disks)
+
+
+def test_a_transaction_is_finished_in_the_partition_that_it_has_since_before_the_topic_grew() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0)
+        bench.leaders.unreachable = {0}
+        assert bench.end() == [E.NONE]
+        await bench.until(lambda: bool(bench.leaders.asked))
+        await bench.coordinate(epoch=1, leader=1)
+        grown = next(count for count in range(2, 9) if absolute_hash("id") % count)
+        bench.announce({TRANSACTION_STATE_TOPIC: grown})
+        assert bench.transactions.partition_for("id") != 0
+        await bench.lead(absolute_hash("id") % grown, topic=TRANSACTION_STATE_TOPIC)
+        bench.leaders.unreachable = set()
+        await bench.coordinate(epoch=2)
+        await bench.until(lambda: bench.state() == "CompleteCommit")
+        assert bench.stored()[-1] == ("id", "CompleteCommit")
+
+    run(scenario)
 
 
 def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
