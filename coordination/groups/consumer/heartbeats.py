@@ -249,7 +249,8 @@ def _answer(
     except UnknownMemberState:
         message = "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin."
         raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, message) from None
-    out: list[ConsumerEffect] = [Arm(MemberTimer(TimerKind.SESSION, member.member_id), context.times.session_timeout_ms)]
+    session = Arm(MemberTimer(TimerKind.SESSION, member.member_id), context.times.session_timeout_ms)
+    out: list[ConsumerEffect] = [session]
     if reconciled != member:
         records.append(CurrentAssignment(member.member_id, reconciled))
         timer = MemberTimer(TimerKind.REBALANCE, member.member_id)
@@ -264,7 +265,11 @@ def _answer(
         assignment=indexes_of(reconciled.assigned) if is_told else None,
     )
     reply = Reply(beat.waiter, result)
-    return [Write(tuple(records), (reply,)), *out] if records else [*out, reply]
+    if not records:
+        return [*out, reply]
+    # A member is alive, even if the log does not take what it says.
+    otherwise: tuple[Arm, ...] = (session,) if member.member_id in group.members else ()
+    return [Write(tuple(records), (reply,), otherwise), *out]
 
 
 def _interval_ms(group: ConsumerGroup, member: Member, context: Context, *, has_target: bool) -> int:

@@ -98,12 +98,16 @@ def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
         heartbeat_interval_ms=context.times.heartbeat_interval_ms,
         assignment=shown if is_full or shown != indexes_of(member.assigned) else None,
     )
-    out: list[ConsumerEffect] = [Arm(MemberTimer(TimerKind.SESSION, member.member_id), context.times.session_timeout_ms)]
+    session = Arm(MemberTimer(TimerKind.SESSION, member.member_id), context.times.session_timeout_ms)
+    out: list[ConsumerEffect] = [session]
     initialize = _initialization(group, old, member, epoch, context, records)
     if initialize is not None:
         out.append(initialize)
     reply = Reply(beat.waiter, result)
-    return [Write(tuple(records), (reply,)), *out] if records else [*out, reply]
+    if not records:
+        return [*out, reply]
+    # A member is alive, even if the log does not take what it says.
+    return [Write(tuple(records), (reply,), () if old is None else (session,)), *out]
 
 
 def _check_epoch(member: Member, beat: Beat) -> None:

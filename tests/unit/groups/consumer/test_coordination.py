@@ -164,6 +164,25 @@ def test_a_group_that_cannot_be_written_is_as_it_was_before() -> None:
     run(scenario)
 
 
+def test_a_member_lives_while_the_log_does_not_take_what_it_says() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await lead_with_two(bench)
+        bench.announce({"t": 4})
+        bench.beat("m")
+        await bench.until(lambda: len(bench.records()) == 5)
+        bench.pass_time(2_000)
+        await refuse_appends(bench)
+        for _ in range(10):
+            bench.pass_time(5_000)
+            refused = await bench.answered(bench.beat("m", 2, topics=("t", "u")))
+            assert refused.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await bench.lead(epoch=2, isr=(0, 1))
+        bench.pass_time(5_000)
+        assert group_of(bench).members.keys() == {"m"}
+
+    run(scenario)
+
+
 def test_an_event_whose_records_cannot_be_encoded_does_not_hold_up_the_next_ones() -> None:
     async def scenario(bench: GroupBench) -> None:
         await a_member(bench)
