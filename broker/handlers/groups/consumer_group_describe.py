@@ -59,7 +59,14 @@ async def _describe(group_id: str, request: ConsumerGroupDescribeRequest, contex
     for member in list(group.members.values()):  # all of it at once: the group may change between two steps
         described.members.append(_member(member, target.get(member.member_id, {}), names))
         await pause()
-    shown = [(*each.subscribed_topic_names, *[part.topic_name for part in each.assignment.topic_partitions]) for each in described.members]
+    shown = [
+        (
+            *each.subscribed_topic_names,
+            *[part.topic_name for part in each.assignment.topic_partitions],
+            *[part.topic_name for part in each.target_assignment.topic_partitions],
+        )
+        for each in described.members
+    ]
     if not await sees_all(shown, context):
         return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=UNSEEN_TOPICS, group_id=group_id)
     if request.include_authorized_operations:
