@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import NamedTuple, TypeVar
+from collections.abc import Hashable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.coordination.groups.group import Committer, Expiry, GroupState
 from ottla.coordination.groups.metadata_bytes import MEMBER_BYTES, PENDING_BYTES, MetadataBytes, name_bytes
 from ottla.coordination.groups.offsets import GroupOffsets
 from ottla.coordination.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
-from ottla.coordination.groups.subscriptions import topics_of
+from ottla.coordination.groups.subscriptions import topics_at_once, topics_of
 from ottla.coordination.partitions.effects import Arm
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.waiting.timing_wheel import TimerTask
@@ -32,6 +32,9 @@ _Key = TypeVar("_Key")
 
 CLASSIC = "classic"
 """The type of these groups, as ListGroups names it."""
+
+READ_AT_ONCE: Final = 16 * 1024
+"""Size of the subscriptions of a group that are read without a pause, bytes."""
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
@@ -139,6 +142,8 @@ class ClassicGroup:
     """See the module. Implements `group.Group`."""
 
     __slots__ = (
+        "_has_read_topics",
+        "_topics",
         "assigned_bytes",
         "assigned_generation_id",
         "generation_id",
@@ -191,6 +196,9 @@ class ClassicGroup:
         self.preferences: dict[tuple[str, ...], int] = {}
         self.subscriptions: frozenset[bytes] | None = None
         """The distinct metadata of the members in the chosen protocol at the beginning of the generation; None before the first."""
+        self._topics: frozenset[str] | None = None
+        self._has_read_topics = False
+        """Whether `_topics` are those of the subscriptions; None if these cannot be read."""
         self.metadata = MetadataBytes()
         self.assigned_bytes = 0
         """The size of the assignments that were stored last, or are being stored. It counts until the next ones: those have room."""
@@ -395,6 +403,7 @@ class ClassicGroup:
     def remember_subscriptions(self) -> None:
         """Keep the subscriptions of the members in this generation."""
         self.subscriptions = frozenset(self._metadata()) if self.protocol_name is not None else frozenset()
+        self.forget_subscriptions()
 
     # -- offsets -----------------------------------------------------------------------------------------------------------
 
@@ -454,12 +463,33 @@ class ClassicGroup:
         return None if topics is None else Expiry(None, topics)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that members of a consumer group subscribe to; None when they are unknown."""
+        """The topics that members of a consumer group subscribe to; None when they are unknown, or many and not read yet."""
         if self.state is GroupState.EMPTY:
             return frozenset()
         if not self.is_consumer_group or self.subscriptions is None:
             return None
-        topics = topics_of(self.subscriptions)
+        if self._has_read_topics:
+            return self._topics
+        return None if self._has_many_topics else self._known(topics_at_once(self.subscriptions))
+
+    @property
+    def _has_many_topics(self) -> bool:
+        return sum(map(len, self.subscriptions or ())) > READ_AT_ONCE
+
+    def read_subscriptions(self) -> Iterator[None]:
+        """Read the topics that members subscribe to in this generation, with a step between two pauses, if they are many."""
+        subscriptions = self.subscriptions
+        if self._has_read_topics or not self.is_consumer_group or subscriptions is None or not self._has_many_topics:
+            return
+        topics = self._known((yield from topics_of(subscriptions)))
+        if subscriptions is self.subscriptions:  # no other generation has begun
+            self._topics, self._has_read_topics = topics, True
+
+    def forget_subscriptions(self) -> None:
+        """Free the topics that were read: they take more memory than the subscriptions, which have a limit."""
+        self._topics, self._has_read_topics = None, False
+
+    def _known(self, topics: frozenset[str] | None) -> frozenset[str] | None:
         if topics is None:
             logger.warning("the subscriptions of group %s cannot be read; its offsets are kept until it is empty", self.group_id)
         return topics

@@ -5,7 +5,7 @@ A group of any type is kept in a partition of `__consumer_offsets`, has committe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -110,6 +110,12 @@ class Group(Protocol):
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """The topics that members subscribe to; None when they are unknown."""
+
+    def read_subscriptions(self) -> Iterator[None]:
+        """Learn the topics that members subscribe to, with a step between two pauses."""
+
+    def forget_subscriptions(self) -> None:
+        """Free what `read_subscriptions` has learned."""
 
     def expiry(self) -> Expiry | None:
         """The rule for the age of the group's offsets (KIP-211); None while none of them may expire, nor the group itself."""

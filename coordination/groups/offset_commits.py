@@ -341,6 +341,15 @@ class OffsetCommits:
             await pause()
         return ErrorCode.NOT_COORDINATOR  # another broker has loaded the rest of the group
 
+    async def read_subscriptions(self, group_id: str) -> Group | None:
+        """Learn the topics of the members before `delete_offsets`. In a large group they take many turns of the event loop. The caller has
+        the group that is returned forget them."""
+        group = self._groups.served(group_id)
+        if group is not None:
+            for _ in group.read_subscriptions():
+                await pause()
+        return group
+
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, list[ErrorCode]]:
         """OffsetDelete: delete offsets of topics that no member subscribes to; (error of all, error of each)."""
         error, group = self._groups.find(group_id)
@@ -398,6 +407,9 @@ class OffsetCommits:
         now_ms = self._clock.now_ms()
         count = 0
         for group in self._groups:
+            if group.offsets.committed:
+                for _ in group.read_subscriptions():
+                    await pause()
             topics = list(reversed(group.offsets.committed.by_topic))
             while True:
                 removed: list[TopicPartition] = []
@@ -417,6 +429,7 @@ class OffsetCommits:
                 await pause()
                 if not topics:
                     break
+            group.forget_subscriptions()
         if count:
             logger.info("%d offsets had not been used for offsets.retention.minutes and were removed", count)
 

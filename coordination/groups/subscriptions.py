@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from struct import Struct
+from typing import Final
 
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.schema.wire import ProtocolError
 
+MOST_TOPICS: Final = 100_000
+"""Most topics of all members of a group that are read: 10 MB. A megabyte of subscriptions may name 300,000."""
+
 _VERSION = Struct(">h")
 
 
-def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics in these subscriptions, or None when one of them cannot be read.
+def topics_of(subscriptions: Iterable[bytes]) -> Generator[None, None, frozenset[str] | None]:
+    """All topics in these subscriptions, or None when one of them cannot be read, or there are too many. Yields where it may pause: a topic
+    takes a microsecond.
 
     Only the topics are read. Every version has them in the same place, so future versions can be read, too.
     """
@@ -21,8 +26,22 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
         if len(subscription) < _VERSION.size or _VERSION.unpack_from(subscription)[0] < 0:
             return None
         try:
-            message, _ = ConsumerProtocolSubscription.decode(subscription, 0, _VERSION.size)
+            message, _ = yield from ConsumerProtocolSubscription.decode_steps(subscription, 0, _VERSION.size)
         except ProtocolError:
             return None
         topics.update(message.topics)
+        if len(topics) > MOST_TOPICS:
+            return None
+        yield
     return frozenset(topics)
+
+
+def topics_at_once(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The same without a pause, for few topics."""
+    steps = topics_of(subscriptions)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: frozenset[str] | None = end.value
+            return found

@@ -1,9 +1,11 @@
 """Serves OffsetDelete (api 47), version 0 (KIP-496)."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from ottla.broker.handlers.groups.group_topics import partitions_of
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.offset_commits import OffsetCommits
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -26,16 +28,15 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
     answers: dict[str, list[tuple[int, ErrorCode]]] = {}
     """By topic, in the order in which they become known."""
     served = list(await _partitions_to_serve(request, answers, context))
-    for begin in range(0, len(served) or 1, PARTITIONS_TOGETHER):
-        some = served[begin : begin + PARTITIONS_TOGETHER]
-        error, codes = context.broker.coordinators.groups.offsets.delete_offsets(request.group_id, some)
-        if begin and error == ErrorCode.GROUP_ID_NOT_FOUND:  # it ended with its last offset
-            error, codes = ErrorCode.NONE, [ErrorCode.NONE] * len(some)
-        if error:
-            return OffsetDeleteResponse(error_code=error)
-        for (topic, index), code in zip(some, codes, strict=True):
-            answers.setdefault(topic, []).append((index, code))
-        await pause()
+    offsets = context.broker.coordinators.groups.offsets
+    group = await offsets.read_subscriptions(request.group_id)
+    try:
+        error = await _delete(request.group_id, served, answers, offsets)
+    finally:
+        if group is not None:
+            group.forget_subscriptions()
+    if error:
+        return OffsetDeleteResponse(error_code=error)
     response = OffsetDeleteResponse()
     for topic, partitions in answers.items():
         answer = OffsetDeleteResponseTopic(name=topic)
@@ -44,6 +45,23 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
             await pause()
         response.topics.append(answer)
     return response
+
+
+async def _delete(
+    group_id: str, served: Sequence[TopicPartition], answers: dict[str, list[tuple[int, ErrorCode]]], offsets: OffsetCommits
+) -> ErrorCode:
+    """Delete the offsets with pauses, and add the answers. Returns the error of all."""
+    for begin in range(0, len(served) or 1, PARTITIONS_TOGETHER):
+        some = served[begin : begin + PARTITIONS_TOGETHER]
+        error, codes = offsets.delete_offsets(group_id, some)
+        if begin and error == ErrorCode.GROUP_ID_NOT_FOUND:  # it ended with its last offset
+            error, codes = ErrorCode.NONE, [ErrorCode.NONE] * len(some)
+        if error:
+            return error
+        for (topic, index), code in zip(some, codes, strict=True):
+            answers.setdefault(topic, []).append((index, code))
+        await pause()
+    return ErrorCode.NONE
 
 
 async def _partitions_to_serve(

@@ -12,7 +12,7 @@ Invariants: `static_members`, `names`, `assignors`, `owner_epochs` and `classic_
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.coordination.groups.classic_group import NO_GENERATION, NO_MEMBER_ID
@@ -295,6 +295,13 @@ class AssignedGroup:
                     found |= self.regexes[regex].topics
             self._subscribed = frozenset(found)
         return self._subscribed
+
+    def read_subscriptions(self) -> Iterator[None]:
+        """The names of the topics are known."""
+        return iter(())
+
+    def forget_subscriptions(self) -> None:
+        """The names of the topics stay."""
 
     # -- offsets -----------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Coroutine, Hashable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -448,6 +448,12 @@ class AGroupOfAnotherType:
 
     def subscribed_topics(self) -> frozenset[str] | None:
         return frozenset({T0.topic})
+
+    def read_subscriptions(self) -> Iterator[None]:
+        return iter(())
+
+    def forget_subscriptions(self) -> None:
+        pass
 
     def expiry(self) -> Expiry | None:
         return None

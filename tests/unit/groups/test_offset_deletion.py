@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.handlers.groups import offset_delete
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups import subscriptions
 from ottla.coordination.groups.commits import Transaction
 from ottla.coordination.groups.offset_commits import OFFSETS_TOGETHER
 from ottla.coordination.groups.offset_records import OffsetAndMetadata, OffsetKey
@@ -15,6 +16,7 @@ from ottla.coordination.groups.records import GroupKey
 from ottla.coordination.supported_operation import SupportedOperation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
@@ -156,6 +158,38 @@ def test_offsets_that_a_member_uses_cannot_be_deleted() -> None:
         assert delete("g", [T0]) == (ErrorCode.NONE, [ErrorCode.NONE])
         assert delete("none", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
         assert tombstones(bench) == [OffsetKey("g", other), OffsetKey("g", T0), GroupKey("g")]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("named", "is_known"), [(5_000, True), (10_000, False)])
+def test_many_subscribed_topics_are_read_in_steps_up_to_a_limit(named: int, is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MOST_TOPICS", 8_000)
+    of_members = [
+        b"\0\0" + ConsumerProtocolSubscription(topics=[f"{name}{number}" for number in range(named // 2 + 1)]).encode(0) for name in "ab"
+    ]
+    both = [(("range", data),) for data in of_members]
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.commit(1, partition=TopicPartition("a1", 0))
+        first = bench.join(protocols=both[0])
+        bench.pass_time(10)
+        bench.join(protocols=both[1])
+        bench.join(member_id=first[0].member_id, protocols=both[0])
+        group = bench.groups.groups.get("g")
+        assert group is not None
+        assert group.subscribed_topics() is None, "not read yet"
+        steps = sum(1 for _ in group.read_subscriptions())
+        assert steps >= named
+        topics = group.subscribed_topics()
+        assert (topics is not None) is is_known
+        asked = [T0, TopicPartition("a1", 0)]
+        codes = [ErrorCode.NONE if is_known else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+        assert bench.groups.offsets.delete_offsets("g", asked) == (ErrorCode.NONE, codes)
+        group.forget_subscriptions()
+        assert group.subscribed_topics() is None
 
     run(scenario)
 
