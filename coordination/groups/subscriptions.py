@@ -12,7 +12,22 @@ from ottla.protocol.schema.wire import ProtocolError
 MOST_TOPICS: Final = 100_000
 """Most topics of all members of a group that are read: 10 MB. A megabyte of subscriptions may name 300,000."""
 
-_VERSION = Struct(">h")
+MAX_TOPICS: Final = 20_000
+"""Most topics in the subscription of a member of a consumer group. The group keeps them, and a record of `__consumer_offsets` has them."""
+
+VERSION_SIZE: Final = 2
+
+_HEAD = Struct(">hi")  # version, number of topics
+
+
+def head_of(data: bytes) -> tuple[int, int]:
+    """The version of a subscription or an assignment, and how many topics it says that it has. Raises ProtocolError."""
+    if len(data) < _HEAD.size:
+        raise ProtocolError(f"{len(data)} bytes where a version and a number of topics are expected")
+    version, count = _HEAD.unpack_from(data)
+    if version < 0:
+        raise ProtocolError(f"version {version} of the consumer protocol")
+    return version, count
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> Generator[None, None, frozenset[str] | None]:
@@ -23,10 +38,10 @@ def topics_of(subscriptions: Iterable[bytes]) -> Generator[None, None, frozenset
     """
     topics: set[str] = set()
     for subscription in subscriptions:
-        if len(subscription) < _VERSION.size or _VERSION.unpack_from(subscription)[0] < 0:
-            return None
         try:
-            message, _ = yield from ConsumerProtocolSubscription.decode_steps(subscription, 0, _VERSION.size)
+            if head_of(subscription)[1] > MOST_TOPICS:
+                return None
+            message, _ = yield from ConsumerProtocolSubscription.decode_steps(subscription, 0, VERSION_SIZE)
         except ProtocolError:
             return None
         topics.update(message.topics)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.subscriptions import MAX_TOPICS
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
-
-MAX_TOPICS: Final = 20_000
-"""Most names in a subscription. The group keeps them, and a record of `__consumer_offsets` holds them."""
 
 
 def refusal_of(group_id: str, context: RequestContext, *, is_served: bool) -> ErrorCode:

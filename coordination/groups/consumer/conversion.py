@@ -10,7 +10,13 @@ from collections.abc import Collection, Mapping
 
 from ottla.coordination.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupSettings
 from ottla.coordination.groups.classic_group import Member as ClassicMember
-from ottla.coordination.groups.consumer.embedded import assignment_bytes, read_assignment, read_subscription, user_data_of, version_of
+from ottla.coordination.groups.consumer.embedded import (
+    MOST_ELEMENTS,
+    assignment_bytes,
+    read_assignment,
+    read_subscription,
+    version_of,
+)
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.members import ClassicPart, Member
 from ottla.coordination.groups.consumer.records import CurrentAssignment, GroupEpoch, MemberMetadata, Record, TargetEpoch, TargetMember
@@ -22,6 +28,7 @@ from ottla.coordination.groups.membership import on_loaded
 from ottla.coordination.groups.rebalance import maybe_prepare_rebalance
 from ottla.coordination.partitions.effects import Arm, Reply
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.schema.wire import ProtocolError
 
 
 def may_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> bool:
@@ -44,16 +51,21 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[ConsumerGroup, list
     targets: list[Record] = []
     current: list[Record] = []
     taken: set[tuple[bytes, int]] = set()
+    elements = 0
     for each in classic.members.values():
-        if user_data_of(each.assignment):
+        before = read_assignment(each.assignment, topics)
+        if before.user_data:
             raise CustomAssignorError
         first = each.protocols[0][1]
         version_of(first)
         # A member that has joined the next rebalance already may not support the protocol of the last one any more.
         subscription = read_subscription(dict(each.protocols).get(classic.protocol_name or "", first), topics)
+        elements += before.elements + subscription.elements
+        if elements > MOST_ELEMENTS:
+            raise ProtocolError(f"its members have more than {MOST_ELEMENTS} topics and partitions")
         assigned = {
             topic: {index: epoch for index in sorted(indexes) if (topic, index) not in taken}
-            for topic, indexes in read_assignment(each.assignment, topics).items()
+            for topic, indexes in before.partitions.items()
         }
         owned = {topic: partitions for topic, partitions in assigned.items() if partitions}
         taken.update((topic, index) for topic, partitions in owned.items() for index in partitions)

@@ -7,17 +7,20 @@ import asyncio
 import pytest
 
 from ottla.coordination.groups.classic_group import ClassicGroup
-from ottla.coordination.groups.consumer.embedded import assignment_bytes, read_assignment
+from ottla.coordination.groups.consumer import conversion
+from ottla.coordination.groups.consumer.embedded import MAX_BYTES, assignment_bytes, read_assignment, read_subscription
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.members import LEAVING
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.membership import Leaving
+from ottla.coordination.groups.subscriptions import MAX_TOPICS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
+from ottla.protocol.schema.wire import ProtocolError
 from tests.support.consumer_groups import partitions_of, state_of, topic_id
 from tests.support.group_bench import OFFSETS_TOPIC, GroupBench, run
 
@@ -37,7 +40,7 @@ def assigned(*indexes: int) -> bytes:
 
 
 def read(data: bytes, bench: GroupBench) -> list[int]:
-    return sorted(read_assignment(data, bench.replica_manager.cluster.topics).get(topic_id("t"), ()))
+    return sorted(read_assignment(data, bench.replica_manager.cluster.topics).partitions.get(topic_id("t"), ()))
 
 
 async def classic_members(bench: GroupBench, isr: tuple[int, ...] = (0,)) -> tuple[str, str]:
@@ -227,6 +230,32 @@ def test_members_without_the_consumer_protocol_are_not_converted() -> None:
         assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND
         assert "malformed" in (refused.message or "")
         assert beat(bench, member_id, 1) == ErrorCode.NONE
+
+    run(scenario, **UPGRADES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param((MAX_TOPICS + 1).to_bytes(4, "big"), id="topics"),
+        pytest.param(b"\0\0\0\0" + b"\xff\xff\xff\xff" + (MAX_TOPICS + 1).to_bytes(4, "big"), id="owned partitions"),
+        pytest.param(ConsumerProtocolSubscription(user_data=bytes(MAX_BYTES)).encode(3), id="bytes"),
+    ],
+)
+def test_a_subscription_that_takes_long_to_read_is_refused_before(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="more than"):
+        read_subscription(b"\0\3" + data, {})
+
+
+def test_a_group_with_very_many_topics_and_partitions_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await classic_members(bench)
+        monkeypatch.setattr(conversion, "MOST_ELEMENTS", 7)  # a topic in each subscription, and three with its topic in each assignment
+        refused = await bench.answered(bench.beat("new"))
+        assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert isinstance(bench.groups.groups.get("g"), ClassicGroup)
+        monkeypatch.setattr(conversion, "MOST_ELEMENTS", 8)
+        assert (await bench.answered(bench.beat("new"))).error == ErrorCode.NONE
 
     run(scenario, **UPGRADES)
 
