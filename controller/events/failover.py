@@ -107,7 +107,9 @@ class Failover:
             if wanted == before:
                 return
             write = SetData(FEATURE, encode_feature(wanted))
-        await self._core.states.write_or_raise([write], ignoring=(NodeExists,))
+        (outcome,) = await self._core.store.pipeline([write])
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
+            raise outcome
 
     async def _send_states(self) -> None:
         core, context = self._core, self._core.context
