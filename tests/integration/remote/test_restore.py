@@ -203,7 +203,7 @@ def test_records_that_the_brokers_refuse_end_the_restore_in_one_line(tmp_path: P
     run(lambda: copy_closed_segments(log, a_directory_store(tmp_path / "shared")))
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("small", 1, 1, config={"max.message.bytes": "70"})])["small"].result(30)
+        admin.create_topics([NewTopic("small", 1, 1, config={"max.message.bytes": "70", "retention.ms": "-1"})])["small"].result(30)
         done = restore(broker, tmp_path, keys, "orders", "--to", "small")
         assert done.exit_code == 1
         (line,) = done.stderr.strip().splitlines()
