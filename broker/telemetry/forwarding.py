@@ -7,7 +7,6 @@ that the collector takes metrics again.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import threading
 import time
@@ -15,8 +14,11 @@ from collections import deque
 from contextlib import suppress
 from socket import SHUT_RDWR
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class Forwarder:
         self._silent_until = 0.0
         """The time on the monotonic clock before which no further line about dropped pushes is logged."""
         self._failure = "it is slow"
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: HTTPConnection | None = None
         threading.Thread(target=self._run, name="telemetry-forwarding", daemon=True).start()
 
     def add(self, pushed: Pushed) -> None:
@@ -129,9 +131,11 @@ class Forwarder:
 
     def _is_done_with(self, pushed: Pushed) -> bool:
         """Send the first push of the queue. False if it has to be sent again."""
+        from http.client import HTTPException  # 1.4 MB of memory, which brokers without a collector save
+
         try:
             status, reason = self._post(pushed)
-        except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: a host with an empty or too long label
+        except (OSError, HTTPException, UnicodeError) as error:  # UnicodeError: a host with an empty or too long label
             status, reason = 503, str(error) or type(error).__name__
             self._disconnect()
         with self._changed:
@@ -152,10 +156,12 @@ class Forwarder:
 
     def _post(self, pushed: Pushed) -> tuple[int, str]:
         """The status of the collector's answer, and its reason. Raises OSError, HTTPException."""
+        from http.client import HTTPConnection, HTTPSConnection  # see above
+
         parts = urlsplit(self._url)
         connection = self._connection
         if connection is None:
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
             connection = self._connection = kind(parts.hostname or "", parts.port, timeout=SILENCE_SECONDS)
         headers = {
             "Content-Type": "application/x-protobuf",

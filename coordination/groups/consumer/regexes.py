@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
@@ -23,15 +23,19 @@ limit of the library, 8 MiB, a hostile expression takes 50 to 150 ms to compile,
 MOST_THREADS: Final = 2
 """Threads that evaluate expressions at the same time. A hostile expression can keep one busy for minutes."""
 
-try:
-    re2: Any = import_module("re2")
-except ImportError:
-    re2 = None
-
 NOT_INSTALLED = "the broker lacks the library RE2, which comes with ottla[regex]"
 
 
-def _compiled(regex: str) -> Any:
+@cache
+def _library() -> Any:
+    """RE2; None if it is not installed. It takes 4 MB of memory, so it is loaded with the first expression."""
+    try:
+        return import_module("re2")
+    except ImportError:
+        return None
+
+
+def _compiled(regex: str, re2: Any) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MAX_MEM
@@ -43,10 +47,11 @@ def _compiled(regex: str) -> Any:
 
 def reason_against(regex: str) -> str | None:
     """Why a regular expression cannot be used; None if it can."""
+    re2 = _library()
     if re2 is None:
         return NOT_INSTALLED
     try:
-        _compiled(regex)
+        _compiled(regex, re2)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -55,10 +60,11 @@ def reason_against(regex: str) -> str | None:
 
 def full_match(regex: str) -> Callable[[str], object] | None:
     """A function that matches a text as a whole; None for an expression that cannot be used."""
+    re2 = _library()
     if re2 is None:
         return None
     try:
-        found: Callable[[str], object] = _compiled(regex).fullmatch
+        found: Callable[[str], object] = _compiled(regex, re2).fullmatch
     except re2.error:
         return None
     return found
