@@ -131,6 +131,7 @@ def test_a_drain_that_is_killed_is_continued(cluster: Cluster, ottla: CommandLin
     assert held(ottla, 0) == 0
 
 
+@pytest.mark.soak
 def test_a_broker_that_dies_while_it_is_drained_holds_nothing_either(cluster: Cluster, ottla: CommandLine) -> None:
     cluster.create_topic("dying", replicas=[[2, 3]] * 20)
     ottla("produce", "-p", "0", "dying", input="kept\n")

@@ -80,6 +80,7 @@ def test_every_record_is_found_in_apache_kafka_s_remote_store(spark: SparkSessio
         check_that_it_holds(validated(spark, plan_of(kafka.bootstrap, tmp_path)))
 
 
+@deep
 def test_a_record_that_the_remote_store_lost_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that were written before are verified again, against more rows than there are."""
     with a_tiered_ottla("directory", tmp_path) as bootstrap:
