@@ -19,6 +19,7 @@ from ottla.storage.disk.background import Background
 from ottla.storage.disk.leader_epochs import decode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.truncations import RemoteRecords
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.index_checks import check_index
@@ -113,4 +114,4 @@ def _of(log: PartitionLog) -> TopicIdPartition:
 def _truncate(
     log: PartitionLog, state: AuxState, log_start_offset: int, epochs: Epochs, then: Callable[[BaseException | None], None]
 ) -> None:
-    log.truncations.truncate_fully_in_thread(state.offset, then, log_start_offset, epochs, state.producers)
+    log.truncations.truncate_fully_in_thread(state.offset, then, RemoteRecords(log_start_offset, epochs, state.producers))

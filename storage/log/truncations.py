@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, StorageError
@@ -18,6 +18,17 @@ logger = logging.getLogger(__name__)
 TRUNCATE_LOG = "truncate-log"
 _LAST_RETRY_MS = 60_000
 """The longest delay before a truncation is repeated, milliseconds; each is twice the one before."""
+
+
+class RemoteRecords(NamedTuple):
+    """The records before the beginning of a log that are in the remote store only: from `log_start_offset` on, with their leader epochs.
+
+    `snapshot` has the producers that they left.
+    """
+
+    log_start_offset: int
+    epochs: Epochs = ()
+    snapshot: bytes | None = None
 
 
 class Truncations:
@@ -47,7 +58,7 @@ class Truncations:
 
         With a `log_start_offset` the log begins there, and the records from there on are in the remote store only.
         """
-        self._run(self._begin_anew(offset, ignore_result, log_start_offset))
+        self._run(self._begin_anew(offset, ignore_result, None if log_start_offset is None else RemoteRecords(log_start_offset)))
 
     def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
         """As `truncate_to`, but without blocking. `then` is called on the loop, with the error or None, when the log is usable again.
@@ -56,23 +67,9 @@ class Truncations:
         """
         self._in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
 
-    def truncate_fully_in_thread(
-        self,
-        offset: int,
-        then: OnTruncated,
-        log_start_offset: int | None = None,
-        epochs: Epochs = (),
-        snapshot: bytes | None = None,
-    ) -> None:
-        """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`.
-
-        `epochs` are those of the records before `offset`, which are in the remote store, and `snapshot` has the producers that they left.
-        """
-        self._in_thread(
-            lambda: self._begin_anew(offset, then, log_start_offset, epochs, snapshot),
-            lambda: self.truncate_fully_in_thread(offset, then, log_start_offset, epochs, snapshot),
-            then,
-        )
+    def truncate_fully_in_thread(self, offset: int, then: OnTruncated, remote: RemoteRecords | None = None) -> None:
+        """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`. `remote` has what is known of the records before."""
+        self._in_thread(lambda: self._begin_anew(offset, then, remote), lambda: self.truncate_fully_in_thread(offset, then, remote), then)
 
     def finish(self) -> None:
         """Wait until no truncation is in progress. Blocks; for the time after the loop has stopped."""
@@ -94,7 +91,7 @@ class Truncations:
             if log.tier is None:
                 return self._begin_anew(offset, then)
             epochs = [(epoch, start) for epoch, start in log.leader_epochs.entries if start < offset]
-            return self._begin_anew(offset, then, min(log.log_start_offset, offset), epochs)
+            return self._begin_anew(offset, then, RemoteRecords(min(log.log_start_offset, offset), epochs))
         logger.info("%s: truncated to offset %d, was %d", log.topic_partition, offset, log.log_end_offset)
         gone = [segment for segment in log.segments if segment.base_offset > offset]
         segment = log.segments.floor(offset)
@@ -105,21 +102,15 @@ class Truncations:
         self._begin(begun, segment.base_offset, segment.size)
         return begun
 
-    def _begin_anew(
-        self,
-        offset: int,
-        then: OnTruncated,
-        log_start_offset: int | None = None,
-        epochs: Epochs = (),
-        snapshot: bytes | None = None,
-    ) -> Truncation:
+    def _begin_anew(self, offset: int, then: OnTruncated, remote: RemoteRecords | None = None) -> Truncation:
         log = self._log
+        before = remote or RemoteRecords(offset)
         self._check_whole()
         logger.info("%s: truncated fully, begins at offset %d, ended at %d", log.topic_partition, offset, log.log_end_offset)
-        begun = Truncation(log, offset, offset if log_start_offset is None else log_start_offset, None, list(log.segments), then, snapshot)
+        begun = Truncation(log, offset, before.log_start_offset, None, list(log.segments), then, before.snapshot)
         try:
             # Without their epochs, remote records would count as those of an unclean election, and be removed.
-            log.leader_epochs.replace(epochs)
+            log.leader_epochs.replace(before.epochs)
             log.leader_epochs.flush()
         except OSError as error:
             raise log.files.failure(error, log.leader_epochs.path) from error

@@ -37,6 +37,7 @@ from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.origins import REPLICATION
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.pending_topic_id import make_durable
+from ottla.storage.log.truncations import RemoteRecords
 from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.lineage import epochs_between
 from ottla.storage.remote.tier import OTHER_LOG
@@ -359,7 +360,7 @@ class LogMoves:
                 self._background.submit(_NAME, write, lambda error: self._on_written(move, error))
             self._on_cut(move, error)
 
-        future.truncations.truncate_fully_in_thread(start, then, current.log_start_offset, epochs)
+        future.truncations.truncate_fully_in_thread(start, then, RemoteRecords(current.log_start_offset, epochs))
         self._later(move, 0)
 
     def _on_written(self, move: Move, error: BaseException | None) -> None:

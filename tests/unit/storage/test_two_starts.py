@@ -8,6 +8,7 @@ from ottla.storage.disk.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetChe
 from ottla.storage.errors import OffsetMovedToTieredStorage, OffsetOutOfRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments
+from ottla.storage.log.truncations import RemoteRecords
 from ottla.storage.remote.lineage import NOTHING_COPIED
 from ottla.storage.remote.tier import BROKERS_TOPICS, is_tiered
 from ottla.storage.upkeep.log_checkpoints import LogCheckpoints
@@ -254,7 +255,7 @@ def test_a_log_that_begins_behind_what_is_in_the_store_has_its_epochs_at_once() 
     replica = copied(2)
     log = replica.log
     epochs = [(3, 40), (4, 70)]
-    log.truncations.truncate_fully_in_thread(100, lambda error: None, 40, epochs)
+    log.truncations.truncate_fully_in_thread(100, lambda error: None, RemoteRecords(40, epochs))
     assert log.leader_epochs.entries == epochs  # a crash may strike before the thread has ended
 
 
