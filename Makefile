@@ -28,7 +28,7 @@ help:
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make demo       a cluster at work while brokers are killed, with Spark where it is installed; Ctrl-C ends it (DEMO_ARGS=)"
-	@echo "make test       install what the tests need and run all but the longest (10 to 20 minutes on two cores)"
+	@echo "make test       install what the tests need and run all but the longest (15 to 25 minutes on two cores)"
 	@echo "make test-fast  the quick ones of the unit, wire and contract tests, with fewer examples of each property (about a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make format     format the code with ruff"
