@@ -49,7 +49,7 @@ from ottla.coordination.groups.consumer.configuration import consumer_settings
 from ottla.coordination.groups.consumer.coordinator import ConsumerGroups
 from ottla.coordination.groups.consumer.group import CONSUMER, ConsumerGroup
 from ottla.coordination.groups.coordinated import CoordinatedGroups
-from ottla.coordination.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
+from ottla.coordination.groups.effects import Completion, Effect, JoinResult, LeaveReply, LeaveResult, Store, SyncResult, TimerKey
 from ottla.coordination.groups.group import Group, GroupState
 from ottla.coordination.groups.loading import GroupLoader
 from ottla.coordination.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
@@ -174,10 +174,12 @@ class ClassicMachine:
         return on_timer(group, key, self._clock.now_ms())
 
     def carry_out(self, group: ClassicGroup, effect: Store) -> None:
-        """Append the group's metadata."""
-        index = self._groups.partition_for(group.group_id)
-        records = encode_pairs([(group_key(group.group_id), effect.value)])
-        self._log.append(index, records, 1, partial(self._on_stored, group, effect.then))
+        """Append the group's metadata. Effects may be queued for some turns, in which the group can be deleted or become one of another
+        type. A late record would undo the tombstones, and hide the records of the group that followed."""
+        owned = self._groups.owner_of(group.group_id, group)
+        if owned is not None and not group.is_dead:
+            records = encode_pairs([(group_key(group.group_id), effect.value)])
+            self._log.append(owned.index, records, 1, partial(self._on_stored, group, effect.then))
 
     def _on_stored(self, group: ClassicGroup, then: Completion, error: ErrorCode, _: int) -> None:
         self._runner.run(group, on_stored(group, then, CLASSIC_STORE_ERRORS.get(error, error), self._clock.now_ms()))
@@ -388,19 +390,19 @@ class GroupCoordinator:
         self._runner.run(group, effects)
         return error
 
-    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """LeaveGroup: (error of all, error of each)."""
+    def leave(self, group_id: str, leaving: Sequence[Leaving], reply: LeaveReply) -> None:
+        """LeaveGroup; `reply` is called once, now or when the records of a group of the new protocol are replicated."""
         error, group = self._classic(group_id)
-        if error:
-            return error, []
-        if group is None:
-            found = self.groups.get(group_id)
-            if isinstance(found, ConsumerGroup):
-                return ErrorCode.NONE, self.consumer.leave(found, leaving)
-            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
-        error, errors, effects = on_leave(group, leaving, self._clock.now_ms())
-        self._runner.run(group, effects)
-        return error, errors
+        if group is not None:
+            error, errors, effects = on_leave(group, leaving, self._clock.now_ms())
+            self._runner.run(group, effects)
+            reply(LeaveResult(error, errors))
+        elif error:
+            reply(LeaveResult(error))
+        elif isinstance(found := self.groups.get(group_id), ConsumerGroup):
+            self.consumer.leave(found, leaving, reply)
+        else:
+            reply(LeaveResult(ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)))
 
     def _classic(self, group_id: str, may_be_empty: bool = False) -> tuple[ErrorCode, ClassicGroup | None]:
         """The group that the requests of members are about; one of another type is not known to them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -33,8 +33,16 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
+class LeaveResult(NamedTuple):
+    """The answer to a LeaveGroup: the error of all, or the error of each."""
+
+    error: ErrorCode = ErrorCode.NONE
+    errors: Sequence[ErrorCode] = ()
+
+
 JoinReply: TypeAlias = Callable[[JoinResult], None]
 SyncReply: TypeAlias = Callable[[SyncResult], None]
+LeaveReply: TypeAlias = Callable[[LeaveResult], None]
 
 
 class Timer(Enum):

@@ -19,8 +19,9 @@ from ottla.coordination.groups.commits import Commit, TopicCommit, Transaction
 from ottla.coordination.groups.consumer.effects import Beat, BeatResult
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.coordinator import GroupCoordinator
-from ottla.coordination.groups.effects import JoinResult, SyncResult
+from ottla.coordination.groups.effects import JoinResult, LeaveResult, SyncResult
 from ottla.coordination.groups.group import Committer
+from ottla.coordination.groups.membership import Leaving
 from ottla.coordination.groups.offset_records import OffsetAndMetadata, offset_value
 from ottla.coordination.groups.rebalance import Join
 from ottla.coordination.groups.records import read_key
@@ -261,6 +262,12 @@ class GroupBench:
         """A SyncGroup; the answer is put into the list."""
         results: list[SyncResult] = []
         self.groups.sync(group, Sync(results.append, member_id, None, generation, None, None, assignments))
+        return results
+
+    def leave(self, *leaving: Leaving, group: str = "g") -> list[LeaveResult]:
+        """A LeaveGroup; the answer is put into the list."""
+        results: list[LeaveResult] = []
+        self.groups.leave(group, leaving, results.append)
         return results
 
     def beat(self, member_id: str, epoch: int = 0, group: str = "g", **fields: Any) -> list[BeatResult]:

@@ -8,7 +8,7 @@ members are followers. Part of the state machine of a consumer group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ottla.coordination.groups.classic_group import CONSUMER_PROTOCOL_TYPE, NO_MEMBER_ID
 from ottla.coordination.groups.consumer.effects import ConsumerEffect, Convert, Decision, Write
@@ -23,7 +23,7 @@ from ottla.coordination.groups.consumer.settings import Context
 from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription, is_refused
 from ottla.coordination.groups.consumer.targets import may_compute, next_goal
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
-from ottla.coordination.groups.effects import JoinResult, SyncResult
+from ottla.coordination.groups.effects import JoinResult, LeaveReply, LeaveResult, SyncResult
 from ottla.coordination.groups.membership import Leaving
 from ottla.coordination.groups.rebalance import Join
 from ottla.coordination.groups.records import is_too_long
@@ -229,8 +229,8 @@ def _demand_join(group: ConsumerGroup, member: Member) -> list[ConsumerEffect]:
 # -- LeaveGroup --------------------------------------------------------------------------------------------------------------
 
 
-def check_leaving(group: ConsumerGroup, leaving: Iterable[Leaving]) -> tuple[list[ErrorCode], list[Member]]:
-    """(error of each, members that leave). Also members of the new protocol may be named: operators remove them by LeaveGroup."""
+def on_leave(group: ConsumerGroup, leaving: Iterable[Leaving], waiter: LeaveReply, context: Context) -> list[ConsumerEffect]:
+    """Classic members leave. Also members of the new protocol may be named: operators remove them by LeaveGroup."""
     errors = []
     found: dict[str, Member] = {}
     for each in leaving:
@@ -242,10 +242,5 @@ def check_leaving(group: ConsumerGroup, leaving: Iterable[Leaving]) -> tuple[lis
             errors.append(ErrorCode.NONE)
         except Refused as refused:
             errors.append(refused.error)
-    return errors, list(found.values())
-
-
-def on_leave(group: ConsumerGroup, members: Sequence[Member], context: Context) -> list[ConsumerEffect]:
-    """Classic members leave, or an operator removes members."""
-    still = [member for member in members if member.member_id in group.members]
-    return remove(group, still, f"{len(still)} members left", context) if still else []
+    reply = Reply(waiter, LeaveResult(ErrorCode.NONE, errors))
+    return remove(group, list(found.values()), f"{len(found)} members left", context, (reply,)) if found else [reply]

@@ -13,7 +13,6 @@ from typing import Any, Final, final
 
 from ottla.coordination.groups.classic_group import ClassicGroup
 from ottla.coordination.groups.consumer.classic_members import (
-    check_leaving,
     on_classic_heartbeat,
     on_classic_join,
     on_classic_sync,
@@ -29,7 +28,7 @@ from ottla.coordination.groups.consumer.settings import ConsumerSettings, Contex
 from ottla.coordination.groups.consumer.subscriptions import preferred
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
 from ottla.coordination.groups.coordinated import CoordinatedGroups
-from ottla.coordination.groups.effects import JoinResult, SyncResult
+from ottla.coordination.groups.effects import JoinResult, LeaveReply, LeaveResult, SyncResult
 from ottla.coordination.groups.group import Group, GroupState
 from ottla.coordination.groups.membership import Leaving
 from ottla.coordination.groups.rebalance import Join
@@ -238,11 +237,9 @@ class ConsumerGroups:
         self._runner.run(group, effects)
         return error
 
-    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """LeaveGroup: the error of each."""
-        errors, members = check_leaving(group, leaving)
-        self.machine.submit(group, Event(partial(on_leave, group, members)))
-        return errors
+    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving], reply: LeaveReply) -> None:
+        """LeaveGroup; `reply` is called once with a LeaveResult."""
+        self.machine.submit(group, Event(partial(on_leave, group, leaving, reply), lambda error: reply(LeaveResult(error))))
 
 
 def _refuse(reply: BeatReply, error: ErrorCode) -> None:

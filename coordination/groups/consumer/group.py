@@ -56,6 +56,7 @@ class AssignedGroup:
         "assignors",
         "classic_members",
         "classic_protocols",
+        "counted_members",
         "creation",
         "epoch",
         "group_id",
@@ -103,6 +104,8 @@ class AssignedGroup:
         self.classic_members = 0
         """How many members have the classic protocol."""
         self.classic_protocols: dict[str, int] = {}
+        self.counted_members = 0
+        """How many members the machine of the group has counted."""
         self.has_topics_of_old_release = False
         self.known_topics: Mapping[str, object] | None = None
         """The topics of the cluster for which `metadata_hash` was compared; None to compare it again."""

@@ -97,7 +97,7 @@ class ConsumerMachine:
         self.rebalances = 0
         """How often the epoch of a group was raised."""
         self.members = 0
-        """The members of all groups."""
+        """The members of all groups that are served, and that are written in the log."""
         self.when_idle: Callable[[Any], object] = lambda group: None
         """Called with a group that is served, after the last of its events."""
         self._queues: dict[AssignedGroup, deque[Event]] = {}
@@ -267,11 +267,10 @@ class ConsumerMachine:
             return False
         if not is_stored:
             self._waiting[group] = waiting
-        before = len(group.members) if old is None else 0  # a group that replaces another one has all its members from now on
         for record in write.records:
             group.apply(record)
             self.rebalances += isinstance(record, GroupEpoch)
-        self.members += len(group.members) - before
+        self._count_members(group)
         if old is not None:
             group.replaced, group.creation = None, ()
             old.end(self._clock.now_ms())
@@ -316,10 +315,14 @@ class ConsumerMachine:
         self._runner.cancel_timers(group)
         return True
 
+    def _count_members(self, group: AssignedGroup) -> None:
+        self.members += len(group.members) - group.counted_members
+        group.counted_members = len(group.members)
+
     def _end(self, group: AssignedGroup) -> None:
-        """The group is dead, and its members do not count any more."""
-        if group.replaced is None:  # otherwise they have not been counted
-            self.members -= len(group.members)
+        """The group is dead, and its members do not count any more. A load that has not reached the group has not counted them."""
+        self.members -= group.counted_members
+        group.counted_members = 0
         group.end(self._clock.now_ms())
 
     def _resolve(self, group: AssignedGroup, work: ResolveRegexes) -> None:
@@ -349,7 +352,7 @@ class ConsumerMachine:
 
     def on_loaded(self, group: AssignedGroup) -> None:
         """The group was loaded."""
-        self.members += len(group.members)
+        self._count_members(group)
         self._arm_timers(group)
 
     def _arm_timers(self, group: AssignedGroup) -> None:

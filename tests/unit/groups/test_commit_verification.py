@@ -81,7 +81,7 @@ def test_a_member_that_left_meanwhile_commits_nothing() -> None:
         member_id = bench.a_member()
         bench.verifier.is_held = True
         codes = bench.commit_in_transaction(1, member_id=member_id, generation=1)
-        bench.groups.leave("g", [Leaving(member_id, None)])
+        bench.leave(Leaving(member_id, None))
         bench.verifier.answer()
         assert codes == [ErrorCode.UNKNOWN_MEMBER_ID]
         assert bench.committed(require_stable=True) == -1

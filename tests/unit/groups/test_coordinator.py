@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.handlers.groups.list_groups import handle_list_groups
 from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.request.context import RequestContext
+from ottla.coordination.groups.effects import LeaveResult
 from ottla.coordination.groups.group import Committer, Expiry, GroupState
 from ottla.coordination.groups.membership import Leaving
 from ottla.coordination.groups.metadata_bytes import MetadataBytes
@@ -52,7 +53,7 @@ def test_a_broker_that_leads_nothing_coordinates_nothing() -> None:
         assert bench.join()[0].error == ErrorCode.NOT_COORDINATOR
         assert bench.sync("x", 1, {})[0].error == ErrorCode.NOT_COORDINATOR
         assert bench.groups.heartbeat("g", "x", None, 1) == ErrorCode.NOT_COORDINATOR
-        assert bench.groups.leave("g", [])[0] == ErrorCode.NOT_COORDINATOR
+        assert bench.leave()[0].error == ErrorCode.NOT_COORDINATOR
         assert bench.commit() == [ErrorCode.NOT_COORDINATOR]
         assert bench.groups.offsets.fetch("g", None, require_stable=False) == (ErrorCode.NOT_COORDINATOR, {})
         assert bench.groups.describe("g") == (ErrorCode.NOT_COORDINATOR, None)
@@ -238,7 +239,7 @@ def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
             assert bench.groups.offsets.fetch("g", {"t": [0]}, require_stable=False) == (loading, {})
             assert bench.groups.offsets.delete_offsets("g", [T0]) == (loading, [])
             assert bench.delete("g") == loading
-            assert bench.groups.leave("g", []) == (loading, [])
+            assert bench.leave()[0].error == loading
             assert bench.groups.describe("g") == (loading, None)
             await bench.until_loaded()
             assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
@@ -466,7 +467,7 @@ def test_requests_of_members_do_not_know_a_group_of_another_type() -> None:
         assert [bench.join(member_id=member_id)[0].error for member_id in ("", "m")] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 2
         assert bench.sync("m", 3, {})[0].error == ErrorCode.UNKNOWN_MEMBER_ID
         assert bench.groups.heartbeat("g", "m", None, 3) == ErrorCode.UNKNOWN_MEMBER_ID
-        assert bench.groups.leave("g", [Leaving("m", None)]) == (ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID])
+        assert bench.leave(Leaving("m", None)) == [LeaveResult(ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID])]
         assert bench.groups.describe("g") == (ErrorCode.NONE, None)
         assert listed(bench, ["stable"], ["another"])[1] == ["g"]
         assert listed(bench, types=["classic"])[1] == []

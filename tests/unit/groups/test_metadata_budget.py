@@ -195,7 +195,7 @@ class History:
         elif what == "sync":
             bench.sync(member_id, group.generation_id if group else 0, dict.fromkeys(members, bytes(10 + two)), name)
         elif what == "leave":
-            bench.groups.leave(name, [Leaving(member_id, None)])
+            bench.leave(Leaving(member_id, None), group=name)
         elif what == "beat":
             self.beat(name, two)
         elif what == "share":

@@ -152,7 +152,7 @@ def test_offsets_that_a_member_uses_cannot_be_deleted() -> None:
         delete = bench.groups.offsets.delete_offsets
         assert delete("g", [T0, other]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE])
         assert (bench.committed(), bench.committed(partition=other)) == (1, -1)
-        bench.groups.leave("g", [])
+        bench.leave()
         bench.pass_time(20_000)
         assert joined
         assert delete("g", [T0]) == (ErrorCode.NONE, [ErrorCode.NONE])

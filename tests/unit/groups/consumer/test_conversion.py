@@ -11,6 +11,7 @@ from ottla.coordination.groups.consumer import conversion
 from ottla.coordination.groups.consumer.embedded import MAX_BYTES, assignment_bytes, read_assignment, read_subscription
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.members import LEAVING
+from ottla.coordination.groups.effects import LeaveResult
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.membership import Leaving
 from ottla.coordination.groups.subscriptions import MAX_TOPICS
@@ -343,7 +344,7 @@ def test_groups_without_members_change_their_protocol_with_the_next_member() -> 
         bench.pass_time(1)
         assert (joined[0].error, joined[0].generation_id) == (ErrorCode.NONE, 1)
         assert isinstance(bench.groups.groups.get("g"), ClassicGroup)
-        assert bench.groups.leave("g", [Leaving(joined[0].member_id, None)])[0] == ErrorCode.NONE
+        assert bench.leave(Leaving(joined[0].member_id, None)) == [LeaveResult(ErrorCode.NONE, [ErrorCode.NONE])]
         assert (await bench.answered(bench.beat("new"))).error == ErrorCode.NONE
         assert (group_of(bench).members.keys(), bench.committed()) == ({"new"}, 5)
         await reload(bench, 1)
@@ -363,9 +364,9 @@ def test_requests_of_classic_members_are_checked_in_a_converted_group() -> None:
         assert bench.sync("new", 3, {})[0].error == ErrorCode.UNKNOWN_MEMBER_ID
         assert bench.sync(one, 9, {})[0].error == ErrorCode.ILLEGAL_GENERATION
         assert bench.sync(one, 2, {})[0].error == ErrorCode.REBALANCE_IN_PROGRESS
-        left = bench.groups.leave("g", [Leaving("nobody", None), Leaving(two, None), Leaving("", None), Leaving("new", None)])
+        left = bench.leave(Leaving("nobody", None), Leaving(two, None), Leaving("", None), Leaving("new", None))
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        assert left == (ErrorCode.NONE, [unknown, ErrorCode.NONE, unknown, ErrorCode.NONE])
+        assert left == [LeaveResult(ErrorCode.NONE, [unknown, ErrorCode.NONE, unknown, ErrorCode.NONE])]
         await bench.until(lambda: isinstance(bench.groups.groups.get("g"), ClassicGroup))
         group = bench.groups.groups.get("g")
         assert isinstance(group, ClassicGroup)
