@@ -32,7 +32,7 @@ from ottla.controller.events.feature_updates import FeatureOutcome, FeatureUpdat
 from ottla.controller.events.isr_changes import AlterPartitionEvents, IsrChange, IsrResult
 from ottla.controller.events.leader_elections import ElectionResult, LeaderElections
 from ottla.controller.events.leader_rebalance import LeaderRebalance
-from ottla.controller.events.reassignment import Reassignments, Targets
+from ottla.controller.events.reassignment import AlterError, Reassignments, Targets
 from ottla.controller.events.refused_writes import RefusedWrites
 from ottla.controller.events.topic_changes import TopicChanges
 from ottla.controller.registration import IsListening, RandomBytes, never_listening, register_broker
@@ -351,13 +351,11 @@ class Controller:
 
         return await self._queue.ask("AlterPartition", alter)
 
-    async def alter_reassignments(
-        self, targets: Targets, *, may_change_factor: bool = True
-    ) -> dict[TopicPartition, ControllerError | None]:
+    async def alter_reassignments(self, targets: Targets, *, may_change_factor: bool = True) -> dict[TopicPartition, AlterError | None]:
         """AlterPartitionReassignments: for each partition None, or the reason why its reassignment was not started or
         cancelled. Raises NotController."""
 
-        async def alter() -> dict[TopicPartition, ControllerError | None]:
+        async def alter() -> dict[TopicPartition, AlterError | None]:
             self._core.check_active()
             return await self._reassignments.alter(targets, may_change_factor=may_change_factor)
 

@@ -28,6 +28,7 @@ from ottla.controller.errors import (
 )
 from ottla.controller.state.context import Replica
 from ottla.controller.state.core import ControllerCore
+from ottla.controller.state.partition_elections import Refused
 from ottla.controller.state.request_batch import EVERY_BROKER
 from ottla.controller.store.metadata_store import Delete, Exists, Get, SetData, Write, data_and_stat
 from ottla.controller.znodes.changes import decode_reassignments, encode_reassignments
@@ -74,6 +75,9 @@ class ReassignmentOrder:
 
 logger = logging.getLogger(__name__)
 
+AlterError = ControllerError | StoreError
+"""Why a reassignment cannot begin."""
+
 Targets = Mapping[TopicPartition, Sequence[int] | None]
 """Target replicas by partition; None cancels a reassignment."""
 
@@ -85,15 +89,16 @@ class Reassignments:
         self._core = core
         self._context = core.context
         self._order = ReassignmentOrder(core)
-        self._interrupted: set[TopicPartition] = set()
+        self._interrupted: dict[TopicPartition, Sequence[int]] = {}
         """Partitions whose reassignment may be written, but whose replicas were not notified, because the store refused a write. A later
-        event tries again (`refused_writes`)."""
+        event tries again (`refused_writes`). By partition, the brokers that a cancelled reassignment had added; their replicas must stop.
+        """
 
     # Requests
 
-    async def alter(self, targets: Targets, *, may_change_factor: bool = True) -> dict[TopicPartition, ControllerError | None]:
+    async def alter(self, targets: Targets, *, may_change_factor: bool = True) -> dict[TopicPartition, AlterError | None]:
         """AlterPartitionReassignments: begin, change or cancel reassignments; for each partition None, or the error."""
-        results: dict[TopicPartition, ControllerError | None] = {}
+        results: dict[TopicPartition, AlterError | None] = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
         legal = []
         for partition, target in targets.items():
@@ -114,7 +119,7 @@ class Reassignments:
             except ControllerError as error:
                 results[partition] = error.with_traceback(None)
         await self._order.remove(legal)  # the latest request counts, whether it came by a znode or not
-        await self._begin(wanted)
+        results.update(await self._begin(wanted))
         for partition in wanted:
             if self._context.assignment(partition) is None:
                 results[partition] = UnknownTopicOrPartition("The partition does not exist.")
@@ -145,7 +150,8 @@ class Reassignments:
             if assignment != self._context.assignment(partition) or not assignment.is_reassigning:
                 wanted[partition] = assignment
         await self._order.remove(refused)
-        await self._begin(wanted)
+        if await self._begin(wanted):
+            self._core.states.on_refused()
 
     async def resume(self, brokers: set[int] | None = None) -> None:
         """Continue all reassignments, or those to one of `brokers`, which have started."""
@@ -168,7 +174,12 @@ class Reassignments:
 
     async def resume_interrupted(self) -> None:
         """Continue the reassignments whose begin the store has interrupted."""
-        self._interrupted = set(filter(self._is_reassigning, self._interrupted))
+        self._interrupted = {
+            each: unneeded
+            for each, unneeded in self._interrupted.items()
+            if self._is_reassigning(each)
+            or (unneeded and self._context.assignment(each) and not self._context.is_being_deleted(each.topic))
+        }
         await self._continue(sorted(self._interrupted))
 
     def on_isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
@@ -232,31 +243,37 @@ class Reassignments:
 
     # Steps
 
-    async def _begin(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+    async def _begin(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Refused:
+        """Returns the partitions whose reassignment the store refuses to write; it does not begin."""
         if not wanted:
-            return
+            return {}
         context = self._context
         before = {partition: context.assignment(partition) or ReplicaAssignment(()) for partition in wanted}
         changed = {partition: assignment for partition, assignment in wanted.items() if assignment != before[partition]}
-        self._interrupted.update(wanted)
-        await self._write(changed)
-        partitions = [partition for partition in wanted if context.assignment(partition) is not None]
+        for partition, assignment in wanted.items():
+            self._interrupted[partition] = [each for each in before[partition].replicas if each not in assignment.replicas]
+            await self._core.pause()
+        refused = await self._write(changed)
+        self._forget_interrupted(refused)
+        partitions = [partition for partition in wanted if partition not in refused and context.assignment(partition) is not None]
         for partition in partitions:
             logger.info(
                 "reassigning %s from %s to %s", partition, list(before[partition].replicas), list(wanted[partition].target_replicas)
             )
             await self._core.pause()
-        await self._stop(
-            {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
-        )
-        self._interrupted.difference_update(wanted)
         await self._continue(partitions)
+        return refused
 
     async def _continue(self, partitions: Sequence[TopicPartition]) -> None:
-        self._interrupted.update(partitions)
-        complete = [partition for partition in partitions if self._is_complete(partition)]
+        unneeded = {partition: self._interrupted.setdefault(partition, ()) for partition in partitions}
+        refused = await self._stop(unneeded)
+        if refused:
+            self._core.states.on_refused()
+        stopped = [partition for partition in partitions if partition not in refused]
+        self._interrupted.update(dict.fromkeys(stopped, ()))
+        complete = [partition for partition in stopped if self._is_complete(partition)]
         ended = set(complete)
-        moving = [partition for partition in partitions if partition not in ended]
+        moving = [partition for partition in stopped if partition not in ended]
         batch = self._core.batch()
         raised = await self._core.elections.raise_epochs(moving, batch)
         await batch.send()
@@ -266,11 +283,16 @@ class Reassignments:
                 batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
             await self._core.pause()
         await batch.send()
-        self._interrupted.difference_update(raised)
+        self._forget_interrupted(raised)
         await self._end(complete)
-        self._interrupted.difference_update(complete)
+        self._forget_interrupted(complete)
+
+    def _forget_interrupted(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._interrupted.pop(partition, None)
 
     async def _end(self, partitions: Sequence[TopicPartition]) -> None:
+        """End reassignments. Those that the store refuses to write stay as they are, and are tried again."""
         if not partitions:
             return
         context = self._context
@@ -278,14 +300,25 @@ class Reassignments:
         final = {partition: ReplicaAssignment(assignment.target_replicas) for partition, assignment in before.items()}
         for partition, assignment in final.items():
             context.set_assignment(partition, assignment)
+        refused: Refused = {}
         try:
-            await self._lead_among_replicas(partitions)
-            await self._stop({partition: assignment.removing_replicas for partition, assignment in before.items()})
-            await self._write(final)
+            await self._lead_among_replicas(partitions, refused)
+            refused |= await self._stop(
+                {partition: assignment.removing_replicas for partition, assignment in before.items() if partition not in refused}
+            )
+            refused |= await self._write({partition: assignment for partition, assignment in final.items() if partition not in refused})
         except StoreError:
             for partition, assignment in before.items():
                 context.set_assignment(partition, assignment)  # as in the store: to be tried again
             raise
+        for partition in refused:
+            context.set_assignment(partition, before[partition])
+        if refused:
+            self._core.states.on_refused()
+        await self._on_ended([partition for partition in partitions if partition not in refused])
+
+    async def _on_ended(self, partitions: Sequence[TopicPartition]) -> None:
+        context = self._context
         await self._order.remove(partition for partition in partitions if context.assignment(partition) is not None)
         batch = self._core.batch()
         batch.update_metadata(EVERY_BROKER, partitions)
@@ -294,10 +327,10 @@ class Reassignments:
         await self._core.elections.bring_up(without_state, batch)
         await batch.send()
         for partition in partitions:
-            logger.info("reassigned %s to %s", partition, list(final[partition].replicas))
+            logger.info("reassigned %s to %s", partition, list(context.replicas(partition)))
             await self._core.pause()
 
-    async def _lead_among_replicas(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _lead_among_replicas(self, partitions: Sequence[TopicPartition], refused: Refused) -> None:
         """Raise the epoch where the leader remains a replica, so that the new list of replicas is sent; elect a leader
         elsewhere."""
         staying: list[TopicPartition] = []
@@ -309,37 +342,41 @@ class Reassignments:
                 stays = leader in self._context.replicas(partition) and self._context.is_online(leader, partition)
                 (staying if stays else leaderless).append(partition)
         batch = self._core.batch()
-        await self._core.elections.raise_epochs(staying, batch, or_raise=True)
-        await self._core.elections.elect_reassigned(leaderless, batch)
+        await self._core.elections.raise_epochs(staying, batch, refused)
+        await self._core.elections.elect_reassigned(leaderless, batch, refused)
         await batch.send()
 
-    async def _stop(self, unneeded: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Remove replicas that are no longer assigned from the ISRs, stop them, and delete their logs. Raises StoreError."""
-        replicas = [Replica(partition, broker_id) for partition, brokers in unneeded.items() for broker_id in brokers]
-        if not replicas:
-            return
+    async def _stop(self, unneeded: Mapping[TopicPartition, Sequence[int]]) -> Refused:
+        """Remove replicas that are no longer assigned from the ISRs, stop them, and delete their logs. Returns the partitions whose state
+        the store refuses to change: the log of a replica that may be elected is not deleted."""
+        refused: Refused = {}
+        if not any(unneeded.values()):
+            return refused
         batch = self._core.batch()
         losing = [
             partition
             for partition, brokers in unneeded.items()
             if partition in self._context.leaderships and self._context.leaderships[partition].state.leader in brokers
         ]
-        await self._core.elections.elect_reassigned(losing, batch)
+        await self._core.elections.elect_reassigned(losing, batch, refused)
         await batch.send()
-        refused = await self._core.elections.take_offline(replicas, batch)
-        if refused:
-            raise next(iter(refused.values()))  # the log of a replica that may be elected is not deleted
+        replicas = [Replica(partition, each) for partition, brokers in unneeded.items() if partition not in refused for each in brokers]
+        refused |= await self._core.elections.take_offline(replicas, batch)
         await batch.send()
         for partition, brokers in unneeded.items():
-            batch.stop_replica(brokers, partition, delete=True)
+            if partition not in refused:
+                batch.stop_replica(brokers, partition, delete=True)
             await self._core.pause()
         await batch.send()
+        return refused
 
-    async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
-        """Write assignments to the topics' znodes and to the context; topics that were deleted meanwhile are skipped.
+    async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Refused:
+        """Write assignments to the topics' znodes and to the context; topics that were deleted meanwhile are skipped. Returns the
+        partitions whose znode the store refuses to change.
 
         Changes by other clients to the same znodes are kept, because any broker may add partitions. A malformed znode is replaced.
         """
+        refused: Refused = {}
         remaining: dict[str, dict[int, ReplicaAssignment]] = {}
         for partition, assignment in assignments.items():
             remaining.setdefault(partition.topic, {})[partition.partition] = assignment
@@ -365,9 +402,16 @@ class Reassignments:
                 if isinstance(outcome, BadVersion | NoNode):
                     continue
                 if isinstance(outcome, StoreError):
-                    raise outcome
+                    logger.error(
+                        "%s cannot be written, so the replicas of the topic stay as they are for now: %s", topic_path(topic), outcome
+                    )
                 for index, assignment in remaining.pop(topic).items():
-                    self._context.set_assignment(TopicPartition(topic, index), assignment)
+                    partition = TopicPartition(topic, index)
+                    if isinstance(outcome, StoreError):
+                        refused[partition] = outcome
+                    else:
+                        self._context.set_assignment(partition, assignment)
+        return refused
 
 
 def _check_list(target: Sequence[int]) -> None:

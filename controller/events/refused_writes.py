@@ -57,6 +57,7 @@ class RefusedWrites:
         await batch.send()
         await core.deletion.resume(batch)
         await batch.send()
+        await self._reassignments.on_order()
         await self._reassignments.resume_interrupted()
         for some in slices(context.partitions):
             self._reassignments.on_isr_changed(some)

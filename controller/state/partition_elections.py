@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 Elect = Callable[[TopicPartition, PartitionState], PartitionState | None]
 
+Refused = dict[TopicPartition, StoreError]
+"""The partitions whose states the store refuses to write, and why."""
+
 
 class PartitionElections:
     """Elections over one controller's context."""
@@ -144,21 +147,22 @@ class PartitionElections:
             batch,
         )
 
-    async def elect_reassigned(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
-        """Elect the first replica in sync and alive of partitions whose leader is gone or is no longer a replica. Raises StoreError."""
+    async def elect_reassigned(self, partitions: Sequence[TopicPartition], batch: RequestBatch, refused: Refused) -> list[TopicPartition]:
+        """Elect the first replica in sync and alive of partitions whose leader is gone or is no longer a replica. Adds what the store
+        refuses to `refused`."""
         return await self._elect(
             partitions,
             lambda partition, state: elect_reassigned(state, self._context.replicas(partition), self._online(partition)),
             batch,
-            or_raise=True,
+            refused,
         )
 
     async def raise_epochs(
-        self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, or_raise: bool = False
+        self, partitions: Sequence[TopicPartition], batch: RequestBatch, refused: Refused | None = None
     ) -> list[TopicPartition]:
         """Raise the leader epochs and send the new lists of replicas to all replicas; those being added are marked as
-        new. With `or_raise` it raises StoreError if the store refuses one of them."""
-        raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state), or_raise=or_raise)
+        new. The partitions that the store refuses are added to `refused`. Without it they are tried again later."""
+        raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state), refused)
         for some in slices(raised):
             for partition in some:
                 assignment, leadership = self._context.assignment(partition), self._context.leaderships[partition]
@@ -178,10 +182,10 @@ class PartitionElections:
 
         return await self._elect(partitions, elect, batch)
 
-    async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> dict[TopicPartition, StoreError]:
+    async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> Refused:
         """Remove replicas that cannot serve from the ISRs, and send them StopReplica if their broker is still
         connected. Returns the partitions whose ISR the store refused to change."""
-        refused: dict[TopicPartition, StoreError] = {}
+        refused: Refused = {}
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica.partition)
@@ -213,20 +217,20 @@ class PartitionElections:
             await self._pause()
 
     async def _elect(
-        self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch, *, or_raise: bool = False
+        self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch, refused: Refused | None = None
     ) -> list[TopicPartition]:
-        elected = await self._write_next(partitions, elect, or_raise=or_raise)
+        elected = await self._write_next(partitions, elect, refused)
         for some in slices(elected):
             for partition in some:
                 batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
             await self._pause()
         return elected
 
-    async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect, *, or_raise: bool = False) -> list[TopicPartition]:
+    async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect, refused: Refused | None = None) -> list[TopicPartition]:
         """Write the states that `elect` returns, again for partitions that another client wrote first; returns the
         partitions that changed.
 
-        With `or_raise`, for changes of several steps, it raises the error of a state that the store refuses."""
+        The states that the store refuses are added to `refused`, for changes of several steps. Without it they are tried again later."""
         elected: list[TopicPartition] = []
         remaining = list(partitions)
         await self._states.refresh(remaining)
@@ -241,12 +245,12 @@ class PartitionElections:
                 await self._pause()
             if not states:
                 break
-            remaining, refused = await self._states.update(states)
-            if refused:
-                if or_raise:
-                    raise next(iter(refused.values()))
+            remaining, refused_now = await self._states.update(states)
+            if refused is not None:
+                refused.update(refused_now)
+            elif refused_now:
                 self._states.on_refused()
-            unchanged = {*remaining, *refused}
+            unchanged = {*remaining, *refused_now}
             elected += [partition for partition in states if partition not in unchanged]
         return elected
 

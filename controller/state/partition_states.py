@@ -66,6 +66,8 @@ class PartitionStates:
         self._pause = pause
         self._leaders_write = leaders_write
         self.on_refused = on_refused
+        self._refused: dict[TopicPartition, str] = {}
+        """Why the store refused the last write of a state. Each reason is logged once: leaders propose their ISRs again and again."""
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
         """Carry out each write if this controller is still the active one. Returns the outcomes of the writes.
@@ -118,12 +120,11 @@ class PartitionStates:
                 elif isinstance(outcome, StoreError):
                     refused[partition] = outcome
                 else:
-                    self._context.leaderships[partition] = Leadership(state, 0)
-                    self._context.unsent.add(partition)
+                    self._put(partition, Leadership(state, 0))
                     created.append(partition)
             await self._pause()
         if refused:
-            _log_refused(refused)
+            self._report_refused(refused)
             self.on_refused()
         await self.read(existing)
         return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
@@ -150,11 +151,10 @@ class PartitionStates:
                     refused[partition] = outcome
                 else:
                     assert isinstance(outcome, Stat)
-                    self._context.leaderships[partition] = Leadership(state, outcome.version)
-                    self._context.unsent.add(partition)
+                    self._put(partition, Leadership(state, outcome.version))
             await self._pause()
         if refused:
-            _log_refused(refused)
+            self._report_refused(refused)
         await self.read(stale)
         changed: list[TopicPartition] = []
         for partition in stale:
@@ -163,6 +163,22 @@ class PartitionStates:
             else:
                 changed.append(partition)
         return NotWritten(changed, refused)
+
+    def _put(self, partition: TopicPartition, written: Leadership) -> None:
+        self._context.leaderships[partition] = written
+        self._context.unsent.add(partition)
+        self._refused.pop(partition, None)
+
+    def _report_refused(self, refused: Mapping[TopicPartition, StoreError]) -> None:
+        reasons = {partition: str(error) for partition, error in refused.items()}
+        new = [partition for partition, reason in reasons.items() if self._refused.get(partition) != reason]
+        if new:
+            logger.error(
+                "%d partitions, as %s, stay as they are for now, because their states cannot be written: %s",
+                len(new), new[0], reasons[new[0]],
+            )  # fmt: skip
+        known = {partition: reason for partition, reason in self._refused.items() if self._context.assignment(partition) is not None}
+        self._refused = {**known, **reasons}
 
     def _stands(self, partition: TopicPartition, written: Leadership) -> bool:
         """Whether the state that was read is the one that was to be written: the write was made, its reply lost, and it
@@ -228,11 +244,3 @@ class PartitionStates:
                             continue
                     self._context.leaderships[partition] = Leadership(state, stat.version)
             await self._pause()
-
-
-def _log_refused(refused: Mapping[TopicPartition, StoreError]) -> None:
-    partition, reason = next(iter(refused.items()))
-    logger.error(
-        "%d partitions, as %s, stay as they are for now, because their states cannot be written: %s",
-        len(refused), partition, reason,
-    )  # fmt: skip

@@ -125,7 +125,9 @@ class IsrChanges:
         partition.withdraw_isr_change()
         return False
 
-    def _on_decided(self, partition: Partition, proposal: IsrProposal, decision: IsrDecision) -> None:
+    def _on_decided(
+        self, partition: Partition, proposal: IsrProposal, decision: IsrDecision, last_error: ErrorCode = ErrorCode.NONE
+    ) -> None:
         if partition.isr_change is not proposal:
             return
         error = decision.error_code
@@ -145,10 +147,11 @@ class IsrChanges:
                 proposal.topic_partition, proposal.isr, error.name,
             )  # fmt: skip
         else:
-            logger.warning(
-                "%s: the ISR %s could not be proposed (%s); proposing it again", proposal.topic_partition, proposal.isr, error.name
-            )
-            self.proposals.propose(proposal, lambda again: self._on_decided(partition, proposal, again))
+            if error != last_error:  # the proposal is repeated several times a second
+                logger.warning(
+                    "%s: the ISR %s could not be proposed (%s); proposing it again", proposal.topic_partition, proposal.isr, error.name
+                )
+            self.proposals.propose(proposal, lambda again: self._on_decided(partition, proposal, again, error))
 
     def _on_confirmed(self, partition: Partition, proposal: IsrProposal, decision: IsrDecision) -> None:
         if decision.leader_epoch != partition.leader_epoch or decision.partition_epoch < partition.partition_epoch:

@@ -402,3 +402,72 @@ async def test_a_partition_whose_state_cannot_be_written_holds_up_no_reassignmen
     await cluster.catch_up(1)
     assert cluster.assignment() == ReplicaAssignment((0, 1))
     await end(cluster)
+
+
+@in_virtual_time
+async def test_the_end_of_a_reassignment_that_cannot_be_written_holds_up_no_other_one() -> None:
+    def changes_leader(write: Write) -> bool:
+        return isinstance(write, SetData) and write.path == partition_state_path(P) and b'"leader":1' in (write.data or b"")
+
+    for is_refused in (changes_leader, lambda write: isinstance(write, SetData) and write.path == topic_path("t")):
+        cluster = await a_cluster()
+        await cluster.topic([0])
+        await cluster.topic([0], name="u")
+        other = TopicPartition("u", 0)
+        await cluster.controller.controller.alter_reassignments({P: [1], other: [1]})
+        await cluster.settle()
+        # Both are complete at once, and end together.
+        store = Refusing(cluster, is_refused, alone=True)
+        state = {partition: cluster.state(partition) for partition in (P, other)}
+        changes = {partition: IsrChange(state[partition].leader_epoch, (0, 1), 1) for partition in (P, other)}
+        results = await cluster.controller.controller.alter_isr(0, cluster.brokers[0].controller.broker_epoch, changes)
+        assert all(isinstance(result, Leadership) for result in results.values())
+        await cluster.settle()
+        assert cluster.assignment(other) == ReplicaAssignment((1,))
+        assert cluster.peers[1].replicas[other] == (1, cluster.state(other).leader_epoch)
+        assert cluster.assignment().is_reassigning
+        if is_refused is changes_leader:
+            assert P in cluster.peers[0].replicas, "the log of a replica that may be elected is not deleted"
+        store.refuses = False
+        await asyncio.sleep(4)
+        await cluster.settle()
+        assert cluster.assignment() == ReplicaAssignment((1,))
+        assert P not in cluster.peers[0].replicas
+        await end(cluster)
+
+
+@in_virtual_time
+async def test_a_reassignment_whose_begin_cannot_be_written_is_an_error_and_others_begin() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0])
+    await cluster.topic([0], name="u")
+    other = TopicPartition("u", 0)
+    Refusing(cluster, lambda write: isinstance(write, SetData) and write.path == topic_path("t"), alone=True)
+    results = await cluster.controller.controller.alter_reassignments({P: [0, 1], other: [0, 1]})
+    assert results == {P: FULL, other: None}
+    await cluster.settle()
+    assert not cluster.assignment().is_reassigning
+    assert cluster.peers[1].replicas == {other: (0, 1)}
+    await end(cluster)
+
+
+def test_a_state_that_is_refused_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        cluster = await a_cluster()
+        await cluster.topic([0, 1], [0, 1])
+        store = Refusing(cluster, changes_state, alone=True)
+        controller = cluster.controller.controller
+
+        async def propose() -> int:
+            caplog.clear()
+            await controller.alter_isr(0, controller.broker_epoch, {P: IsrChange(0, (0,), 0)})
+            return caplog.text.count("their states cannot be written")
+
+        assert [await propose() for _ in range(3)] == [1, 0, 0]
+        store.refuses = False
+        assert await propose() == 0
+        assert cluster.state().isr == (0,)
+        await end(cluster)
+
+    scenario()

@@ -255,6 +255,15 @@ def test_any_other_error_is_answered_with_the_same_proposal() -> None:
     assert replicas.manager.isr_changes.failed == 1
 
 
+def test_a_proposal_that_is_refused_again_and_again_is_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    replicas = leading(isr=(0,))
+    replicas.follow(1, 0)
+    for code in (ErrorCode.UNKNOWN_SERVER_ERROR,) * 3 + (ErrorCode.CLUSTER_AUTHORIZATION_FAILED,) * 2:
+        replicas.proposals.refuse(code)
+    lines = [record.getMessage() for record in caplog.records if "could not be proposed" in record.getMessage()]
+    assert ["UNKNOWN_SERVER_ERROR" in line for line in lines] == [True, False]
+
+
 def test_what_a_partition_proposed_that_is_gone_is_not_proposed_again_in_the_way_of_the_next_one_of_its_name() -> None:
     replicas = leading(isr=(0,))
     replicas.follow(1, 0)
