@@ -237,8 +237,13 @@ class StatesByKey:
         return None if owned is None or owned.is_loading else owned.states.get(key)
 
     def owner_of(self, key: str, state: Any) -> OwnedPartition | None:
-        """The partition of this broker that has exactly this state under the key."""
+        """The partition of this broker that has exactly this state under the key. That may be a displaced state whose key has another
+        coordinator now: only this broker can finish what it has begun."""
         owned = self._owner(key)
+        if owned is not None and owned.states.get(key) is state:
+            return owned
+        at = self._displaced.get(key) if self._displaced else None
+        owned = None if at is None else self.partitions.get(at)
         return owned if owned is not None and owned.states.get(key) is state else None
 
     def add(self, key: str, state: Any) -> None:
@@ -247,8 +252,8 @@ class StatesByKey:
 
     def forget(self, key: str, state: Any) -> bool:
         """Drop a state; False if it was already dropped."""
-        owned = self._owner(key)
-        if owned is None or owned.states.get(key) is not state:
+        owned: OwnedPartition | None = self.owner_of(key, state)
+        if owned is None:
             return False
         del owned.states[key]
         return True

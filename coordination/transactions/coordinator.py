@@ -405,7 +405,7 @@ class TransactionCoordinator:
 
     def _coordinates(self, txn: TransactionMetadata) -> bool:
         """Whether this broker still coordinates the id, with this state of it."""
-        return self.transactions.get(txn.transactional_id) is txn
+        return self.transactions.owner_of(txn.transactional_id, txn) is not None
 
     # -- what there is -----------------------------------------------------------------------------------------------------
 

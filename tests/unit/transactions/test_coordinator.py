@@ -196,6 +196,38 @@ def test_a_transaction_is_finished_in_the_partition_that_it_has_since_before_the
     run(scenario)
 
 
+def test_a_transaction_whose_id_another_broker_coordinates_since_the_topic_grew_is_finished_here() -> None:
+    """Otherwise no consumer of committed records would get beyond it."""
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        ids = [f"id-{number}" for number in range(2)]
+        for name in ids:
+            bench.init(name)
+            bench.add(0, name=name)
+        bench.leaders.unreachable = {0}
+        assert bench.end(name=ids[0]) == [E.NONE]
+        await bench.until(lambda: bool(bench.leaders.asked))
+        await bench.coordinate(epoch=1, leader=1)
+        grown = next(count for count in range(2, 9) if all(absolute_hash(name) % count for name in ids))
+        bench.announce({TRANSACTION_STATE_TOPIC: grown})
+        bench.leaders.unreachable = set()
+        await bench.coordinate(epoch=2)
+        assert bench.init(ids[0]) == [ProducerResult(E.NOT_COORDINATOR)]
+        await bench.until(lambda: (ids[0], "CompleteCommit") in bench.stored())
+        bench.pass_time(TIMEOUT_MS + 20_000)
+        await bench.until(lambda: (ids[1], "CompleteAbort") in bench.stored())
+        bench.pass_time(20_000)
+        await bench.until(lambda: {(name, "") for name in ids} <= set(bench.stored()))
+        assert not bench.transactions.transactions.partitions[0].states
+
+    run(
+        scenario,
+        transactional_id_expiration_ms=10_000,
+        transaction_remove_expired_transaction_cleanup_interval_ms=1_000,
+    )
+
+
 def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     disks = Disks()
     polls = 0
