@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ottla.schemas.schema_registry import SchemaRegistry
 
 _COMMIT_SECONDS = 5.0
+_UNSTABLE_SECONDS = 0.1
+"""Pause before offsets that a transaction has not committed yet are asked for again."""
 Render = Callable[["FetchedBatch"], Iterator[bytes]]
 
 
@@ -349,7 +351,10 @@ class _Membership:
                 assigned = self._member.join()
                 if not quiet:
                     say(f"group {self._group}: assigned {', '.join(map(str, assigned)) or 'nothing'}")
-                fetcher.positions = self._positions(assigned, offset)
+                positions = self._positions(assigned, offset)
+                if positions is None:
+                    continue
+                fetcher.positions = positions
                 if self._read(fetcher):
                     return
         except OffsetGone as gone:  # retention was faster than the group
@@ -363,11 +368,19 @@ class _Membership:
             finally:
                 self._member.leave()
 
-    def _positions(self, assigned: list[TopicPartition], offset: str) -> dict[TopicPartition, int]:
+    def _positions(self, assigned: list[TopicPartition], offset: str) -> dict[TopicPartition, int] | None:
+        """None if the group rebalances before the transactions with offsets of these partitions have ended."""
         from ottla.cli.records.consume_range import start_positions
-        from ottla.client.group_offsets.committed import committed_offsets
+        from ottla.client.group_offsets.committed import Committed, UnstableOffsets, committed_offsets
 
-        committed = committed_offsets(self._cluster, self._group, assigned) if assigned else {}
+        committed: dict[TopicPartition, Committed] | None = None if assigned else {}
+        while committed is None:
+            try:
+                committed = committed_offsets(self._cluster, self._group, assigned, require_stable=True)
+            except UnstableOffsets:
+                if not self._member.tend():
+                    return None
+                time.sleep(_UNSTABLE_SECONDS)
         new = [name for name in assigned if name not in committed]
         positions = start_positions(self._cluster, new, offset, self._isolation) if new else {}
         return {name: committed[name].offset if name in committed else positions[name] for name in assigned}

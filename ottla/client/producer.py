@@ -100,7 +100,8 @@ class Delivery(NamedTuple):
 
 
 class _Batch:
-    __slots__ = ("begun_at", "bytes", "is_sent", "look_at", "may_be_written", "not_before", "partition", "records", "sent_at", "sequence")
+    __slots__ = ("begun_at", "bytes", "failure", "is_sent", "look_at", "may_be_written", "not_before", "partition", "records", "sent_at",
+                 "sequence")  # fmt: skip
 
     def __init__(self, partition: TopicPartition, begun_at: float) -> None:
         self.partition = partition
@@ -112,6 +113,7 @@ class _Batch:
         self.look_at = 0.0  # time of the next look whether the leader has left the cluster
         self.sequence = NO_SEQUENCE
         self.is_sent = False
+        self.failure: ClientError | None = None  # of the last attempt
         self.may_be_written = False  # it was sent, and the answer was lost or left that open
 
 
@@ -298,6 +300,10 @@ class Producer:
                     self._done(batch, -1, ClientError(f"{batch.partition}: {reason}"))
                 continue
             batch = queue[0]
+            if now >= self._deadline_of(batch):  # it has grown too old since its last attempt: its sender takes it for failed
+                seconds = self._settings.delivery_timeout_seconds
+                self._give_up(batch, batch.failure or ClientError(f"{batch.partition}: not delivered within {seconds:g} s"))
+                continue
             try:
                 with self._cluster.until(self._deadline_of(batch), once=True):  # it is asked again with the next attempt to send
                     leader = self._cluster.leader(batch.partition)
@@ -450,13 +456,17 @@ class Producer:
         now = time.monotonic()
         may_pass = isinstance(error, ConnectionLost) or error.code.retriable
         batch.may_be_written |= may_pass and batch.is_sent
+        batch.failure = error
         if may_pass and now < self._deadline_of(batch):
             batch.not_before = now + _BACKOFF_SECONDS
             self._cluster.forget(self._topic)
         else:
-            if batch.may_be_written and batch.sequence != NO_SEQUENCE:
-                self._uncertain[batch.partition.partition] = error
-            self._done(batch, -1, error)
+            self._give_up(batch, error)
+
+    def _give_up(self, batch: _Batch, error: ClientError) -> None:
+        if batch.may_be_written and batch.sequence != NO_SEQUENCE:
+            self._uncertain[batch.partition.partition] = error
+        self._done(batch, -1, error)
 
     def _done(self, batch: _Batch, base_offset: int, error: ClientError | None) -> None:
         number = batch.partition.partition

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.cluster import Cluster, ClusterChange, may_pass
-from ottla.client.errors import Refused, SomeRefused, check
+from ottla.client.errors import ClientError, Refused, SomeRefused, check
 from ottla.client.offsets import by_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import (
@@ -45,21 +45,32 @@ class Membership(NamedTuple):
 OUTSIDE = Membership()
 
 
-def committed_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
-    """The committed offsets of these partitions, or of all; partitions without one are omitted. Raises Refused."""
+class UnstableOffsets(ClientError):
+    """A transaction that is still open, or has no markers yet, has offsets of the group."""
+
+
+def committed_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+) -> dict[TopicPartition, Committed]:
+    """The committed offsets of these partitions, or of all; partitions without one are omitted. Raises Refused.
+
+    With `require_stable` it raises UnstableOffsets rather than return an offset that an open transaction may replace (KIP-447).
+    """
     wanted = None if partitions is None else list(partitions)
 
     def attempt() -> dict[TopicPartition, Committed]:
         topics = None
         if wanted is not None:
             topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(wanted).items()]
-        request = OffsetFetchRequest(group_id=group, topics=topics)
+        request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
         answer = cluster.ask(lambda: cluster.connection(cluster.coordinator(group)), request, OffsetFetchResponse)
         check(f"group {group}", answer.error_code)
         found = {}
         for topic in answer.topics:
             for partition in topic.partitions:
                 name = TopicPartition(topic.name, partition.partition_index)
+                if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    raise UnstableOffsets(f"a transaction has an offset of group {group} for {name} that is not committed yet")
                 check(f"the offset of group {group} for {name}", partition.error_code)
                 if partition.committed_offset >= 0:
                     found[name] = Committed(partition.committed_offset, partition.metadata or "")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.cli import consume
 from ottla.cli.consume import _Membership, _Sink
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, Refused, SomeRefused
@@ -15,6 +16,7 @@ from ottla.client.fetcher import FetchedBatch, FetchSettings, OffsetGone
 from ottla.client.group_offsets.committed import commit_offsets
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponsePartition, OffsetFetchResponseTopic
 from ottla.protocol.records.batch import TimestampType
 from ottla.protocol.records.reader import Record
 from ottla.protocol.topic_partition import TopicPartition
@@ -155,3 +157,30 @@ def test_every_partition_is_named_whose_offset_is_refused_while_others_are_commi
     assert [line.partition(":")[0] for line in str(raised.value).splitlines()] == [f"the offset of group g for t-{n}" for n in (0, 2)]
     with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
         commit_offsets(RefusingCluster(0, 1, 2), "g", offsets)
+
+
+class BetweenTransactions(Cluster):
+    """A cluster in which a transaction has an offset of the group, for the first two questions."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:1")
+        self.asked: list[OffsetFetchRequest] = []
+
+    def ask(self, find: object, request: Any, response: type[Any], **_: object) -> Any:
+        self.asked.append(request)
+        code = ErrorCode.UNSTABLE_OFFSET_COMMIT if len(self.asked) < 3 else ErrorCode.NONE
+        offset = OffsetFetchResponsePartition(partition_index=0, committed_offset=-1 if code else 5, error_code=code)
+        return response(topics=[OffsetFetchResponseTopic(name="t", partitions=[offset])])
+
+
+@pytest.mark.parametrize(("stays", "positions", "questions"), [(True, {P0: 5}, 3), (False, None, 1)])
+def test_a_consumer_begins_where_a_transaction_has_committed_once_that_is_known(
+    stays: bool, positions: dict[TopicPartition, int] | None, questions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "_UNSTABLE_SECONDS", 0.0)
+    member: Any = Member()
+    monkeypatch.setattr(member, "tend", lambda: stays)
+    cluster = BetweenTransactions()
+    membership = _Membership(cluster, "g", member, 0, None, _Sink(io.BytesIO(), lambda _: iter(()), None), commits=True)
+    assert membership._positions([P0], "start") == positions
+    assert [request.require_stable for request in cluster.asked] == [True] * questions

@@ -176,6 +176,27 @@ def test_a_batch_is_sent_again_when_its_leader_has_left_the_cluster_without_an_a
     assert [connection.requests for connection in connections] == [1, 1]
 
 
+def test_a_batch_whose_delivery_has_failed_in_the_pause_between_two_attempts_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = known_but_gone(LONG_SECONDS)
+    monkeypatch.setattr(cluster, "forget", lambda _: None)
+    deliveries: list[Delivery] = []
+    producer = Producer(cluster, "t", ProducerSettings(acks=1), deliveries.append, choose=random.choice)
+    connection: Any = SilentConnection()
+    producer._connections[1] = connection
+    producer.send(OutgoingRecord(b"v", partition=0))
+    producer._close_batch(0)
+    batch = producer._waiting[0][0]
+    producer._send_waiting(time.monotonic())
+    lost = ConnectionLost("no answer")
+    producer._again_or_give_up(batch, lost)
+    producer._muted.clear()
+    producer._send_waiting(producer._deadline_of(batch) + 1)
+    connection.close()
+    assert connection.requests == 1
+    assert [delivery.error for delivery in deliveries] == [lost]
+    assert not producer.has_work
+
+
 @pytest.mark.parametrize("is_lost_first", [True, False])
 def test_no_batch_follows_one_that_is_refused_after_its_first_answer_was_lost(is_lost_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Producer, "_ask_producer_id", lambda _: (7, 0))
