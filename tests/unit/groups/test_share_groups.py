@@ -25,7 +25,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.reader import Record
 from ottla.replication.ports.cluster import TopicImage
-from tests.support.consumer_groups import topic_id
+from tests.support.consumer_groups import an_image, topic_id
 from tests.support.group_bench import GroupBench, NoShareState, run, tombstones
 
 GOLDEN: list[tuple[str, str]] = json.loads((Path(__file__).parents[2] / "golden" / "shares" / "group-records-4.4.json").read_text())
@@ -110,6 +110,19 @@ def test_partitions_that_are_initialized_stay_so() -> None:
     group = ShareGroup("g")
     group.apply(StatePartitions({TOPICS[0]: ("t", frozenset({2}))}, {TOPICS[0]: ("t", frozenset({0, 1}))}))
     assert joined(group.initialized, group.initializing) == {TOPICS[0]: ("t", frozenset({0, 1, 2}))}
+
+
+def test_the_partitions_of_a_group_are_looked_at_once_for_each_change_of_them() -> None:
+    """Each heartbeat asks for them, and a group may have ten thousand."""
+    group = ShareGroup("g")
+    group.apply(StatePartitions({}, {topic_id("t"): ("t", frozenset({0}))}))
+    cluster = {"t": an_image("t", 2)}
+    found = group.assignable(cluster)
+    assert group.assignable(cluster) is found
+    assert list(found["t"].partitions) == [0]
+    group.apply(StatePartitions({}, {topic_id("t"): ("t", frozenset({0, 1}))}))
+    assert list(group.assignable(cluster)["t"].partitions) == [0, 1]
+    assert not group.assignable({})
 
 
 class Answering(NoShareState):
