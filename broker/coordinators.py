@@ -13,7 +13,7 @@ from ottla.broker.handlers.transactions.marker_writer import MarkerWriter
 from ottla.broker.request.services import AdministrationServices, ClusterServices, CoordinatorServices, DataServices
 from ottla.config.broker import BrokerConfig
 from ottla.config.keys.network import REQUEST_TIMEOUT_MS
-from ottla.controller.admin.stored_topics import stored_partitions
+from ottla.controller.admin.stored_topics import stored_count, stored_partitions
 from ottla.controller.registration import in_session
 from ottla.controller.store.metadata_store import MetadataStore
 from ottla.coordination.groups.coordinator import GroupCoordinator
@@ -95,7 +95,7 @@ def make_coordinators(
 async def start_coordinators(held: AsyncExitStack, coordinators: CoordinatorServices, store: MetadataStore) -> None:
     """Reads how many partitions their topics have, and starts them. `held` gets what stops them. Raises StoreError."""
     for owned in (coordinators.groups.groups, coordinators.transactions.transactions, coordinators.shares.states):
-        stored = StoredPartitions(owned, partial(stored_partitions, store))
+        stored = StoredPartitions(owned, partial(stored_count, store))
         held.push_async_callback(stored.close)
         await in_session(store, stored.read)
     for coordinator in (coordinators.groups, coordinators.transactions, coordinators.shares):

@@ -492,12 +492,12 @@ class Broker:
     def _administration_services(self, cluster: MetadataCache, telemetry: ClientTelemetry, waits: MetadataWaits) -> AdministrationServices:
         config, store, randrange = self.config, self.store, self._random.randrange
         topic_admin = TopicAdmin(store, config, cluster, waits, self._environment.random_bytes, randrange)
-        fixed = frozenset() if config[OTTLA_INTERNAL_TOPICS_CAN_GROW] else INTERNAL_TOPICS
+        may_grow = config[OTTLA_INTERNAL_TOPICS_CAN_GROW]
         return AdministrationServices(
             store=store,
             config_admin=self._config_admin,
             topic_admin=topic_admin,
-            partition_growth=PartitionGrowth(store, cluster, waits, randrange, fixed),
+            partition_growth=PartitionGrowth(store, cluster, waits, randrange, INTERNAL_TOPICS, may_grow=may_grow),
             metadata_waits=waits,
             auto_topics=AutoTopics(config, topic_admin),
             dynamic_config=self._dynamic_config,

@@ -216,8 +216,9 @@ OTTLA_INTERNAL_TOPICS_CAN_GROW = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="Whether clients may add partitions to `__consumer_offsets` and `__transaction_state`. From the next start of the brokers on most "
-    "groups and transactional ids would have another partition, which lacks their stored state.",
+    doc="Whether clients may add partitions to `__consumer_offsets`, `__transaction_state` and `__share_group_state`. Groups and "
+    "transactional ids stay in the partitions that were there before. Brokers of Apache Kafka in the same cluster would look for them in "
+    "others.",
 )
 OTTLA_ALL_GROUPS_MAX_METADATA_BYTES = key(
     "ottla.all.groups.max.metadata.bytes",

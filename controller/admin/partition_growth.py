@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.controller.admin.placement import RandomBelow, assign_replicas
+from ottla.controller.admin.stored_topics import fix_count
 from ottla.controller.admin.topic_admin import MAX_NEW_PARTITIONS, TakeMutations, unlimited
 from ottla.controller.errors import (
     AdminTimeout,
@@ -14,12 +15,13 @@ from ottla.controller.errors import (
     InvalidAdminRequest,
     InvalidPartitions,
     InvalidReplicaAssignment,
+    NodeExists,
     NoNode,
     ReassignmentInProgress,
     RequestTooLong,
     UnknownTopicOrPartition,
 )
-from ottla.controller.store.metadata_store import Get, MetadataStore, Stat, data_and_stat
+from ottla.controller.store.metadata_store import Get, MetadataStore, SetData, Stat, data_and_stat
 from ottla.controller.znodes.layout import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from ottla.controller.znodes.topic_names import is_valid_topic_name
 from ottla.controller.znodes.znode_json import MalformedZNode
@@ -50,10 +52,14 @@ class PartitionGrowth:
         cluster: MetadataCache,
         metadata_waits: MetadataWaits,
         random_below: RandomBelow,
-        fixed: Collection[str] = (),
+        coordinating: Collection[str] = (),
+        *,
+        may_grow: bool = False,
     ) -> None:
-        """`fixed` are the topics that get no new partitions: their number decides where coordinators store states."""
-        self._fixed = fixed
+        """`coordinating` are the topics whose number of partitions decides where coordinators store states. They get no new partitions,
+        unless they `may_grow`; the new ones hold no states then."""
+        self._coordinating = coordinating
+        self._may_grow = may_grow
         self._store = store
         self._cluster = cluster
         self._metadata_waits = metadata_waits
@@ -111,9 +117,14 @@ class PartitionGrowth:
             take_mutations(len(added))
             take_mutations = unlimited  # counted, however often another client interferes
             partitions = {**existing.partitions, **{index: ReplicaAssignment(replicas) for index, replicas in added.items()}}
+            grown = encode_topic(TopicAssignment(existing.topic_id, partitions))
             try:
-                await self._store.set(path, encode_topic(TopicAssignment(existing.topic_id, partitions)), stat.version)
-            except (BadVersion, NoNode):
+                if topic in self._coordinating:
+                    fixed = await fix_count(self._store, topic, len(existing.partitions))
+                    await self._store.multi([SetData(path, grown, stat.version), *fixed])
+                else:
+                    await self._store.set(path, grown, stat.version)
+            except (BadVersion, NodeExists, NoNode):
                 try:
                     data, stat = await self._store.get(path)  # another client added partitions to it, or deleted it
                 except NoNode:
@@ -135,10 +146,11 @@ class PartitionGrowth:
             raise InvalidPartitions(f"Topic currently has {old_count} partitions, which is higher than the requested {wanted.total}.")
         if increment == 0:
             raise InvalidPartitions(f"Topic already has {old_count} partitions.")
-        if topic in self._fixed:
+        if topic in self._coordinating and not self._may_grow:
             raise InvalidPartitions(
-                f"Topic '{topic}' is internal: with another number of partitions most groups or transactional ids lose their stored state. "
-                "Set ottla.internal.topics.can.grow=true on the controller to add partitions all the same."
+                f"Topic '{topic}' is internal: groups and transactional ids do not use partitions that are added. With brokers of Apache "
+                "Kafka in the cluster most of them would lose their stored state. Set ottla.internal.topics.can.grow=true on the "
+                "controller to add partitions all the same."
             )
         if increment > MAX_NEW_PARTITIONS and (wanted.assignments is None or len(wanted.assignments) > MAX_NEW_PARTITIONS):
             raise InvalidPartitions(

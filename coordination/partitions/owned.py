@@ -5,16 +5,17 @@ key, so any broker and client can determine the coordinator. `elections` adds an
 
 As in Apache Kafka, a broker computes with the number of partitions that the topic had when the broker first saw it. With partitions that
 are added later, a group would have two coordinators until all brokers know the new number. A topic that was deleted and created again is
-another topic. Partitions that have never had a leader count, too; only the metadata store has them (`stored_partitions`).
+another topic. Partitions that have never had a leader count, too; only the metadata store has them (`stored_partitions`). If a broker added
+partitions at a client's request, the store also has the former number, which counts as long as the topic exists.
 
-After a restart with more partitions most keys have another partition than their stored states. Such a displaced state is found in the
-partition that it was loaded from, and its records stay there, provided that this broker leads both partitions, and the partition of the key
-has no state of its own. Until all partitions are loaded, a key without a state may have a displaced one.
+Brokers of Apache Kafka add partitions without that. After a restart most keys have another partition than their stored states. Such a
+displaced state is found in the partition that it was loaded from, and its records stay there, provided that this broker leads both
+partitions, and the partition of the key has no state of its own. Until all partitions are loaded, a key without a state may have a
+displaced one.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
@@ -24,8 +25,6 @@ from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.ports.cluster import MetadataCache, TopicImage
-
-logger = logging.getLogger(__name__)
 
 State = TypeVar("State")
 
@@ -92,10 +91,12 @@ class StatesByKey:
         "_code_without_key",
         "_configured_partitions",
         "_displaced",
+        "_fixed_count",
         "_image",
         "_partition_count",
         "_stored_count",
         "is_active",
+        "on_growth",
         "on_other_topic",
         "partitions",
         "topic",
@@ -118,16 +119,21 @@ class StatesByKey:
         self._partition_count = configured_partitions
         self._stored_count = 0
         """The number of partitions in the metadata store, until the metadata shows the topic."""
+        self._fixed_count = 0
+        """The number that counts whatever is added; 0 if there is none."""
         self.on_other_topic: Callable[[], None] = lambda: None
         """Called when the metadata shows another topic of the name. `learn` is to be called with its number of partitions."""
+        self.on_growth: Callable[[], None] = lambda: None
+        """Called when the metadata shows more partitions than before. They do not count."""
 
-    def learn(self, stored: int) -> None:
-        """The metadata store has this number of partitions; 0 if it does not have the topic."""
+    def learn(self, stored: int, *, is_fixed: bool = False) -> None:
+        """The metadata store has this number of partitions; 0 if it does not have the topic. If it `is_fixed`, others do not count."""
+        self._fixed_count = stored if is_fixed else 0
         if self._image is None:
             self._stored_count = stored
             self._partition_count = stored or self._configured_partitions
         elif stored:
-            self._partition_count = max(stored, _partitions_of(self._image))
+            self._partition_count = self._fixed_count or max(stored, _partitions_of(self._image))
 
     @property
     def partition_count(self) -> int:
@@ -146,18 +152,16 @@ class StatesByKey:
         stored, self._stored_count = self._stored_count, 0
         if image is None:
             self._partition_count = self._configured_partitions
+            self._fixed_count = 0
             return
         count = _partitions_of(image)  # no topic ever has fewer than before, also where old protocol versions know no ids
         if former is None or count < _partitions_of(former) or _has_another_id(former, image):
-            self._partition_count = max(count, stored)
+            if former is not None:
+                self._fixed_count = 0
+            self._partition_count = self._fixed_count or max(count, stored)
             self.on_other_topic()
         elif count > max(self._partition_count, _partitions_of(former)):
-            logger.error(
-                "topic %s: %d partitions were added. This broker counts them from its next start on. From then on most keys have "
-                "another coordinator, which finds their stored state only if it leads their former partition, too. While brokers "
-                "disagree, a key has two coordinators: restart all brokers at the same time",
-                self.topic, count - self._partition_count,
-            )  # fmt: skip
+            self.on_growth()
 
     def partition_for(self, key: str) -> int:
         """The partition of the topic that holds the state."""

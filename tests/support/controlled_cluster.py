@@ -170,7 +170,7 @@ class BrokerUnderTest:
             on_deletion_progress=self._on_deletion_progress,
         )
         self.topics = TopicAdmin(self.store, self.config, self.receiver.cluster, self.metadata_waits, random.bytes, random.below)
-        self.growth = PartitionGrowth(self.store, self.receiver.cluster, self.metadata_waits, random.below, fixed=["__consumer_offsets"])
+        self.growth = PartitionGrowth(self.store, self.receiver.cluster, self.metadata_waits, random.below, ["__consumer_offsets"])
 
     def registration(self) -> BrokerRegistration:
         endpoints = (

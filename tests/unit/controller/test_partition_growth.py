@@ -6,7 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from ottla.controller.admin.partition_growth import NewPartitions
+from ottla.controller.admin.partition_growth import NewPartitions, PartitionGrowth
+from ottla.controller.admin.stored_topics import stored_count
 from ottla.controller.admin.topic_admin import NewTopic
 from ottla.controller.errors import (
     ControllerError,
@@ -20,7 +21,8 @@ from ottla.controller.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.controller.store.metadata_store import ANY_VERSION, Request, Result, Stat, Watch
-from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from ottla.controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, partitions_path, topic_path
+from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
@@ -103,8 +105,9 @@ def test_an_internal_topic_does_not_grow(validate_only: bool) -> None:
         result = (await broker.growth.create_partitions([wanted], validate_only=validate_only))["__consumer_offsets"]
         assert isinstance(result, InvalidPartitions)
         assert str(result) == (
-            "Topic '__consumer_offsets' is internal: with another number of partitions most groups or transactional ids lose their stored "
-            "state. Set ottla.internal.topics.can.grow=true on the controller to add partitions all the same."
+            "Topic '__consumer_offsets' is internal: groups and transactional ids do not use partitions that are added. With brokers of "
+            "Apache Kafka in the cluster most of them would lose their stored state. Set ottla.internal.topics.can.grow=true on the "
+            "controller to add partitions all the same."
         )
         assert len(broker.receiver.cluster.topics["__consumer_offsets"].partitions) == 2
 
@@ -220,5 +223,34 @@ def test_a_topic_with_a_malformed_znode_keeps_no_other_from_growing(damaged: byt
         result = await broker.growth.create_partitions([NewPartitions("edited", 3), NewPartitions("cfg", 3)])
         assert type(result["edited"]) is refused
         assert result["cfg"] is None
+
+    run(scenario)
+
+
+def test_partitions_that_are_added_to_an_internal_topic_do_not_count_until_it_is_created_again() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        topic = "__consumer_offsets"
+        await broker.topics.create_topics([NewTopic(topic, 2, 1)])
+        assert await stored_count(broker.store, topic) == (2, False)
+        growth = PartitionGrowth(broker.store, broker.receiver.cluster, broker.metadata_waits, lambda below: 0, [topic], may_grow=True)
+        for total in (5, 6):
+            assert await growth.create_partitions([NewPartitions(topic, total)]) == {topic: None}
+            assert await stored_count(broker.store, topic) == (2, True)
+            assert len(decode_topic(topic_path(topic), (await broker.store.get(topic_path(topic)))[0]).partitions) == total
+        await broker.topics.delete_topics([topic])
+        await broker.settle()
+        assert await stored_count(broker.store, topic) == (0, False)
+        await broker.topics.create_topics([NewTopic(topic, 4, 1)])
+        assert await stored_count(broker.store, topic) == (4, False)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("data", [b"{", b"{}", b'{"coordinating":0}', b'{"coordinating":true}'])
+def test_a_number_of_coordinating_partitions_that_cannot_be_read_is_reported(data: bytes) -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        await broker.store.set(partitions_path("cfg"), data)
+        with pytest.raises(MalformedZNode, match="/brokers/topics/cfg/partitions"):
+            await stored_count(broker.store, "cfg")
 
     run(scenario)

@@ -1,10 +1,11 @@
 """Which number of partitions of an internal topic decides about coordinators, while the topic grows, ends and begins anew."""
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import pytest
 
+from ottla.controller.admin.stored_topics import StoredCount
 from ottla.controller.errors import StoreUnavailable
 from ottla.coordination.partitions import stored_partitions
 from ottla.coordination.partitions.owned import OwnedStates
@@ -47,14 +48,52 @@ def test_the_configured_number_counts_until_there_is_a_topic_and_after_its_end()
     assert broker.count == CONFIGURED
 
 
-def test_partitions_that_are_added_do_not_count_and_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    broker = Broker()
-    broker.hears(range(3))
-    assert broker.count == 3
-    for _ in range(2):
-        broker.hears(range(5))
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_partitions_that_are_added_do_not_count_and_are_reported_once(is_fixed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        broker = Broker()
+        store = Store(broker.owned, 3)
+        await store.stored.read()
+        broker.hears(range(3))
         assert broker.count == 3
-    assert caplog.text.count(f"topic {TOPIC}: 2 partitions were added") == 1
+        await rest()
+        store.count, store.fixed = 5, 3 if is_fixed else 0
+        for _ in range(2):
+            broker.hears(range(5))
+            assert broker.count == 3
+            await rest()
+        await store.stored.close()
+
+    scenario()
+    assert caplog.text.count(f"topic {TOPIC}: partitions were added") == 1
+    assert ("hold no states" in caplog.text) is is_fixed
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+def test_a_fixed_number_counts_from_the_start_on_until_the_topic_ends(reads_first: bool, caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        broker = Broker()
+        store = Store(broker.owned, 5)
+        store.fixed = 3
+        if reads_first:
+            await store.stored.read()
+            assert broker.count == 3
+        broker.hears(range(5))
+        assert broker.count == (3 if reads_first else 5)
+        await rest()
+        assert broker.count == 3
+        store.count, store.fixed = 4, 0
+        broker.hears(range(5), leader=LEADER_DURING_DELETE)
+        broker.hears(range(4), NEXT_ID)
+        assert broker.count == 4
+        await rest()
+        assert broker.count == 4
+        await store.stored.close()
+
+    scenario()
+    assert caplog.text.count("hold no states: those are in the first 3") == 1
 
 
 def test_partitions_that_never_had_a_leader_count() -> None:
@@ -97,17 +136,18 @@ class Store:
 
     def __init__(self, owned: OwnedStates[str], count: int) -> None:
         self.count = count
+        self.fixed = 0
         self.failures = 0
         self.asked = 0
-        self.stored = StoredPartitions(owned, self._partitions_of)
+        self.stored = StoredPartitions(owned, self._count_of)
 
-    async def _partitions_of(self, topic: str) -> Collection[int]:
+    async def _count_of(self, topic: str) -> StoredCount:
         assert topic == TOPIC
         self.asked += 1
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("zk:2181", "no answer")
-        return range(self.count)
+        return StoredCount(self.fixed or self.count, bool(self.fixed))
 
 
 async def rest() -> None:
