@@ -285,10 +285,10 @@ class ConsumerMachine:
         classic = downgraded(group, convert.without, self._groups.settings, self._cluster.names_by_id, now_ms)
 
         def stored(error: ErrorCode, _: int) -> None:
-            if error:
-                event.refuse(GROUP_STORE_ERRORS.get(error, error))
-            else:
+            if not error:
                 self._runner.run(classic, convert.replies)
+            elif convert.replies:  # otherwise the records that were written before answer the event
+                event.refuse(GROUP_STORE_ERRORS.get(error, error))
 
         assignment = {member_id: member.assignment for member_id, member in classic.members.items()}
         pairs: list[Pair] = [(key, None) for key in group.tombstones()]

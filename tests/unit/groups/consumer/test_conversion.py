@@ -205,6 +205,21 @@ def test_the_last_member_of_the_new_protocol_is_removed_as_soon_as_the_classic_g
     run(scenario, **UPGRADES)
 
 
+def test_the_last_member_that_changes_to_the_classic_protocol_is_answered_once_if_that_is_not_replicated() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await classic_members(bench, (0, 1))
+        joining = bench.beat("new")
+        await bench.until(lambda: "new" in group_of(bench).members)
+        bench.follower_fetches()
+        assert (await bench.answered(joining)).error == ErrorCode.NONE
+        joined = bench.join(member_id="new", protocols=protocols())
+        await bench.until(lambda: isinstance(bench.groups.groups.get("g"), ClassicGroup))
+        bench.pass_time(6_000)
+        assert [each.error for each in joined] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+    run(scenario, **UPGRADES)
+
+
 def test_members_that_wait_for_a_rebalance_join_the_converted_group() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
