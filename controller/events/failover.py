@@ -82,15 +82,14 @@ class Failover:
             await self._topics.take_deletions(set(names(deletions)))
             await core.deletion.halt_where_replicas_are_offline()
             await self._send_states()
-        try:
-            await self._reassignments.resume()
-        except SessionExpired:
-            raise
-        except StoreError as error:  # one reassignment that cannot be written must not keep the cluster without a controller
-            logger.error("reassignments that are in progress do not go on for now: %s", error)
-            core.states.on_refused()
-        await self._reassignments.on_order()
-        await self._elections.on_preferred_election_order()
+        for step in (self._reassignments.resume, self._reassignments.on_order, self._elections.on_preferred_election_order):
+            try:
+                await step()
+            except SessionExpired:
+                raise
+            except StoreError as error:  # a write that is refused must not keep the cluster without a controller
+                logger.error("reassignments or elections that were ordered do not go on for now: %s", error)
+                core.states.on_refused()
 
     async def _set_up_features(self, found: Result | StoreError) -> None:
         """Write /feature. inter.broker.protocol.version decides whether features are versioned."""

@@ -14,6 +14,7 @@ from ottla.controller.state.request_batch import RequestBatch
 from ottla.controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
 from ottla.controller.znodes.layout import (
     CONTROLLER,
+    PREFERRED_REPLICA_ELECTION,
     ReplicaAssignment,
     broker_id_path,
     encode_broker,
@@ -471,3 +472,14 @@ def test_a_state_that_is_refused_again_and_again_is_logged_once(caplog: pytest.L
         await end(cluster)
 
     scenario()
+
+
+@in_virtual_time
+async def test_an_order_that_cannot_be_removed_leaves_the_cluster_a_controller() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0, 1])
+    await cluster.brokers[0].store.create(PREFERRED_REPLICA_ELECTION, b"{}")
+    Refusing(cluster, lambda write: write.path == PREFERRED_REPLICA_ELECTION, alone=True, store=cluster.brokers[1].store)
+    await cluster.kill(0)
+    assert cluster.brokers[1].controller.is_active
+    await end(cluster)
