@@ -65,8 +65,7 @@ from ottla.coordination.groups.syncing import Sync, on_stored, on_sync
 from ottla.coordination.internal_topics import GROUP_METADATA_TOPIC
 from ottla.coordination.partitions.elections import Elections
 from ottla.coordination.partitions.runner import EffectRunner
-from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, TopicLog, encode_pairs
-from ottla.large_table import LargeTable
+from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, NOT_APPENDED, TopicLog, encode_pairs
 from ottla.pauses import begin, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
@@ -127,13 +126,15 @@ class GroupMachines:
         state.metadata.count_in(self._groups.metadata)
         self.of_type[state.group_type].on_loaded(state)
 
-    def on_unloaded(self, states: LargeTable[str, Group]) -> None:
-        """This broker no longer coordinates the groups."""
-        for state in states.each():
-            self._groups.leave_transactions(state)
-            state.metadata.count_out()
-            self.runner.cancel_timers(state)
-            self.of_type[state.group_type].on_unloaded(state)
+    def on_lost(self) -> None:
+        """Nothing is kept by partition."""
+
+    def on_unloaded(self, state: Group) -> None:
+        """This broker no longer coordinates the group."""
+        self._groups.leave_transactions(state)
+        state.metadata.count_out()
+        self.runner.cancel_timers(state)
+        self.of_type[state.group_type].on_unloaded(state)
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 
@@ -142,7 +143,9 @@ class GroupMachines:
         return f"group {subject.group_id}"
 
     def on_timer(self, subject: Group, key: Any) -> Sequence[Any]:
-        """A timer of the group is due."""
+        """A timer of the group is due. Nothing follows if the partition of the group was lost: another coordinator has its state."""
+        if self._groups.owner_of(subject.group_id, subject) is None:
+            return ()
         return self.of_type[subject.group_type].on_timer(subject, key)
 
     def carry_out(self, subject: Group, effect: Any) -> None:
@@ -174,12 +177,17 @@ class ClassicMachine:
         return on_timer(group, key, self._clock.now_ms())
 
     def carry_out(self, group: ClassicGroup, effect: Store) -> None:
-        """Append the group's metadata. Effects may be queued for some turns, in which the group can be deleted or become one of another
-        type. A late record would undo the tombstones, and hide the records of the group that followed."""
+        """Append the group's metadata, unless its partition was lost: this broker may lead it again, with a newer state of the group.
+
+        Effects may also be queued for some turns, in which the group can be deleted or become one of another type. A late record would undo
+        the tombstones, and hide the records of the group that followed.
+        """
+        stored = partial(self._on_stored, group, effect.then)
         owned = self._groups.owner_of(group.group_id, group)
-        if owned is not None and not group.is_dead:
-            records = encode_pairs([(group_key(group.group_id), effect.value)])
-            self._log.append(owned.index, records, 1, partial(self._on_stored, group, effect.then))
+        if owned is None or group.is_dead:
+            stored(ErrorCode.NOT_COORDINATOR, NOT_APPENDED)
+        else:
+            self._log.append(owned.index, encode_pairs([(group_key(group.group_id), effect.value)]), 1, stored)
 
     def _on_stored(self, group: ClassicGroup, then: Completion, error: ErrorCode, _: int) -> None:
         self._runner.run(group, on_stored(group, then, CLASSIC_STORE_ERRORS.get(error, error), self._clock.now_ms()))
@@ -266,7 +274,7 @@ class GroupCoordinator:
             self._expiring.cancel()
             await asyncio.gather(self._expiring, return_exceptions=True)
         await self._elections.stop()
-        self._elections.unload_all()
+        await self._elections.unload_all()
         await self.consumer.machine.stop()
         await self.share.machine.stop()
         self._runner.finish()

@@ -3,14 +3,14 @@ group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.coordination.groups.classic_group import NO_MEMBER_ID, ClassicGroup
-from ottla.coordination.groups.effects import Effect, JoinResult, SyncResult, arm_session, reply_to_join, reply_to_sync
+from ottla.coordination.groups.effects import Effect, JoinResult, SyncResult, reply_to_join, reply_to_sync
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.rebalance import prepare_rebalance, remove_member, remove_pending_member
-from ottla.coordination.partitions.effects import Arm
+from ottla.coordination.partitions.effects import Arm, Many, Reply
 from ottla.protocol.errors import ErrorCode
 
 
@@ -68,16 +68,21 @@ def on_loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
     out: list[Effect] = []
     if len(group.members) > group.settings.max_size:
         prepare_rebalance(group, f"it has more members than group.max.size, {group.settings.max_size}", now_ms, out)
-    for member in group.members.values():
-        arm_session(member, out)
+    members = list(group.members.values())
+    out.append(Many((Arm(member.member_id, member.session_timeout_ms) for member in members), len(members)))
     return out
 
 
 def on_unloaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
     """This broker no longer coordinates the group: waiting members get an error that makes them look for the coordinator."""
-    out: list[Effect] = []
     group.transition_to(GroupState.DEAD, now_ms)
-    for member in group.members.values():
-        reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.NOT_COORDINATOR), out)
-        reply_to_sync(member, SyncResult(ErrorCode.NOT_COORDINATOR), out)
-    return out
+    members = list(group.members.values())
+
+    def effects() -> Iterator[Reply]:
+        for member in members:
+            out: list[Reply] = []
+            reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.NOT_COORDINATOR), out)
+            reply_to_sync(member, SyncResult(ErrorCode.NOT_COORDINATOR), out)
+            yield from out
+
+    return [Many(effects(), len(members))]

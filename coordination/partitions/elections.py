@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
@@ -68,8 +69,11 @@ class StateKind(Protocol[State]):
     def on_loaded(self, state: State) -> None:
         """The state was read from the log and is served from now on."""
 
-    def on_unloaded(self, states: LargeTable[str, State]) -> None:
-        """This broker no longer coordinates these states; they have been removed from the owned ones."""
+    def on_lost(self) -> None:
+        """This broker no longer leads a partition. `on_unloaded` follows for each of its states, with pauses."""
+
+    def on_unloaded(self, state: State) -> None:
+        """This broker no longer coordinates the state, which is not among the owned ones any more."""
 
 
 class Elections(Generic[State]):
@@ -93,7 +97,8 @@ class Elections(Generic[State]):
         self._load_bytes = load_bytes
         self._while_loading = while_loading
         self._tasks: set[asyncio.Task[None]] = set()
-        self._released: list[Iterator[tuple[str, State]]] = []
+        self._released: deque[Iterator[tuple[str, State]]] = deque()
+        """The states to unload, by lost partition."""
         self.load_times = LoadTimes(clock.monotonic)
 
     def on_leadership_change(self, partition: Partition) -> None:
@@ -116,10 +121,11 @@ class Elections(Generic[State]):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def unload_all(self) -> None:
+    async def unload_all(self) -> None:
         """Unload all partitions; waiting clients get an error that makes them look for another coordinator."""
         for owned in list(self._owned.partitions.values()):
             self._unload(owned)
+        await self._release()
 
     def _elected(self, partition: Partition, index: int) -> None:
         owned = self._owned.partitions[index] = OwnedPartition(index, partition.leader_epoch)
@@ -183,8 +189,7 @@ class Elections(Generic[State]):
     def _give_up(self, owned: OwnedPartition, states: LargeTable[str, State]) -> None:
         """Stop serving the states. Some of them may have timers already."""
         owned.fail()
-        self._owned.on_unloaded(owned.index)
-        self._kind.on_unloaded(states)
+        self._lose(owned.index, states)
 
     async def _read(self, partition: Partition, owned: OwnedPartition, loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()
@@ -242,24 +247,31 @@ class Elections(Generic[State]):
 
     def _unload(self, owned: OwnedPartition) -> None:
         del self._owned.partitions[owned.index]
-        self._owned.on_unloaded(owned.index)
         states = owned.states
-        self._kind.on_unloaded(states)
         if states:
             logger.info("%s-%d: this broker coordinates its %d %s no more", self._owned.topic, owned.index, len(states), self._kind.noun)
+        self._lose(owned.index, states)
+
+    def _lose(self, index: int, states: LargeTable[str, State]) -> None:
+        self._owned.on_unloaded(index)
+        self._kind.on_lost()
+        if states:
             self._released.append(states.drain())
             if len(self._released) == 1:
-                asyncio.get_running_loop().call_soon(self._begin_release)
-
-    def _begin_release(self) -> None:
-        begin(self._release())
+                begin(self._release())
 
     async def _release(self) -> None:
-        """Free unloaded states one by one: freeing all states of a partition would block the event loop for too long."""
+        """Unload and free states one by one: all states of a partition would block the event loop for too long."""
         while self._released:
-            if next(self._released[-1], None) is None:
-                self._released.pop()
-            await pause()
+            states = self._released[0]
+            for _, state in states:
+                try:
+                    self._kind.on_unloaded(state)
+                except Exception:  # the clients of the others wait for their answers
+                    logger.exception("%s: one of the %s could not be unloaded; the others are", self._owned.topic, self._kind.noun)
+                await pause()
+            if self._released and self._released[0] is states:
+                self._released.popleft()
 
 
 class _Lost(Exception):

@@ -63,7 +63,6 @@ from ottla.coordination.transactions.state import (
     on_stored,
     verify,
 )
-from ottla.large_table import LargeTable
 from ottla.pauses import begin
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH
@@ -195,7 +194,7 @@ class TransactionCoordinator:
         self.transactions.is_active = False
         await self.expiration.checks.stop()
         await self._elections.stop()
-        self._elections.unload_all()
+        await self._elections.unload_all()
         self._runner.finish()
         await self.markers.close()
 
@@ -218,13 +217,13 @@ class TransactionCoordinator:
         else:
             self._runner.run(state, effects)
 
-    def on_unloaded(self, states: LargeTable[str, TransactionMetadata]) -> None:
-        """Another broker coordinates the transactional ids; appends in flight fail, and their requests are answered.
-
-        Of a million ids only those with markers to write are visited.
-        """
+    def on_lost(self) -> None:
+        """Another broker coordinates the transactional ids of a partition; appends in flight fail, and their requests are answered."""
         self.markers.forget_lost()
         self._between.end_lost(lambda txn: not self._coordinates(txn))
+
+    def on_unloaded(self, state: TransactionMetadata) -> None:
+        """Nothing follows: only ids with markers to write, or with requests that wait, are known elsewhere."""
 
     # -- transactions ------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from ottla.coordination.groups.rebalance import maybe_prepare_rebalance
 from ottla.coordination.groups.records import group_key, group_value
 from ottla.coordination.partitions.effects import Arm, Reply
 from ottla.coordination.partitions.runner import EffectRunner
-from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, NOT_APPENDED, TopicLog, encode_pairs
+from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, NOT_APPENDED, Then, TopicLog, encode_pairs
 from ottla.pauses import is_over, pause
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.ports.cluster import MetadataCache
@@ -242,7 +242,6 @@ class ConsumerMachine:
 
     def _write(self, group: AssignedGroup, event: Event, write: Write) -> bool:
         """Append the records and apply them; False if they cannot be appended."""
-        group_id = group.group_id
         waiting: list[tuple[Event, list[Reply]]] = []
         is_stored = False
 
@@ -261,8 +260,7 @@ class ConsumerMachine:
         pairs = group.pairs_of(write.records)
         if old is not None:
             pairs = [*[(key, None) for key in old.tombstones()], *group.pairs_of(group.creation), *pairs]
-        index = self._groups.partition_for(group_id)
-        if self._log.append(index, encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
+        if not self._append(group, pairs, stored):
             self._runner.run(group, write.otherwise)
             return False
         if not is_stored:
@@ -276,6 +274,14 @@ class ConsumerMachine:
             old.end(self._clock.now_ms())
             self._arm_timers(group)
         return True
+
+    def _append(self, group: AssignedGroup, pairs: list[Pair], stored: Then) -> bool:
+        """Append records; False if they cannot be. This broker may lead the lost partition of a group again, with a newer state of it."""
+        owned = self._groups.owner_of(group.group_id, group)
+        if owned is None:
+            stored(ErrorCode.NOT_COORDINATOR, NOT_APPENDED)
+            return False
+        return self._log.append(owned.index, encode_pairs(pairs), len(pairs), stored) != NOT_APPENDED
 
     def _convert(self, group: AssignedGroup, event: Event, convert: Convert) -> bool:
         """Replace the group by a classic one; False if that cannot be written."""
@@ -293,7 +299,7 @@ class ConsumerMachine:
         assignment = {member_id: member.assignment for member_id, member in classic.members.items()}
         pairs: list[Pair] = [(key, None) for key in group.tombstones()]
         pairs.append((group_key(group.group_id), group_value(classic, assignment)))
-        if self._log.append(self._groups.partition_for(group.group_id), encode_pairs(pairs), len(pairs), stored) == NOT_APPENDED:
+        if not self._append(group, pairs, stored):
             self._runner.run(group, convert.otherwise)
             return False
         logger.info("group %s: its members all have the classic protocol now, generation %d", group.group_id, classic.generation_id)

@@ -42,7 +42,6 @@ from ottla.coordination.shares.state.stored_state import (
     update_key,
 )
 from ottla.coordination.shares.state.upkeep import ShareStateUpkeep
-from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
 from ottla.protocol.topic_partition import TopicPartition
@@ -166,7 +165,7 @@ class ShareCoordinator:
         self.states.is_active = False
         await self._upkeep.checks.stop()
         await self._elections.stop()
-        self._elections.unload_all()
+        await self._elections.unload_all()
 
     def loader(self, name: str) -> ShareStateLoader:
         """A reader for the log of a partition of this name."""
@@ -175,7 +174,10 @@ class ShareCoordinator:
     def on_loaded(self, state: StoredState) -> None:
         """Nothing follows: a state has no timers."""
 
-    def on_unloaded(self, states: LargeTable[str, StoredState]) -> None:
+    def on_unloaded(self, state: StoredState) -> None:
+        """Nothing follows."""
+
+    def on_lost(self) -> None:
         """Forget deletions, too. Appends in flight fail, and so their requests are answered."""
         owned = self.states.partitions
         self._deleted = {name: state for name, state in self._deleted.items() if self.partition_for(state.key) in owned}

@@ -19,7 +19,6 @@ from ottla.coordination.partitions.elections import Elections
 from ottla.coordination.partitions.owned import OwnedStates
 from ottla.coordination.partitions.runner import LARGE, EffectRunner
 from ottla.coordination.partitions.topic_log import TopicLog, encode_pairs
-from ottla.large_table import LargeTable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.compression import CompressionCodec
@@ -101,11 +100,13 @@ class Counters:
         self.loaded.append(state.name)
         self.runner.run(state, [Arm(EACH_ONE, 1_000)])
 
-    def on_unloaded(self, states: LargeTable[str, Counter]) -> None:
-        for state in states.each():
-            state.is_dead = True
-            self.runner.cancel_timers(state)
-            self.unloaded.append(state.name)
+    def on_lost(self) -> None:
+        pass
+
+    def on_unloaded(self, state: Counter) -> None:
+        state.is_dead = True
+        self.runner.cancel_timers(state)
+        self.unloaded.append(state.name)
 
     def name_of(self, subject: Counter) -> str:
         return f"counter {subject.name}"

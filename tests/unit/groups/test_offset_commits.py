@@ -321,9 +321,9 @@ def test_groups_that_are_coordinated_elsewhere_are_forgotten_a_few_at_a_time() -
         for number in range(100):
             bench.commit(1, group=f"g{number}")
         groups = bench.groups.groups.partitions[0].states
+        every_pause_waits()
         await bench.lead(epoch=1, leader=1)
         assert bench.groups.count() == 0
-        every_pause_waits()
         left = [len(groups)]
         while groups:
             await asyncio.sleep(0)
