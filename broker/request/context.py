@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.quotas.quota_type import REQUEST
+from ottla.broker.request.large_requests import free
 from ottla.broker.security.access import CLUSTER_NAME
-from ottla.pauses import in_slices
+from ottla.pauses import discard, in_slices, pause
 from ottla.protocol.acls import Operation
 from ottla.protocol.schema.message import Message
 
@@ -60,6 +61,9 @@ class Asker(Protocol):
         """Logs, at a limited rate, the reason why a handler closes the connection with CLOSE."""
 
 
+_Items = TypeVar("_Items", bound="list[Any] | dict[Any, Any] | Message")
+
+
 @final
 class RequestContext:
     """The context of one request; every handler gets one."""
@@ -70,6 +74,7 @@ class RequestContext:
         "_has_throttle_time",
         "_is_exempt",
         "_mutations",
+        "_scratches",
         "access",
         "api_key",
         "api_version",
@@ -113,6 +118,19 @@ class RequestContext:
         self._is_exempt = is_exempt
         self._has_throttle_time = has_throttle_time
         self._mutations: MutationQuota | None = None
+        self._scratches: list[Any] = []
+
+    def scratch(self, items: _Items) -> _Items:
+        """A message, list or dict that is needed until the answer. That of a large request is emptied then, with pauses."""
+        self._scratches.append(items)
+        return items
+
+    async def discard_scratches(self) -> None:
+        """Empty all of them."""
+        while self._scratches:
+            items = self._scratches.pop()
+            await (free(items) if isinstance(items, Message) else discard(items))
+            await pause()
 
     def encode(self, response: Message) -> Completion:
         """The response in the form that the network sends; a handler completes its Pending with it."""
@@ -185,7 +203,12 @@ class DelayedAnswer:
             self._response = answer
 
     async def _encoded(self, response: Coroutine[Any, Any, Message]) -> Completion:
-        return await self._context.encode_in_slices(await response)
+        context = self._context
+        message = context.scratch(await response)
+        answer = await context.encode_in_slices(message)
+        if context.is_large:
+            await context.discard_scratches()
+        return answer
 
     def complete_encoded(self, answer: Completion) -> None:
         """Complete with a response that is encoded already."""

@@ -7,6 +7,8 @@ members of a group. So the answer to a request with half a million repetitions o
 from collections.abc import Hashable
 from typing import Final
 
+from ottla.broker.request.context import RequestContext
+
 MAX_REPEATS: Final = 10
 """Names that a request may give again. No client gives one, but Apache Kafka answers to each."""
 
@@ -16,14 +18,14 @@ class Repeats:
 
     __slots__ = ("_left", "_seen")
 
-    def __init__(self) -> None:
-        self._seen: set[Hashable] = set()
+    def __init__(self, context: RequestContext) -> None:
+        self._seen: dict[Hashable, None] = context.scratch({})
         self._left = MAX_REPEATS
 
     def are_too_many(self, name: Hashable) -> bool:
         """Whether the request has given this name before, and has given names again too often."""
         if name not in self._seen:
-            self._seen.add(name)
+            self._seen[name] = None
             return False
         self._left -= 1
         return self._left < 0

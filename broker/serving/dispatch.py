@@ -27,9 +27,9 @@ from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.context import CORRELATION_ID, RequestContext
-from ottla.broker.request.large_requests import LARGE_BYTES, free
+from ottla.broker.request.large_requests import LARGE_BYTES
 from ottla.broker.request.listed_apis import needs_of
-from ottla.broker.request.malformed import MALFORMED, name_of, refuse
+from ottla.broker.request.malformed import MALFORMED, discard_half_read, name_of, refuse
 from ottla.broker.request.running import RunningRequests, settle
 from ottla.broker.request.services import Services
 from ottla.broker.security.client import Client
@@ -169,25 +169,24 @@ class Dispatcher(RequestHandler):
         try:
             request, _ = await in_slices(route.request_class.decode_steps(frame, route.version, offset, most_elements))
         except MALFORMED as malformed:
+            await discard_half_read(malformed)
             return refuse(name_of(memoryview(frame)), connection, malformed)
         del frame
         context = self._context(route, correlation_id, client_id, connection)
         context.is_large = True
+        context.scratch(request)
         try:
             response = route.handler(request, context)
-            is_in_slices = type(response) in COROUTINES
-            if is_in_slices:
+            if type(response) in COROUTINES:
                 response = await response
         except Exception as error:
             return self._unexpected(route, context, error)
         answer = response
         if isinstance(response, Message):
-            answer = await context.encode_in_slices(response)
+            answer = await context.encode_in_slices(context.scratch(response))
         settle(pending, answer)
-        if is_in_slices and pending.completed and not route.waits_for_store:
-            await free(request)
-            if isinstance(response, Message):
-                await free(response)
+        if pending.completed:
+            await context.discard_scratches()
         return pending
 
     async def _answer(self, coroutine: Coroutine[Any, Any, Message | Answer], route: Route, context: RequestContext) -> Answer:

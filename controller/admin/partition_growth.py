@@ -141,6 +141,8 @@ class PartitionGrowth:
             raise _unknown(topic)
         if any(assignment.is_reassigning for assignment in existing.values()):
             raise ReassignmentInProgress(f"A partition reassignment is in progress for the topic '{topic}'.")
+        if wanted.assignments is not None and len(wanted.assignments) > MAX_NEW_PARTITIONS:
+            raise _too_many(len(wanted.assignments))
         increment = wanted.total - old_count
         if increment < 0:
             raise InvalidPartitions(f"Topic currently has {old_count} partitions, which is higher than the requested {wanted.total}.")
@@ -152,10 +154,8 @@ class PartitionGrowth:
                 "Kafka in the cluster most of them would lose their stored state. Set ottla.internal.topics.can.grow=true on the "
                 "controller to add partitions all the same."
             )
-        if increment > MAX_NEW_PARTITIONS and (wanted.assignments is None or len(wanted.assignments) > MAX_NEW_PARTITIONS):
-            raise InvalidPartitions(
-                f"Excessively large number of partitions per request: {increment}, at most {MAX_NEW_PARTITIONS} can be created at once."
-            )
+        if increment > MAX_NEW_PARTITIONS and wanted.assignments is None:
+            raise _too_many(increment)
         first = existing[0].replicas if 0 in existing else ()
         if not first:
             raise ControllerError(f"Unexpected existing replica assignment for topic '{topic}', partition id 0 is missing.")
@@ -171,6 +171,12 @@ class PartitionGrowth:
 
 def _unknown(topic: str) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+
+
+def _too_many(count: int) -> InvalidPartitions:
+    return InvalidPartitions(
+        f"Excessively large number of partitions per request: {count}, at most {MAX_NEW_PARTITIONS} can be created at once."
+    )
 
 
 def _check_assignments(

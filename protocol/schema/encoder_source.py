@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema.message import Message, Struct
 
 
-_JOINED_PIECES = 4096
+_JOINED_PIECES = 1000
 """Pieces that an encoder in steps joins at once, which takes 0.1 ms."""
 
 _SEPARATE_BYTES = 1024

@@ -25,11 +25,12 @@ async def handle_alter_user_scram_credentials(
         return await _refused(request, ErrorCode.NOT_CONTROLLER)
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return await _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    deletions = await each(request.deletions, lambda it: Deletion(it.name, it.mechanism))
-    upsertions = await each(
+    deletions = context.scratch(await each(request.deletions, lambda it: Deletion(it.name, it.mechanism)))
+    made = await each(
         request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password))
     )
-    outcomes = await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions)
+    upsertions = context.scratch(made)
+    outcomes = context.scratch(list(await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions)))
     return AlterUserScramCredentialsResponse(
         results=await each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))
     )

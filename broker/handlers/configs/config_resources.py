@@ -111,8 +111,8 @@ async def change_each(resources: Sequence[R], changes: Changes[R], response: Cal
 
 
 async def _outcomes(resources: Sequence[R], changes: Changes[R], context: RequestContext) -> list[Outcome]:
-    times = await how_often((resource.resource_type, resource.resource_name) for resource in resources)
-    outcomes: list[Outcome] = []
+    times = context.scratch(await how_often((resource.resource_type, resource.resource_name) for resource in resources))
+    outcomes: list[Outcome] = context.scratch([])
     for resource in resources:
         await pause()
         if times[resource.resource_type, resource.resource_name] > 1:

@@ -46,7 +46,7 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
         return DescribeConfigsResponse(results=await results)
     response = DescribeConfigsResponse()
     refused = []
-    repeats = Repeats()
+    repeats = Repeats(context)
     for some in slices(request.resources, TOPICS_AT_ONCE):
         allowed = []
         for resource in some:

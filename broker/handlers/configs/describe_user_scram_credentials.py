@@ -41,7 +41,7 @@ async def handle_describe_user_scram_credentials(
             elif found[user].keys() & MECHANISMS.keys():
                 results.append(_described(user, found[user]))
         return DescribeUserScramCredentialsResponse(results=results)
-    times = await how_often(user.name for user in request.users)
+    times = context.scratch(await how_often(user.name for user in request.users))
     names = await each((user for user, count in times.items() if user and count == 1), sanitize)
     stored = await admin.read_many("users", names, malformed)
     results = []

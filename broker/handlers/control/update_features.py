@@ -31,7 +31,7 @@ async def handle_update_features(request: UpdateFeaturesRequest, context: Reques
     if not are_versioned(context.broker.config):
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="Feature versioning system is disabled.")
     all_or_none = context.api_version >= FIRST_VERSION_WITH_ONE_RESULT
-    updates = await each(request.feature_updates, lambda asked: _update(asked, context.api_version))
+    updates = context.scratch(await each(request.feature_updates, lambda asked: _update(asked, context.api_version)))
     try:
         outcome = await cluster.controller.update_features(updates, validate_only=request.validate_only, all_or_none=all_or_none)
         failed = outcome.epoch is not None and not await cluster.features.seen(outcome.epoch, request.timeout_ms)

@@ -60,16 +60,16 @@ class ShorterPartition:
 
 async def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Answer | DeleteRecordsResponse:
     """Delete on the leader, then wait for the followers."""
-    shorter: list[ShorterPartition] = []
+    shorter: list[ShorterPartition] = context.scratch([])
     # If a partition is named twice, its last offset counts.
-    wanted: dict[tuple[str, int], int] = {}
+    wanted: dict[tuple[str, int], int] = context.scratch({})
     for topic in request.topics:
         for asked in topic.partitions:
             wanted[topic.name, asked.partition_index] = asked.offset
             await pause()
         await pause()
-    results: dict[str, list[DeleteRecordsPartitionResult]] = {}
-    may_delete: dict[str, bool] = {}
+    results: dict[str, list[DeleteRecordsPartitionResult]] = context.scratch({})
+    may_delete: dict[str, bool] = context.scratch({})
     for (name, index), wanted_offset in wanted.items():
         await pause()
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK)

@@ -95,7 +95,7 @@ async def _list(request: ListOffsetsRequest, context: RequestContext, found: Fou
         await pause()
     topics = []
     refused = []
-    repeats = Repeats()
+    repeats = Repeats(context)
     for topic in request.topics:
         await pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):

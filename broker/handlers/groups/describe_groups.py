@@ -11,7 +11,7 @@ from ottla.broker.request.repeats import Repeats
 from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
 from ottla.coordination.groups.classic_group import ClassicGroup
 from ottla.coordination.groups.group import GroupState
-from ottla.pauses import pause
+from ottla.pauses import move, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
@@ -21,9 +21,9 @@ FIRST_VERSION_WITH_NOT_FOUND = 6
 
 async def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
-    refused = []
-    described = []
-    repeats = Repeats()
+    refused: list[DescribedGroup] = []
+    described: list[DescribedGroup] = []
+    repeats = Repeats(context)
     for group_id in request.groups:
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
@@ -32,7 +32,8 @@ async def handle_describe_groups(request: DescribeGroupsRequest, context: Reques
         else:
             described.append(await _describe(group_id, request, context))
         await pause()
-    return DescribeGroupsResponse(groups=refused + described)
+    await move(described, refused)
+    return DescribeGroupsResponse(groups=refused)
 
 
 async def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:

@@ -27,7 +27,7 @@ async def described_groups(
     """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
     refused = []
     described = []
-    repeats = Repeats()
+    repeats = Repeats(context)
     for group_id in group_ids:
         if not is_served:
             refused.append(refuse(group_id, ErrorCode.UNSUPPORTED_VERSION))

@@ -9,8 +9,8 @@ from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, 
 
 async def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """The groups that this broker coordinates and the client may see."""
-    states = await how_often(await each(request.states_filter, str.lower))
-    types = await how_often(await each(request.types_filter, str.lower))
+    states = context.scratch(await how_often(context.scratch(await each(request.states_filter, str.lower))))
+    types = context.scratch(await how_often(context.scratch(await each(request.types_filter, str.lower))))
     wanted_states = {state for state in GroupState if not states or state.value.lower() in states}
     error, groups = context.broker.coordinators.groups.list()
     sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, log_if_denied=False)

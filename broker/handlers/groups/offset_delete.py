@@ -27,7 +27,7 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     answers: dict[str, list[tuple[int, ErrorCode]]] = {}
     """By topic, in the order in which they become known."""
-    served = list(await _partitions_to_serve(request, answers, context))
+    served = context.scratch(list(await _partitions_to_serve(request, answers, context)))
     offsets = context.broker.coordinators.groups.offsets
     group = await offsets.read_subscriptions(request.group_id)
     try:
@@ -38,7 +38,7 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
     if error:
         return OffsetDeleteResponse(error_code=error)
     response = OffsetDeleteResponse()
-    for topic, partitions in answers.items():
+    for topic, partitions in context.scratch(answers).items():
         answer = OffsetDeleteResponseTopic(name=topic)
         for index, code in partitions:
             answer.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
@@ -68,7 +68,7 @@ async def _partitions_to_serve(
     request: OffsetDeleteRequest, answers: dict[str, list[tuple[int, ErrorCode]]], context: RequestContext
 ) -> dict[TopicPartition, None]:
     """The partitions that can be served, each once; the others are answered."""
-    served: dict[TopicPartition, None] = {}
+    served: dict[TopicPartition, None] = context.scratch({})
     for topic in request.topics:
         partitions, error = partitions_of(topic.name, context.access, context.broker.metadata)
         if not partitions:

@@ -16,7 +16,7 @@ from itertools import islice
 from ottla.broker.handlers.groups.offsets_in_store import fetch_from_store
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
-from ottla.pauses import pause
+from ottla.pauses import each, move, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
@@ -46,7 +46,7 @@ async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestConte
     version = context.api_version
     if version >= FIRST_VERSION_WITH_MANY_GROUPS:
         response = OffsetFetchResponse()
-        repeats = Repeats()
+        repeats = Repeats(context)
         for asked in request.groups:
             if repeats.are_too_many(asked.group_id):
                 response.groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_REQUEST))
@@ -60,7 +60,7 @@ async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestConte
     if group.error_code and version < FIRST_VERSION_WITH_ERROR_OF_ALL:
         group.topics = await _refused(request.topics or [], ErrorCode.of(group.error_code))
     response = OffsetFetchResponse()
-    for topic in group.topics:
+    for topic in context.scratch(group.topics):
         response.topics.append(await _old_topic(topic))
         await pause()
     if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
@@ -74,7 +74,7 @@ async def _of_group(asked: OffsetFetchRequestGroup, request: OffsetFetchRequest,
         return await _fetch(asked.group_id, asked.topics, request, context, asked.member_id, asked.member_epoch)
     metadata = context.broker.metadata
     unknown: list[OffsetFetchRequestTopics] = []
-    topics: list[OffsetFetchRequestTopics] | None = None if asked.topics is None else []
+    topics: list[OffsetFetchRequestTopics] | None = None if asked.topics is None else context.scratch([])
     for topic in asked.topics or ():
         name = metadata.names_by_id.get(topic.topic_id)
         if name is None or topics is None:
@@ -85,15 +85,17 @@ async def _of_group(asked: OffsetFetchRequestGroup, request: OffsetFetchRequest,
     answer = await _fetch(asked.group_id, topics, request, context, asked.member_id, asked.member_epoch)
     if answer.error_code:
         return answer
-    answered = []
-    for found in answer.topics:
+    answered: list[OffsetFetchResponseTopics] = []
+    for found in context.scratch(answer.topics):
         found.topic_id = metadata.topic_id(found.name)
         if found.topic_id != ZERO_UUID:  # else it was deleted meanwhile
             answered.append(found)
         await pause()
-    for topic, refused in zip(unknown, await _refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID), strict=True):
-        refused.topic_id = topic.topic_id
-        answered.append(refused)
+    refused = await _refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
+    for topic, its in zip(unknown, refused, strict=True):
+        its.topic_id = topic.topic_id
+        await pause()
+    await move(refused, answered)
     answer.topics = answered
     return answer
 
@@ -113,7 +115,7 @@ async def _fetch(
     if error:
         return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
     refused: list[OffsetFetchResponseTopics] = []
-    partitions: dict[str, dict[int, None]] = {}
+    partitions: dict[str, dict[int, None]] = context.scratch({})
     if topics is None:
         for name, indexes in offsets.committed(group_id).items():
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -122,11 +124,11 @@ async def _fetch(
     else:
         for topic in topics:
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-                partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))  # each once
+                await _add(topic.partition_indexes, partitions.setdefault(topic.name, {}))
             else:
                 refused += await _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             await pause()
-    answers: dict[str, OffsetFetchResponseTopics] = {}
+    answers: dict[str, OffsetFetchResponseTopics] = context.scratch({})
     for some in _portions(partitions):
         error, found = offsets.fetch(group_id, some, require_stable=request.require_stable)
         if error:
@@ -135,7 +137,17 @@ async def _fetch(
             answer = answers.setdefault(name, OffsetFetchResponseTopics(name=name))
             answer.partitions += answered
         await pause()
-    return OffsetFetchResponseGroup(group_id=group_id, topics=[*answers.values(), *refused])
+    found_topics = await each(answers.values(), lambda answer: answer)
+    await move(refused, found_topics)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=found_topics)
+
+
+async def _add(indexes: Iterable[int], into: dict[int, None]) -> None:
+    """Adds partitions, each once."""
+    left = iter(indexes)
+    while some := list(islice(left, PARTITIONS_TOGETHER)):
+        into.update(dict.fromkeys(some))
+        await pause()
 
 
 def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, list[int]]]:
@@ -175,14 +187,14 @@ async def _refused(
 async def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
     """The same as versions of one group have it."""
     old = OffsetFetchResponseTopic(name=topic.name)
-    for each in topic.partitions:
+    for found in topic.partitions:
         old.partitions.append(
             OffsetFetchResponsePartition(
-                partition_index=each.partition_index,
-                committed_offset=each.committed_offset,
-                committed_leader_epoch=each.committed_leader_epoch,
-                metadata=each.metadata,
-                error_code=each.error_code,
+                partition_index=found.partition_index,
+                committed_offset=found.committed_offset,
+                committed_leader_epoch=found.committed_leader_epoch,
+                metadata=found.metadata,
+                error_code=found.error_code,
             )
         )
         await pause()
@@ -202,13 +214,13 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return OffsetFetchResponse(topics=await refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     topics: list[OffsetFetchResponseTopic] = []
-    partitions: dict[str, dict[int, None]] = {}  # each once
+    partitions: dict[str, dict[int, None]] = context.scratch({})
     for topic in asked:
         await pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics += await refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic.partition_indexes:
-            partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            await _add(topic.partition_indexes, partitions.setdefault(topic.name, {}))
     for name, indexes in partitions.items():
         answer = OffsetFetchResponseTopic(name=name)
         for index in indexes:

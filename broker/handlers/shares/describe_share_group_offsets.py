@@ -28,7 +28,7 @@ async def handle_describe_share_group_offsets(
 ) -> DescribeShareGroupOffsetsResponse:
     """Describe each group."""
     response = DescribeShareGroupOffsetsResponse()
-    repeats = Repeats()
+    repeats = Repeats(context)
     for group in request.groups:
         error = ErrorCode.INVALID_REQUEST
         topics: list[DescribeShareGroupOffsetsResponseTopic] = []

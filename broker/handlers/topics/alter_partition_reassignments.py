@@ -26,7 +26,7 @@ async def handle_alter_partition_reassignments(
     """Begin or cancel the move of each partition, and report whether that was possible."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return await _denied(request)
-    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    targets: dict[TopicPartition, tuple[int, ...] | None] = context.scratch({})
     for topic in request.topics:
         await pause()
         for partition in topic.partitions:
@@ -39,8 +39,8 @@ async def handle_alter_partition_reassignments(
         )
     except NotController:
         return _refused(ErrorCode.NOT_CONTROLLER)
-    topics: dict[str, list[ReassignablePartitionResponse]] = {}
-    for (name, index), error in results.items():
+    topics: dict[str, list[ReassignablePartitionResponse]] = context.scratch({})
+    for (name, index), error in context.scratch(results).items():
         await pause()
         code = ErrorCode.NONE if error is None else error_code(error)
         message = None if error is None else cut(str(error))

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Begin each move independently of the others. If a partition is named twice, its last directory counts."""
-    wanted: dict[TopicPartition, str] = {}
+    wanted: dict[TopicPartition, str] = context.scratch({})
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
@@ -34,8 +34,9 @@ async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, con
                 wanted[TopicPartition(topic.name, index)] = directory.path
     is_allowed = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER)
     outcome = await context.broker.data.replica_manager.alter_log_dirs(wanted) if is_allowed else {}
-    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    failed = []
+    context.scratch(outcome)
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = context.scratch({})
+    failed: list[str] = context.scratch([])
     for topic_partition, path in wanted.items():
         await pause()
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -25,7 +25,7 @@ FIRST_WITH_STRICT_QUOTA = 3
 async def handle_create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Add partitions where that is possible. A topic that is named twice is answered once."""
     quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
-    results: dict[str, CreatePartitionsTopicResult] = {}
+    results: dict[str, CreatePartitionsTopicResult] = context.scratch({})
     for topic in request.topics:
         await pause()
         results[topic.name] = CreatePartitionsTopicResult(name=topic.name, error_message=None)
@@ -33,9 +33,10 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
     if not controller.is_active:
         for result in results.values():
             result.error_code = ErrorCode.NOT_CONTROLLER
+            await pause()
         return CreatePartitionsResponse(results=list(results.values()))
-    times = await how_often(topic.name for topic in request.topics)
-    growing: list[NewPartitions] = []
+    times = context.scratch(await how_often(topic.name for topic in request.topics))
+    growing: list[NewPartitions] = context.scratch([])
     for topic in request.topics:
         await pause()
         result = results[topic.name]
@@ -50,7 +51,7 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
     outcomes = await context.broker.administration.partition_growth.create_partitions(
         growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms, take_mutations=quota.take
     )
-    for name, outcome in outcomes.items():
+    for name, outcome in context.scratch(outcomes).items():
         await pause()
         if isinstance(outcome, ControllerError):
             results[name].error_code, results[name].error_message = api_error(outcome)

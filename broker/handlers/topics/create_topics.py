@@ -35,10 +35,11 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
     if not controller.is_active:
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
+            await pause()
         return CreateTopicsResponse(topics=results)
-    times_named = await how_often(topic.name for topic in request.topics)
+    times_named = context.scratch(await how_often(topic.name for topic in request.topics))
     may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False)
-    wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
+    wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = context.scratch([])
     for topic, result in zip(request.topics, results, strict=True):
         await pause()
         if topic.name == CLUSTER_METADATA_TOPIC:
@@ -56,12 +57,13 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     outcomes = await broker.administration.topic_admin.create_topics(
-        await each(wanted, lambda pair: _new_topic(pair[0])),
+        context.scratch(await each(wanted, lambda pair: _new_topic(pair[0]))),
         validate_only=request.validate_only,
         timeout_ms=request.timeout_ms,
         take_mutations=quota.take,
         is_soon_free=lambda name: broker.config.standalone and controller.context.is_soon_deleted(name),
     )
+    context.scratch(outcomes)
     for topic, result in wanted:
         await pause()
         outcome = outcomes[topic.name]

@@ -33,7 +33,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
         return DeleteTopicsResponse(responses=results)
     broker = context.broker
     names_by_id = broker.cluster.controller.context.topic_names
-    deleting: dict[str, bytes] = {}
+    deleting: dict[str, bytes] = context.scratch({})
     for result in results:
         await pause()
         is_by_id = result.topic_id != ZERO_UUID
@@ -66,6 +66,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             take_mutations=quota.take,
         )
         for result in results:
+            await pause()
             outcome = outcomes.get(result.name) if result.name is not None else None
             if isinstance(outcome, ControllerError):
                 result.error_code = error_code(outcome)

@@ -15,7 +15,7 @@ from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla.controller.znodes.topic_names import is_valid_topic_name
 from ottla.coordination.internal_topics import INTERNAL_TOPICS
-from ottla.pauses import each, how_often, in_order, pause
+from ottla.pauses import each, how_often, in_order, move, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -36,12 +36,12 @@ async def handle_describe_topic_partitions(
     """List the partitions from the cursor on."""
     cluster = context.broker.metadata
     asks_for_all = not request.topics
-    topics: Iterable[str] = cluster.topics if asks_for_all else (await how_often(topic.name for topic in request.topics))
+    topics: Iterable[str] = cluster.topics if asks_for_all else context.scratch(await how_often(topic.name for topic in request.topics))
     cursor = request.cursor
     names = await in_order(name for name in topics if cursor is None or name >= cursor.topic_name)
     left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
     response = DescribeTopicPartitionsResponse()
-    refused = []
+    refused: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         await pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -66,7 +66,7 @@ async def handle_describe_topic_partitions(
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
-    response.topics += refused
+    await move(refused, response.topics)
     return response
 
 

@@ -4,6 +4,8 @@ Only the active controller elects; any other broker answers NOT_CONTROLLER for e
 new leaders, or after the timeout. The answer to a request for all partitions leaves out partitions that needed no election.
 """
 
+from typing import TypeVar
+
 from ottla.broker.request.context import RequestContext
 from ottla.controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
 from ottla.controller.events.leader_elections import ElectionResult
@@ -18,10 +20,13 @@ PREFERRED, UNCLEAN = 0, 1
 FIRST_VERSION_WITH_ERROR_OF_ALL = 1
 
 
+_Result = TypeVar("_Result")
+
+
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect leaders, and report the result of each partition."""
     cluster = context.broker.metadata
-    partitions = []
+    partitions: list[TopicPartition] = context.scratch([])
     for topic in request.topic_partitions or ():
         await pause()
         for index in topic.partitions:
@@ -29,7 +34,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
             partitions.append(TopicPartition(topic.topic, index))
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        response = ElectLeadersResponse(replica_election_results=await _grouped(dict.fromkeys(partitions, (code, None))))
+        response = ElectLeadersResponse(replica_election_results=await _grouped(await _same(partitions, (code, None)), context))
         if context.api_version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
             response.error_code = code
         return response
@@ -43,14 +48,15 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     try:
         results = await context.broker.cluster.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
     except NotController:
-        results = dict.fromkeys(partitions, NotController(""))
-    leaders: dict[TopicPartition, int] = {}
+        results = await _same(partitions, NotController(""))
+    context.scratch(results)
+    leaders: dict[TopicPartition, int] = context.scratch({})
     for partition, result in results.items():
         await pause()
         if isinstance(result, int):
             leaders[partition] = result
 
-    left = list(leaders.items())
+    left = context.scratch(list(leaders.items()))
 
     def are_known() -> bool:
         while left:
@@ -62,12 +68,12 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
 
     if not await context.broker.administration.metadata_waits.until(are_known, request.timeout_ms):
         results |= {partition: AdminTimeout("") for partition, leader in left if cluster.leader_of(*partition)[0] != leader}
-    errors = {}
+    errors: dict[TopicPartition, tuple[ErrorCode, str | None]] = context.scratch({})
     for partition, result in results.items():
         await pause()
         if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded):
             errors[partition] = _error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
-    return ElectLeadersResponse(replica_election_results=await _grouped(errors))
+    return ElectLeadersResponse(replica_election_results=await _grouped(errors, context))
 
 
 async def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
@@ -86,8 +92,17 @@ def _error(result: ControllerError) -> tuple[ErrorCode, str | None]:
     return api_error(result)
 
 
-async def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> list[ReplicaElectionResult]:
-    topics: dict[str, list[PartitionResult]] = {}
+async def _same(partitions: list[TopicPartition], result: _Result) -> dict[TopicPartition, _Result]:
+    """The same result for all partitions."""
+    results: dict[TopicPartition, _Result] = {}
+    for partition in partitions:
+        results[partition] = result
+        await pause()
+    return results
+
+
+async def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]], context: RequestContext) -> list[ReplicaElectionResult]:
+    topics: dict[str, list[PartitionResult]] = context.scratch({})
     for (topic, index), (code, message) in errors.items():
         topics.setdefault(topic, []).append(PartitionResult(partition_id=index, error_code=code, error_message=message))
         await pause()

@@ -19,7 +19,7 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.first_metadata import after_first_metadata
 from ottla.controller.znodes.topic_names import is_valid_topic_name
 from ottla.coordination.internal_topics import INTERNAL_TOPICS
-from ottla.pauses import each, pause
+from ottla.pauses import each, move, pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
@@ -49,7 +49,7 @@ async def handle_metadata(request: MetadataRequest, context: RequestContext) -> 
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         return _response(await _topics(list(cluster.topics.values()), request, context), request, context)
-    names: dict[str, None] = {}
+    names: dict[str, None] = context.scratch({})
     topic_ids: set[bytes] = set()
     for topic in topics:
         if topic.topic_id != ZERO_UUID:
@@ -65,7 +65,7 @@ async def handle_metadata(request: MetadataRequest, context: RequestContext) -> 
 
 async def _by_name(names: list[str], request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     found: list[MetadataResponseTopic] = []
-    missing: list[str] = []
+    missing: list[str] = context.scratch([])
     refused: list[MetadataResponseTopic] = []
     for name in names:
         await pause()
@@ -90,7 +90,8 @@ async def _by_name(names: list[str], request: MetadataRequest, context: RequestC
             found.append(_absent(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, operations=_operations(name, request, context)))
     if new:
         return await _create(new, found, refused, request, context)
-    return _response(found + refused, request, context)
+    await move(refused, found)
+    return _response(found, request, context)
 
 
 async def _without_uncreatable(missing: list[str], refused: list[MetadataResponseTopic], context: RequestContext) -> list[str]:

@@ -67,7 +67,7 @@ class _Results:
 
     def __init__(self, transactions: list[AddPartitionsToTxnTransaction], context: RequestContext) -> None:
         self._transactions = transactions
-        self._codes: list[Codes] = [lambda _topic, _index: ErrorCode.UNKNOWN_SERVER_ERROR] * len(transactions)
+        self._codes: list[Codes] = context.scratch([partial(_same, ErrorCode.UNKNOWN_SERVER_ERROR)] * len(transactions))
         self._left = len(transactions)
         self._version = context.api_version
         self._answer = DelayedAnswer(context)
@@ -84,8 +84,7 @@ class _Results:
             self._answer.complete_by(self._response())
 
     def put_one(self, place: int, error: ErrorCode) -> None:
-        code = known_error(error, self._version)
-        self.put(place, lambda _topic, _index: code)
+        self.put(place, partial(_same, known_error(error, self._version)))
 
     async def _response(self) -> Message:
         response = AddPartitionsToTxnResponse()
@@ -121,7 +120,7 @@ async def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results
     transactions = context.broker.coordinators.transactions
     if refused:
         # One partition that may not be added keeps out all others.
-        results.put(place, lambda topic, index: refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED))
+        results.put(place, partial(_refused, context.scratch(refused)))
     elif not transaction.verify_only:
         # Requests of a broker do not wait here: the answer would keep those of other transactions. The broker repeats its question.
         client_version = VERSION_2 if by_broker else VERSION_0
@@ -129,10 +128,19 @@ async def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results
         transactions.add_partitions(transactional_id, producer, partitions, client_version, reply, may_wait=not by_broker)
     else:
         error, verified = transactions.verify_partitions(transactional_id, producer)
-        if error:
-            results.put(place, lambda _topic, _index: error)
-        else:
-            results.put(place, lambda topic, index: _verified(verified, topic, index))
+        results.put(place, partial(_same, error) if error else partial(_verified, verified))
+
+
+# In compiled code a function within `_serve` would refer to all of its variables, and so to the results, which refer to the function. Only
+# a pass of the garbage collector over all objects would free them.
+
+
+def _same(error: ErrorCode, _topic: str, _index: int) -> ErrorCode:
+    return error
+
+
+def _refused(refused: Mapping[tuple[str, int], ErrorCode], topic: str, index: int) -> ErrorCode:
+    return refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 def _verified(verified: Partitions, topic: str, index: int) -> ErrorCode:
@@ -141,10 +149,10 @@ def _verified(verified: Partitions, topic: str, index: int) -> ErrorCode:
 
 async def _check(
     transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, by_broker: bool
-) -> tuple[Partitions, Mapping[tuple[str, int], ErrorCode]]:
+) -> tuple[Partitions, dict[tuple[str, int], ErrorCode]]:
     """The partitions, and those among them that do not exist or may not be written to."""
     cluster = context.broker.metadata
-    named: dict[str, set[int]] = {}
+    named: dict[str, set[int]] = context.scratch({})
     refused: dict[tuple[str, int], ErrorCode] = {}
     for topic in transaction.topics:
         name = topic.name

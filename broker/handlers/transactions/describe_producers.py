@@ -26,7 +26,7 @@ from ottla.storage.producers.state import ProducerStateEntry
 async def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Describe the producers of each asked partition that this broker hosts."""
     response = DescribeProducersResponse()
-    repeats = Repeats()
+    repeats = Repeats(context)
     for asked in request.topics:
         of_topic = _refusal(asked.name, context)
         topic = TopicResponse(name=asked.name)

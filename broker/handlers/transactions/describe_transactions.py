@@ -21,7 +21,7 @@ from ottla.protocol.messages.describe_transactions import (
 async def handle_describe_transactions(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     """Describe each id that is coordinated here. Topics that the client may not describe are left out."""
     response = DescribeTransactionsResponse()
-    repeats = Repeats()
+    repeats = Repeats(context)
     for transactional_id in request.transactional_ids:
         if repeats.are_too_many(transactional_id):
             described = TransactionState(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)

@@ -36,7 +36,7 @@ async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: Req
     is_authorized = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER, log_if_denied=False) or context.is_authorized(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER
     )
-    codes: dict[int, dict[tuple[str, int], int]] = {}
+    codes: dict[int, dict[tuple[str, int], int]] = context.scratch({})
     if not is_authorized:
         for marker in request.markers:
             refused = codes.setdefault(marker.producer_id, {})

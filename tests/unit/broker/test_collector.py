@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ import pytest
 
 from ottla.broker.cluster import control_requests
 from ottla.broker.cluster.control_requests import ControlRequests
+from ottla.broker.loop import collector
 from ottla.broker.loop.collector import collector_paused, collector_paused_for_tables, collector_resting
 from ottla.controller.admin.metadata_waits import MetadataWaits
 from ottla.coordination.groups.coordinator import GroupCoordinator
@@ -171,3 +172,39 @@ def test_groups_are_loaded_in_such_a_pause(is_lost: bool) -> None:
             await other.stop()
 
     run(scenario)
+
+
+def test_the_collector_waits_for_the_end_of_what_a_large_request_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "RETRY_SECONDS", 0.001)
+
+    async def main() -> None:
+        gc.collect()
+        with collector_resting():
+            left = [[] for _ in range(collector.MOST_SCANNED + 5_000)]  # type: list[list[int]]
+        await asyncio.sleep(0.01)
+        assert not gc.isenabled()
+        left.clear()
+        await eventually(gc.isenabled)
+
+    asyncio.run(main())
+
+
+def test_the_collector_does_not_wait_for_good_for_what_a_large_request_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "RETRY_SECONDS", 0.0)
+
+    async def main() -> None:
+        gc.collect()
+        with collector_resting():
+            left = [[] for _ in range(collector.MOST_SCANNED + 5_000)]  # type: list[list[int]]
+        await eventually(gc.isenabled)
+        assert left
+
+    asyncio.run(main())
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.0005)
+    raise AssertionError("it never came")

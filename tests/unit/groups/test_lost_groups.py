@@ -1,4 +1,4 @@
-"""Groups of a partition that another broker leads now are unloaded a few in a turn, and write nothing, even if this broker leads it again."""
+"""Groups of a partition that another broker leads are unloaded a few in a turn. They write nothing, even if it is led here again."""
 
 from __future__ import annotations
 

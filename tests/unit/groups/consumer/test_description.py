@@ -33,7 +33,7 @@ def a_context(group: ConsumerGroup, hidden: str) -> RequestContext:
     def is_authorized(operation: object, resource_type: object, name: str, *, log_if_denied: bool = True) -> bool:
         return name != hidden
 
-    return cast("RequestContext", SimpleNamespace(broker=broker, is_authorized=is_authorized))
+    return cast("RequestContext", SimpleNamespace(broker=broker, is_authorized=is_authorized, scratch=lambda items: items))
 
 
 @pytest.mark.parametrize(
