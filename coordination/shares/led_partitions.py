@@ -37,6 +37,7 @@ from ottla.replication.ports.waiters import Waiters
 from ottla.replication.waiting.timing_wheel import TimerTask, TimingWheel
 from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.errors import StorageError
+from ottla.storage.log.context import LimitedLines
 from ottla.storage.log.lookups import offset_for_timestamp
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.segment.cold_lookups import ColdRead
@@ -160,6 +161,7 @@ class LedPartitions:
         self.settings = settings
         self._access = access
         self._clock = clock
+        self._refusals = LimitedLines(clock, logger.warning, "%d more share partitions could not be loaded or stored, without lines")
         self._runner: EffectRunner[LedPartition, Store] = EffectRunner(self, timing_wheel)
         self._led: dict[SharePartitionKey, LedPartition] = {}
         self._by_partition: dict[TopicPartition, dict[LedPartition, None]] = {}
@@ -212,7 +214,7 @@ class LedPartitions:
         if led.is_dead:
             return
         if result.error:
-            logger.warning("share partition %s cannot be loaded (%s): %s", led.key, result.error.name, result.message)
+            self._refusals.add("share partition %s cannot be loaded (%s): %s", led.key, result.error.name, result.message)
             self._drop(led, _for_members(result.error))
             return
         if led.machine is not None:
@@ -351,7 +353,7 @@ class LedPartitions:
     def _on_written(self, led: LedPartition, result: StateResult) -> None:
         error = result.error
         if error:
-            logger.warning("share partition %s cannot be stored (%s): %s", led.key, error.name, result.message)
+            self._refusals.add("share partition %s cannot be stored (%s): %s", led.key, error.name, result.message)
         else:
             led.has_own_start = False
         self._runner.run(led, _machine(led).on_stored(_for_members(error), elapsed_ms(self._clock)))

@@ -19,6 +19,8 @@ FINAL_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**31 - 1
 MAX_PARTITIONS: Final = 1_000_000
 """Partitions of all sessions together; each takes 200 bytes or more."""
+MAX_SESSION_PARTITIONS: Final = 100_000
+"""Partitions of a session, as of a consumer's fetch session. So no member keeps the others from sessions."""
 
 Place: TypeAlias = tuple[bytes, int]
 """Topic id and index of a partition."""
@@ -116,10 +118,10 @@ class ShareSessions:
         return ErrorCode.NONE, session
 
     def add(self, session: ShareSession, place: Place) -> bool:
-        """Add a partition to a session, unless it has ended. False if all sessions together have too many then."""
+        """Add a partition to a session, unless it has ended. False if the session, or all sessions together, have too many then."""
         if session.has_ended or place in session.partitions:
             return True
-        if self.partitions >= MAX_PARTITIONS:
+        if self.partitions >= MAX_PARTITIONS or len(session.partitions) >= MAX_SESSION_PARTITIONS:
             return False
         session.partitions[place] = None
         self.partitions += 1

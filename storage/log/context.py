@@ -25,33 +25,33 @@ MAX_LINES: Final = 20
 _MS_PER_SECOND: Final = 1000
 
 
-class RollLines:
-    """Logs the new segments of all logs of a broker: at most MAX_LINES a second, and later how many lines were left out.
+class LimitedLines:
+    """Logs what clients may cause hundreds of times in a second: at most MAX_LINES a second, and later how many lines were left out."""
 
-    A producer may roll a segment by each batch, hundreds in a second.
-    """
+    __slots__ = ("_clock", "_left_out", "_lines", "_log", "_second", "_unshown")
 
-    __slots__ = ("_clock", "_lines", "_second", "_unshown")
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, log: Callable[..., object], left_out: str) -> None:
+        """`log` is a method of a logger, `left_out` the text of a line about those that were left out, with their number."""
         self._clock = clock
+        self._log = log
+        self._left_out = left_out
         self._second = 0
         self._lines = 0
         self._unshown = 0
 
-    def add(self, partition: TopicPartition, base_offset: int) -> None:
-        """A log has a new segment."""
+    def add(self, text: str, *arguments: object) -> None:
+        """Log a line, unless there were too many in this second."""
         second = self._clock.now_ms() // _MS_PER_SECOND
         if second != self._second:
             if self._unshown:
-                logger.info("%d more segments were rolled, without lines", self._unshown)
+                self._log(self._left_out, self._unshown)
             self._second = second
             self._lines = self._unshown = 0
         if self._lines >= MAX_LINES:
             self._unshown += 1
             return
         self._lines += 1
-        logger.info("%s: rolled a new segment at offset %d", partition, base_offset)
+        self._log(text, *arguments)
 
 
 Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], None]], None]
@@ -155,7 +155,7 @@ class LogContext:
         self.clock = clock
         self.scheduler = scheduler
         self.random = random
-        self.roll_lines = RollLines(clock)
+        self.roll_lines = LimitedLines(clock, logger.info, "%d more segments were rolled, without lines")
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.on_flush_due = on_flush_due
         self.on_truncated = on_truncated

@@ -131,7 +131,7 @@ class Rolls:
         if snapshot is not None:
             self._producers.write_snapshot(begun.base_offset, snapshot)
         del self.unfinished[0]  # only now, so that the work is repeated after a disk error
-        files.context.roll_lines.add(files.topic_partition, begun.base_offset)
+        files.context.roll_lines.add("%s: rolled a new segment at offset %d", files.topic_partition, begun.base_offset)
 
     def _begin_segment(self, base_offset: int) -> Segment:
         files, settings = self.files, self._segments.settings

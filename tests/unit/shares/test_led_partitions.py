@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from ottla.protocol.topic_partition import TopicPartition
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.waiters import Waiters
 from ottla.replication.waiting.timing_wheel import TimingWheel
+from ottla.storage.log.context import MAX_LINES
 from ottla.storage.log.reads import OffsetAndTimestamp
 from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 from tests.support.timers import FakeTime
@@ -215,3 +217,13 @@ def test_a_search_by_time_waits_for_a_thread_instead_of_the_disk(monkeypatch: py
 
     asyncio.run(scenario())
     assert threads != [threading.main_thread()]
+
+
+def test_share_partitions_that_cannot_be_loaded_have_a_few_lines_in_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.answer = StateResult(error=ErrorCode.INVALID_REQUEST, message="uninitialized")
+    with caplog.at_level(logging.WARNING):
+        for index in range(500):
+            bench.led_partitions.open(SharePartitionKey("g", bytes(16), index + 1), bench.partition, lambda error, led: None)
+    assert len(caplog.messages) == MAX_LINES
+    assert "cannot be loaded (INVALID_REQUEST): uninitialized" in caplog.messages[0]

@@ -104,3 +104,10 @@ def test_acknowledgements_of_many_partitions_and_batches_are_read_in_steps(monke
     steps, found = steps_of(acknowledged_in([FetchTopic(topic_id=TOPIC_ID, partitions=partitions)]))
     assert {place: each.batches for place, each in found.items()} == {(TOPIC_ID, 0): [Acknowledgement(0, 94, [1])]}
     assert steps >= 50 + 10
+
+
+def test_one_member_cannot_take_the_partitions_of_all_sessions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSION_PARTITIONS", 4)
+    _, fits = stage.begin("greedy", 10)
+    assert (fits, stage.sessions.partitions) == (False, 4)
+    assert stage.begin("modest", 4)[1]
