@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.clock import Clock
 from ottla.storage.disk.directory_writes import OnWritten
 from ottla.storage.disk.filesystem import File, FileSystem

@@ -6,7 +6,6 @@ an answer. `next_cursor` is the beginning of the next page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 
 from ottla.broker.handlers.topics.metadata import visible_partition
@@ -24,6 +23,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from ottla.replication.ports.cluster import TopicImage
@@ -36,8 +36,10 @@ async def handle_describe_topic_partitions(
     """List the partitions from the cursor on."""
     cluster = context.broker.metadata
     asks_for_all = not request.topics
-    topics: Iterable[str] = cluster.topics if asks_for_all else context.scratch(await how_often(topic.name for topic in request.topics))
+    topics = cluster.topics if asks_for_all else context.scratch(await how_often(topic.name for topic in request.topics))
     cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or not (asks_for_all or cursor.topic_name in topics)):
+        return DescribeTopicPartitionsResponse(topics=await each(request.topics, _refused))
     names = await in_order(name for name in topics if cursor is None or name >= cursor.topic_name)
     left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
     response = DescribeTopicPartitionsResponse()
@@ -68,6 +70,11 @@ async def handle_describe_topic_partitions(
         left -= len(indexes)
     await move(refused, response.topics)
     return response
+
+
+def _refused(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+    """The answer about a topic if the cursor has no partition, or has a topic that is not asked for."""
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
 
 
 async def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> DescribeTopicPartitionsResponseTopic:

@@ -6,6 +6,7 @@ from ottla.broker.request.context import RequestContext
 from ottla.config.broker import BrokerConfig
 from ottla.pauses import SORTED_AT_ONCE
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
@@ -82,3 +83,14 @@ async def test_a_cursor_in_an_unknown_topic_does_not_shorten_the_next_one() -> N
     context = a_context({"b": 3}, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
     _, response = page(context, 10, "a", 2, "a", "b")
     assert listed(response) == [("a", []), ("b", [0, 1, 2])]
+
+
+@on_a_loop
+async def test_a_cursor_needs_a_partition_and_a_topic_that_is_asked_for() -> None:
+    context = a_context({"a": 3, "b": 3}, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
+    for topic, index in (("a", -1), ("c", 0)):
+        _, response = page(context, 10, topic, index, "a", "b")
+        assert listed(response) == [("a", []), ("b", [])]
+        assert {each.error_code for each in response.topics} == {ErrorCode.INVALID_REQUEST}
+    _, response = page(context, 10, "a", -1)
+    assert (listed(response), response.next_cursor) == ([], None)
