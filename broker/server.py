@@ -643,13 +643,14 @@ class Broker:
         return self._dynamic_config.topic_config_of(topic)
 
     def _advertised(self) -> list[EndPoint]:
-        """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""
+        """The advertised listeners that are bound; port 0 is replaced by the port to which the listener of that name is bound."""
         bound = self.socket_server.bound
         found = []
         for endpoint in self.config.listeners.advertised:
-            port = endpoint.port or bound[endpoint.listener_name].port
+            if (own := bound.get(endpoint.listener_name)) is None:
+                continue  # a change of the running broker named an address that cannot be bound
             host = endpoint.host or socket.getfqdn()
-            found.append(EndPoint(endpoint.listener_name, host, port, endpoint.security_protocol))
+            found.append(EndPoint(endpoint.listener_name, host, endpoint.port or own.port, endpoint.security_protocol))
         return found
 
     def _registration(self) -> BrokerRegistration:

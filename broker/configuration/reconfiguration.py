@@ -112,7 +112,10 @@ class Reconfiguration:
                 await self._prepare(endpoint)
                 await self._socket_server.add_listener(endpoint)
             except (BindFailed, ConfigError, ValueError) as error:
-                logger.error("listener %s cannot be added: %s", endpoint.connection_string, error)
+                logger.error(
+                    "listener %s cannot be added and is not registered: %s; for another attempt remove it from %s, and add it again",
+                    endpoint.connection_string, error, LISTENERS.name,
+                )  # fmt: skip
             else:
                 self._listener_names.append(name)
                 logger.info("listener %s was added", endpoint.connection_string)

@@ -1,5 +1,6 @@
 """Limits and listeners change while the broker runs (KIP-226, KIP-612)."""
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.server import CannotStart
+from ottla.controller.znodes.layout import broker_id_path
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -35,6 +37,11 @@ def ports(client: WireClient) -> list[int]:
 def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def registered(broker: InProcessBroker) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(broker.run(broker.broker.store.get, broker_id_path(0))[0])
+    return found
 
 
 def test_a_listener_is_added_made_known_and_removed(broker: InProcessBroker) -> None:
@@ -145,14 +152,24 @@ def test_a_principal_builder_in_the_stored_configuration_alone_is_refused(tmp_pa
         pass
 
 
-def test_a_port_that_is_taken_is_logged_and_the_broker_goes_on(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_cannot_be_bound_is_logged_and_not_registered(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Apache Kafka registers it. Its clients are sent to an address where another program listens."""
     with socket.socket() as taken, a_wire_client(broker.port) as client:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{taken.getsockname()[1]}"
+        port = taken.getsockname()[1]
+        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{port}"
+        timestamp = registered(broker)["timestamp"]
         assert change(client, BROKER, "0", ("listeners", SET, both)) == OK
-        eventually(lambda: "listener SECOND://127.0.0.1" in caplog.text, what="the line in the log")
+        eventually(lambda: f"listener SECOND://127.0.0.1:{port} cannot be added and is not registered" in caplog.text, what="the line")
+        eventually(lambda: registered(broker)["timestamp"] != timestamp, what="the registration")
+        assert registered(broker)["endpoints"] == [f"PLAINTEXT://127.0.0.1:{broker.port}"]
         assert ports(client) == [broker.port]
+    with a_wire_client(broker.port) as client:
+        assert change(client, BROKER, "0", ("listeners", DELETE, None)) == OK
+        assert change(client, BROKER, "0", ("listeners", SET, both)) == OK
+        eventually(lambda: is_open(port), what="the second listener")
+        eventually(lambda: len(registered(broker)["endpoints"]) == 2, what="its registration")
 
 
 @pytest.mark.parametrize(
