@@ -33,8 +33,8 @@ class IpQuotas:
         self._configs: dict[str, dict[str, str]] = {}
         """The last known configuration of each entity that has one."""
         self._malformed = MalformedNodes("address %s has its former quota, or none if it was never read")
-        self._addresses: dict[str, str] = {}
-        """Host names and the addresses to which they were resolved when their quota was set."""
+        self._rates: dict[str, tuple[str, int]] = {}
+        """The address and the rate of each host, a name or an address; the last one that was set is at the end."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """The newest resolution of each host name that has a quota."""
         dynamic_config.on_entity_change(IPS, self._on_change)
@@ -57,7 +57,7 @@ class IpQuotas:
         stored = await self._admin.read_all(IPS, malformed)
         for name in malformed:
             stored[name] = self._configs.get(name, {})
-        for name in self._configs.keys() | stored.keys():
+        for name in sorted(self._configs.keys() | stored.keys()):
             config = stored.get(name, {})
             if config != self._configs.get(name, {}):
                 self._on_change(name, config)
@@ -78,29 +78,36 @@ class IpQuotas:
             )  # fmt: skip
             return
         host = desanitize(name)
+        if (former := self._tasks.pop(host, None)) is not None:
+            former.cancel()  # its rate is no longer that of the host
         if name == DEFAULT_ENTITY:
             self._quotas.set_ip_rate(None, rate)
+        elif rate is None:
+            self._forget(host)
         elif (address := address_of(host)) is not None:
-            self._quotas.set_ip_rate(address, rate)
+            self._set(host, address, rate)
         else:
-            if (former := self._tasks.pop(host, None)) is not None:
-                former.cancel()  # its rate is no longer that of the host
-            if rate is None:
-                self._forget(host)
-            else:
-                self._tasks[host] = asyncio.get_running_loop().create_task(self._resolve(host, rate), name="resolve-quota")
+            self._tasks[host] = asyncio.get_running_loop().create_task(self._resolve(host, rate), name="resolve-quota")
 
     async def _resolve(self, host: str, rate: int) -> None:
         try:
             address = await resolve(host)
         except (OSError, UnicodeError) as error:
             logger.error("quota of address %s: the name cannot be resolved (%s); it is ignored, set it again for an address", host, error)
-            return
+        else:
+            self._set(host, address, rate)
+
+    def _set(self, host: str, address: str, rate: int) -> None:
         self._forget(host)
-        self._addresses[host] = address
-        self._quotas.set_ip_rate(address, rate)
+        self._rates[host] = address, rate
+        self._apply(address)
 
     def _forget(self, host: str) -> None:
-        """Remove the quota of the address to which the name was resolved before."""
-        if (address := self._addresses.pop(host, None)) is not None:
-            self._quotas.set_ip_rate(address, None)
+        """Remove the rate of a host from the address that it had when its rate was set."""
+        if (former := self._rates.pop(host, None)) is not None:
+            self._apply(former[0])
+
+    def _apply(self, address: str) -> None:
+        """Set the rate of an address. Several hosts may have this address: the last one that was set counts, as in Apache Kafka."""
+        rates = [rate for found, rate in self._rates.values() if found == address]
+        self._quotas.set_ip_rate(address, rates[-1] if rates else None)

@@ -15,7 +15,9 @@ from ottla.config.validation import max_connections_per_ip_overrides
 
 
 def address_of(host: str) -> str | None:
-    """The address as a socket shows it; None for a name."""
+    """The address as a socket shows it; None for a name, and for an address with an interface, of which sockets show only the address."""
+    if "%" in host:
+        return None
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

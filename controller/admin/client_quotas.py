@@ -88,7 +88,7 @@ def _place(entity: Entity) -> tuple[str, str, frozenset[str]]:
             raise InvalidAdminRequest(f"Empty {kind} not supported")
         if name is not None and kind != IP and not can_name_a_node(sanitize(name)):
             raise InvalidAdminRequest(f"{name} cannot be the name of a {kind}: ZooKeeper reads it as a step of a path")
-    names = {kind: DEFAULT_ENTITY if name is None else sanitize(name) for kind, name in entity.items()}
+    names = {kind: DEFAULT_ENTITY if name is None else _node(kind, name) for kind, name in entity.items()}
     if IP in names:
         if len(names) > 1:
             raise InvalidAdminRequest("Invalid quota entity combination, IP entity should not be used with user/client ID entity.")
@@ -98,6 +98,11 @@ def _place(entity: Entity) -> tuple[str, str, frozenset[str]]:
     if CLIENT_ID in names:
         return "users", f"{names[USER]}/clients/{names[CLIENT_ID]}", _OF_USERS
     return "users", names[USER], _OF_USERS
+
+
+def _node(kind: str, name: str) -> str:
+    """The sanitized name. Colons of an address stay: Apache Kafka reads its node as it is, and does not start with `%3A` in it."""
+    return sanitize(name).replace("%3A", ":") if kind == IP else sanitize(name)
 
 
 def _text(key: str, value: float) -> str:

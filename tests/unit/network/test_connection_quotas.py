@@ -218,6 +218,24 @@ def test_the_rate_of_a_host_name_moves_with_its_address(monkeypatch: pytest.Monk
     asyncio.run(play())
 
 
+def test_of_hosts_with_one_address_the_last_one_counts_and_a_removed_one_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        stored = ChangingQuotas(monkeypatch)
+        await stored.change("10.0.0.1", 0)
+        await stored.change("host", 1_000)
+        await stored.answer(0, "10.0.0.1")
+        assert not stored.is_limited("10.0.0.1")
+        await stored.change("host", None)
+        assert stored.is_limited("10.0.0.1")
+        await stored.change("::ffff:10.0.0.1", 1_000)
+        assert not stored.is_limited("10.0.0.1")
+        await stored.change("10.0.0.1", None)
+        assert not stored.is_limited("10.0.0.1")
+        await stored.applied.close()
+
+    asyncio.run(play())
+
+
 def test_a_host_without_an_address_has_no_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
