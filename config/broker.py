@@ -23,7 +23,7 @@ from ottla.config.providers import Providers, is_about_providers
 from ottla.config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.config.schema.key import Key
 from ottla.config.schema.types import ConfigKind
-from ottla.config.validation import validate
+from ottla.config.validation import of_no_listener, validate
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +142,8 @@ class BrokerConfig:
         before, after = self._current.properties, proposed.properties
         self._current, self._values, self._listeners = proposed, proposed.values, listeners
         changed = frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        for line in of_no_listener(changed & after.keys(), listeners).values():
+            log.warning("dynamic configuration: %s", line)
         wanting = [callback for wanted, callback in self._callbacks if changed and (wanted is None or wanted & changed)]
         calls: list[Callable[[], None]] = [partial(callback, changed) for callback in wanting]
         for call in [*calls, *self._updates]:

@@ -14,6 +14,7 @@ from ottla.config.errors import ConfigError
 from ottla.config.keys.network import ADVERTISED_LISTENERS, LISTENERS
 from ottla.config.properties_format import decode, parse_properties
 from ottla.config.providers import is_about_providers, unresolved
+from ottla.config.validation import of_no_listener
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 NOT_CONFIGURATION = frozenset(
@@ -56,8 +57,10 @@ def load_properties(
 
 
 def remarks(config: BrokerConfig) -> list[str]:
-    """One line for each unknown property, one with all properties without effect, and one with those that keep variables."""
+    """One line for each unknown property and for each that counts for no listener, one with all properties without effect, and one
+    with those that keep variables."""
     lines = [f"{unknown(name)}; it is kept but has no effect" for name in config.unknown]
+    lines += of_no_listener(config.static, config.listeners).values()
     if config.without_effect:
         lines.append(f"Without effect in this server: {', '.join(config.without_effect)}")
     if names := unresolved(config.static):

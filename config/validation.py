@@ -5,7 +5,9 @@ Called for the static properties at startup, and for every dynamic change before
 
 import logging
 import re
+from collections.abc import Iterable
 
+from ottla.config.broker_keys import BROKER_KEYS, LISTENER_PREFIX, key_of
 from ottla.config.broker_properties import BrokerProperties
 from ottla.config.errors import ConfigConflictError, ConfigError
 from ottla.config.keys.cleaner import (
@@ -40,6 +42,8 @@ from ottla.config.keys.kraft import NODE_ID, PROCESS_ROLES
 from ottla.config.keys.log import LOG_DIRS, LOG_MESSAGE_FORMAT_VERSION, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
 from ottla.config.keys.network import (
     CONNECTIONS_MAX_IDLE_MS,
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     QUEUED_MAX_REQUEST_BYTES,
@@ -53,6 +57,9 @@ from ottla.config.keys.replication import (
 )
 from ottla.config.keys.security import (
     CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
+    CONNECTIONS_MAX_REAUTH_MS,
+    LISTENER_MECHANISM_KEYS,
+    PRINCIPAL_BUILDER_CLASS,
     SASL_ENABLED_MECHANISMS,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,
 )
@@ -67,11 +74,16 @@ from ottla.config.keys.shares import (
 )
 from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_METADATA_MIGRATION_ENABLE
 from ottla.config.listeners import BrokerListeners, SecurityProtocol, broker_listeners, parse_pairs
+from ottla.config.sasl import MECHANISMS
 from ottla.config.schema.key import Key, MiB
 from ottla.config.schema.metadata_version import is_at_least
 from ottla.config.zookeeper_connect import parse_zookeeper_connect
 
 log = logging.getLogger(__name__)
+
+_FAMILIES_OF_LISTENERS = ("sasl.", "ssl.")
+_KEYS_OF_LISTENERS = (CONNECTIONS_MAX_REAUTH_MS, MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, PRINCIPAL_BUILDER_CLASS)
+"""The keys that a listener may have for itself, beside those two families."""
 
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _CODECS = range(5)
@@ -258,3 +270,25 @@ _BETWEEN: tuple[tuple[Key[int], Key[int], Key[int]], ...] = (
     (GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS, GROUP_SHARE_RECORD_LOCK_DURATION_MS, GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS),
 )
 """Triples of keys; the second value must be between the first and the third."""
+
+
+def of_no_listener(names: Iterable[str], listeners: BrokerListeners) -> dict[str, str]:
+    """The names with a listener's prefix that count for no listener, sorted, and a line about each. Apache Kafka says nothing."""
+    prefixes = sorted(f"{LISTENER_PREFIX}{each.listener_name.lower()}." for each in listeners.listeners)
+    found = {}
+    for name in sorted(names):
+        if not name.startswith(LISTENER_PREFIX) or key_of(name) is None:
+            continue
+        bases = [name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)]
+        if not bases:
+            found[name] = f"{name} has no effect: the prefixes of the listeners are {', '.join(prefixes)}"
+        elif not any(map(_may_be_of_listener, bases)):
+            found[name] = f"{name} has no effect: no listener has a key {bases[0]} of its own"
+    return found
+
+
+def _may_be_of_listener(base: str) -> bool:
+    """Whether a listener may have this key, perhaps with the prefix of a mechanism, for itself."""
+    if base in BROKER_KEYS:
+        return base.startswith(_FAMILIES_OF_LISTENERS) or BROKER_KEYS[base] in _KEYS_OF_LISTENERS
+    return base in {f"{mechanism.lower()}.{key.name}" for mechanism in MECHANISMS for key in LISTENER_MECHANISM_KEYS}

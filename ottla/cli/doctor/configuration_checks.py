@@ -16,6 +16,7 @@ from ottla.cli.doctor.kinds import Finding, found
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
 from ottla.config.keys.zookeeper import ZOOKEEPER_CONNECT
+from ottla.config.validation import of_no_listener
 from ottla.controller.errors import StoreError, StoreUnavailable
 from ottla.storage.manager.log_directories import LogDirectory
 
@@ -28,6 +29,8 @@ def check_keys(config: BrokerConfig) -> Iterator[Finding]:
     """Keys that no broker has, and keys without effect here."""
     for name in config.unknown:
         yield found("key-unknown", f"{name} is set", f"correct or remove {name}; docs/configuration.md lists all keys")
+    for name, line in of_no_listener(config.static, config.listeners).items():
+        yield found("key-of-no-listener", line, f"correct or remove {name}")
     for name in config.without_effect:
         yield found("key-without-effect", f"{name} is set", f"remove {name}, or see docs/configuration.md for its effect")
 

@@ -37,6 +37,7 @@ class Finding(NamedTuple):
 
 _WARNINGS: Final = {
     "key-unknown": "no key of a broker has this name, so the value has no effect; most often it is a typing error",
+    "key-of-no-listener": "the key counts for no listener; most often the name of a listener or mechanism is misspelt or in upper case",
     "key-without-effect": "the key is accepted for Apache Kafka's sake, and this server does not use it",
     "certificate-expires": "clients and other brokers refuse the listener once its certificate has expired",
     "name-not-reversible": "clients with Kerberos, and logs, look the name of an address up; it should lead back to the address",

@@ -103,6 +103,7 @@ def _file_in_its_place(broker: Broker) -> None:
 
 PROVOKED: dict[str, Callable[[Broker], object]] = {
     "key-unknown": lambda broker: broker.properties.update({"log.dir.s": "x"}),
+    "key-of-no-listener": lambda broker: broker.properties.update({"listener.name.no.max.connections": "3"}),
     "key-without-effect": _key_without_effect,
     "certificate-expires": lambda broker: broker.secured(20),
     "certificate-expired": lambda broker: broker.secured(-1),

@@ -286,6 +286,17 @@ def test_a_listener_has_its_own_value_where_it_is_set() -> None:
     assert config.for_listener("SSL")[NUM_NETWORK_THREADS] == 3
 
 
+def test_a_key_that_counts_for_no_listener_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    config = BrokerConfig()
+    stored = {"listener.name.plaintxt.max.connections": "3", "listener.name.plaintext.max.connections": "3"}
+    for threads in ("8", "9"):
+        config.update_dynamic({**stored, "num.io.threads": threads}, {})
+    assert [record.getMessage() for record in caplog.records] == [
+        "dynamic configuration: listener.name.plaintxt.max.connections has no effect: "
+        "the prefixes of the listeners are listener.name.plaintext."
+    ]
+
+
 def test_a_quota_of_the_broker_is_dynamic_only() -> None:
     config = BrokerConfig(STATIC)
     config.update_dynamic({LEADER_REPLICATION_THROTTLED_RATE.name: "100"}, {})

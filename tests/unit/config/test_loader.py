@@ -214,3 +214,34 @@ def test_remarks_name_each_unknown_key_and_all_keys_without_effect() -> None:
         "Without effect in this server: ssl.secure.random.implementation, zookeeper.clientCnxnSocket",
     ]
     assert remarks(BrokerConfig()) == []
+
+
+def test_remarks_name_each_key_that_counts_for_no_listener() -> None:
+    prefix = "listener.name.clients"
+    config = BrokerConfig(
+        {
+            "listeners": "CLIENTS://127.0.0.1:9092",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,LATER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENTS",
+            "listener.name.client.ssl.keystore.location": "/k",
+            "listener.name.CLIENTS.max.connections": "3",
+            "listener.name.later.max.connections": "3",
+            f"{prefix}.num.partitions": "3",
+            f"{prefix}.plian.sasl.jaas.config": "x",
+            f"{prefix}.max.connection": "3",
+            f"{prefix}.max.connections": "3",
+            f"{prefix}.connections.max.reauth.ms": "3",
+            f"{prefix}.ssl.keystore.location": "/k",
+            f"{prefix}.sasl.enabled.mechanisms": "PLAIN",
+            f"{prefix}.scram-sha-256.sasl.jaas.config": "x",
+            f"{prefix}.plain.connections.max.reauth.ms": "3",
+        }
+    )
+    assert [remark.removesuffix("; it is kept but has no effect") for remark in remarks(config)] == [
+        f"Unknown configuration {prefix}.max.connection: no key of a broker has this name",
+        f"listener.name.CLIENTS.max.connections has no effect: the prefixes of the listeners are {prefix}.",
+        f"listener.name.client.ssl.keystore.location has no effect: the prefixes of the listeners are {prefix}.",
+        f"{prefix}.num.partitions has no effect: no listener has a key num.partitions of its own",
+        f"{prefix}.plian.sasl.jaas.config has no effect: no listener has a key plian.sasl.jaas.config of its own",
+        f"listener.name.later.max.connections has no effect: the prefixes of the listeners are {prefix}.",
+    ]
