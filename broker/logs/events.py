@@ -19,6 +19,7 @@ EVENTS: Final = {
     "recovery.began": ("after a crash: checking the unflushed part",),
     "recovery.torn-end": ("are torn", "nothing acknowledged after a flush is lost"),
     "recovery.damaged": ("are torn", "what was on the disk and was damaged there is lost"),
+    "recovery.missing-offsets": ("are missing between its segments",),
     "recovery.indexes-rebuilt": ("the indexes are rebuilt from the log file",),
     "recovery.changed-outside": ("it does not end with a batch although the log was closed properly",),
     "recovery.segments-removed": ("segment files were removed; what is left is deleted",),

@@ -10,7 +10,7 @@ Invariant: the log returned by `open_log` accepts appends. Every batch that reco
 import logging
 from collections.abc import Sequence
 
-from ottla.config.topic import TopicConfig
+from ottla.config.topic import CLEANUP_POLICY, TopicConfig
 from ottla.protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
 from ottla.protocol.records.builder import read_marker
 from ottla.protocol.records.errors import RecordFormatError
@@ -47,6 +47,13 @@ log = logging.getLogger(__name__)
 _WORTH_A_LINE_BYTES = 16 * 1024 * 1024
 """Size of a segment from which checking it is logged; it takes some milliseconds. A broker may have thousands of smaller ones."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_MOST_RANGES = 10
+"""Ranges of missing offsets that a line names."""
+_MISSING = (
+    "are missing between its segments: a power cut lost them, unless the topic was compacted once; consumers skip them. "
+    "If another broker has a replica, stop this broker and move the directory to another place, so that it is fetched again; "
+    "otherwise producers have to send the records again"
+)
 _LOST = "what was on the disk and was damaged there is lost, unless another broker has a replica"
 
 
@@ -131,6 +138,8 @@ class _Loader:
         self._flushed_to = MAX_OFFSET
         """Offset below which everything was flushed once."""
         self._epoch = 0  # leader epoch of the last checked batch
+        self._checked_to = 0
+        """End of the last checked segment."""
         self.log_start_offset = 0
         self._recovered: ProducerStateManager | None = None
         """Producers found by the recovery of the last segment."""
@@ -297,13 +306,19 @@ class _Loader:
 
     def _recover_from(self, recovery_point: int) -> None:
         unflushed = self.segments.between(recovery_point, MAX_OFFSET)
+        missing: list[str] = []
         for at, segment in enumerate(unflushed):
+            if at and segment.base_offset > self._checked_to:
+                missing.append(f"{self._checked_to} to {segment.base_offset - 1}")
             if segment.size >= _WORTH_A_LINE_BYTES:
                 log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
             torn = self._recover_segment(segment, is_last=segment is unflushed[-1], behind=unflushed[at + 1 :])
             segment.release()  # a log may have more segments than the process may open files
             if torn:
-                return
+                break
+        if missing and "compact" not in self.config[CLEANUP_POLICY]:
+            ranges = f"{', '.join(missing[:_MOST_RANGES])}{' and others' if len(missing) > _MOST_RANGES else ''}"
+            log.error("%s: the offsets %s %s", self.directory, ranges, _MISSING)
 
     def _delete_behind(self, segments: Sequence[Segment]) -> None:
         # The last one first. Should this start be killed, the next one finds the torn segment and the first ones behind it, and goes on.
@@ -379,7 +394,7 @@ class _Loader:
             segment.cut_at(valid_bytes)
         if not is_last:
             segment.finish_rebuild()
-        manager.map_end_offset = next_offset
+        manager.map_end_offset = self._checked_to = next_offset
         if not snapshots_stay:
             manager.take_snapshot(sync=False)
         self._snapshot_offsets = manager.snapshot_offsets + later

@@ -158,6 +158,31 @@ def test_segments_behind_a_cut_are_durably_gone_before_the_next_append() -> None
     assert ("sync_directory", DIRECTORY) in calls[calls.index(("unlink", _path(8))) :]
 
 
+@pytest.mark.parametrize(
+    ("left", "missing"), [({4: 1}, "6 to 7"), ({4: 0}, "4 to 7"), ({4: None}, "4 to 7"), ({0: 1, 8: 0}, "2 to 3, 8 to 11")]
+)
+def test_offsets_that_a_power_cut_left_out_are_named_in_one_line(
+    left: dict[int, int | None], missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The segment files end with a whole batch, or are empty or gone. What follows them is kept, as by Apache Kafka."""
+    filesystem = _written(8, segment_bytes=250)
+    whole = filesystem.size(_path(0)) // 2
+    for base_offset, batches in left.items():
+        if batches is None:
+            filesystem.unlink(_path(base_offset))
+        else:
+            filesystem.open(_path(base_offset)).truncate(batches * whole)
+    for policy, lines in (("compact", 0), ("delete", 1)):
+        caplog.clear()
+        log = a_log(a_context(_copy(filesystem)), clean=False, cleanup_policy=policy)
+        told = [record.getMessage() for record in caplog.records if "are missing between its segments" in record.getMessage()]
+        assert len(told) == lines
+        assert log.log_end_offset == 16
+        assert read_all(log)
+    assert told[0].startswith(f"{DIRECTORY}: the offsets {missing} are missing between its segments: a power cut lost them")
+    assert not caplog.text.count("torn")
+
+
 def test_segments_below_the_recovery_point_are_trusted() -> None:
     filesystem = _written(6, segment_bytes=250)
     filesystem.open(_path(0)).pwrite(b"\xff\xff", 80)
