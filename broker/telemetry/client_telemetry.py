@@ -141,6 +141,8 @@ class ClientTelemetry:
             known = self._parsed.get(name)
             if known is None or known[0] is not overrides:
                 known = overrides, subscription_of(overrides)
+                if known[1] is None:
+                    logger.error("the subscription %s of metrics of clients cannot be used; set its configuration again", name)
             parsed[name] = known
             if known[1] is not None and known[1].matches(properties):
                 matching.append(known[1])

@@ -148,8 +148,10 @@ class EventQueue:
             except ControllerError as another:
                 error = another
                 continue
-            except StoreError:
-                pass
+            except SessionExpired:
+                pass  # the next session joins again
+            except StoreError as another:
+                logger.warning("the controller could not react to an error (%s), because of another one: %s", error, another)
             except Exception:
                 logger.exception("the controller could not react to an error; it goes on with the next event")
             return

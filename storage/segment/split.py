@@ -122,6 +122,12 @@ def split_overflowed_segment(
     log.warning(
         "%s: some offsets are too far from its base offset; split into segments at %s", old.path, [each.base_offset for each in new]
     )
+    if lost := old.size - sum(each.size for each in new):
+        log.error(
+            "%s: %d bytes from byte %d on begin with a malformed batch, and are in none of these segments; "
+            "they are lost, unless another broker has a replica",
+            old.path, lost, old.size - lost,
+        )  # fmt: skip
     for segment in reversed(new):
         segment.change_suffix(SWAP_SUFFIX)
     filesystem.sync_directory(directory)

@@ -243,6 +243,6 @@ class DelayedFetch(DelayedOperation):
 
     def _fail(self) -> None:
         """Close this connection, and no other, after a bug of the broker. Called in an except block."""
-        logger.exception("unexpected error in a Fetch; closing its connection")
+        logger.exception("unexpected error in a Fetch; closing %s", self._fetch.connection.client.connection_id)
         self._fetch.abandon()
         self._complete(CLOSE)

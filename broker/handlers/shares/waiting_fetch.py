@@ -382,7 +382,7 @@ class WaitingFetch(DelayedOperation):
         try:
             self.pending.complete(self._parts(self._acknowledged))
         except Exception:  # a bug of the broker: the member would wait forever
-            logger.exception("a ShareFetch cannot be answered; closing its connection")
+            logger.exception("a ShareFetch cannot be answered; closing %s", self._context.client.connection_id)
             self.pending.complete(CLOSE)
 
     def _parts(self, acknowledged: dict[Place, ErrorCode]) -> Parts:

@@ -48,14 +48,19 @@ class VerificationKey(NamedTuple):
     """A public key of `cryptography`."""
 
 
-def parse_jwks(data: bytes) -> list[VerificationKey]:
-    """The keys of a set that can verify signatures. Others are left out. Raises JwksUnavailable for a text that is no set of keys."""
+def listed_keys(data: bytes) -> list[Any]:
+    """The keys of a set, as they are written. Raises JwksUnavailable for a text that is no set of keys."""
     try:
         listed = json.loads(data)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise JwksUnavailable("it is not a JSON object with a list `keys`") from None
     if not isinstance(listed, list):
         raise JwksUnavailable("`keys` is not a list")
+    return listed
+
+
+def parse_jwks(listed: list[Any]) -> list[VerificationKey]:
+    """The first MAX_KEYS keys that can verify signatures. Others are left out. Raises JwksUnavailable if there is none."""
     found = [key for key in map(_parse_key, listed[:MAX_KEYS]) if key is not None]
     if not found:
         raise JwksUnavailable(f"none of its {len(listed)} keys is a public RSA, EC or Ed25519 key for signatures")
@@ -170,5 +175,6 @@ class JsonWebKeys:
 
     async def _load(self) -> None:
         data = await asyncio.get_running_loop().run_in_executor(self._executor, self._read, self.source)
-        self.keys = parse_jwks(data)
-        logger.info("read %d keys for signed tokens at %s", len(self.keys), self.source.url)
+        listed = listed_keys(data)
+        self.keys = parse_jwks(listed)
+        logger.info("read %d keys for signed tokens at %s, and left %d out", len(self.keys), self.source.url, len(listed) - len(self.keys))

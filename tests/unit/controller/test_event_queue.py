@@ -56,7 +56,7 @@ def test_an_event_that_waits_for_a_store_that_is_away_does_not_hold_up_the_end(m
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_the_next_event_is_handled_whatever_the_reaction_to_an_error_raises() -> None:
+def test_the_next_event_is_handled_whatever_the_reaction_to_an_error_raises(caplog: pytest.LogCaptureFixture) -> None:
     reported: list[str] = []
     raised = [ControllerMoved("again"), RuntimeError("a fault"), StoreUnavailable("metadata", "disk full")]
 
@@ -83,3 +83,8 @@ def test_the_next_event_is_handled_whatever_the_reaction_to_an_error_raises() ->
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
     assert reported == ["first", "again", "first"]
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "the controller could not react to an error; it goes on with the next event",
+        f"the controller could not react to an error (first), because of another one: {StoreUnavailable('metadata', 'disk full')}",
+    ]

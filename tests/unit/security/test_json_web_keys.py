@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 import threading
 import time
@@ -88,13 +89,16 @@ def ids(keys: JsonWebKeys) -> list[str | None]:
 
 
 def test_a_changed_file_is_read_again_and_a_broken_one_leaves_the_earlier_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     file = tmp_path / "my keys.json"
-    file.write_bytes(key_set("a"))
+    file.write_bytes(key_set("a").replace(b"[", b'[{"kty": "oct", "k": "x"}, '))
 
     async def scenario(executor: ThreadPoolExecutor) -> None:
         keys = JsonWebKeys(source(f"file://{tmp_path}/my%20keys.json", refresh_ms=20), executor, time.monotonic)
         await keys.load()
         assert ids(keys) == ["a"]
+        assert "read 1 keys for signed tokens at" in caplog.text
+        assert ", and left 1 out" in caplog.text
         file.write_bytes(key_set("b", "c"))
         await until(lambda: ids(keys) == ["b", "c"])
         file.write_bytes(b"{")

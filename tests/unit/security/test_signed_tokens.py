@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.security.sasl.bearer_tokens import InvalidToken
-from ottla.broker.security.sasl.json_web_keys import VerificationKey, parse_jwks
+from ottla.broker.security.sasl.json_web_keys import VerificationKey, listed_keys, parse_jwks
 from ottla.broker.security.sasl.jwks_source import JwksUnavailable
 from ottla.broker.security.sasl.signed_tokens import MAX_TOKEN_CHARS, SignedTokenValidator
 from ottla.config.sasl import JwksSource, SignedTokens
@@ -39,7 +39,7 @@ def jwk(algorithm: str, key: Any = None, **more: object) -> dict[str, object]:
 
 
 def parsed(*keys: object) -> list[VerificationKey]:
-    return parse_jwks(json.dumps({"keys": keys}).encode())
+    return parse_jwks(listed_keys(json.dumps({"keys": keys}).encode()))
 
 
 class FixedKeys:
@@ -234,13 +234,13 @@ def test_of_a_private_key_only_the_public_part_is_taken() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"keys":{}}', b'{"keys":[]}', b"\xff", b"[" * 100_000, b"<html></html>"])
 def test_what_is_no_key_set_is_refused(data: bytes) -> None:
     with pytest.raises(JwksUnavailable):
-        parse_jwks(data)
+        parse_jwks(listed_keys(data))
 
 
 @given(st.binary(max_size=300))
 def test_random_bytes_are_neither_a_key_set_nor_a_token(data: bytes) -> None:
     with pytest.raises(JwksUnavailable):
-        parse_jwks(data)
+        parse_jwks(listed_keys(data))
     with pytest.raises(InvalidToken):
         validator().validate(data.decode("latin-1"))
 

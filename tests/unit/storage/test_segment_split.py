@@ -136,6 +136,16 @@ def test_a_segment_below_the_recovery_point_is_split_too(*, clean: bool) -> None
     clean_log(log)  # which puts into an index what there is
 
 
+def test_what_a_damaged_segment_loses_when_it_is_split_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    filesystem, batches = an_overflowed_log()
+    path = f"/data/topic-0/{file_name(0, LOG_SUFFIX)}"
+    at = filesystem.size(path) - 2 * len(bytes(a_batch(2)))
+    filesystem.open(path).pwrite(b"\xff" * 4, at + 8)  # the size of the last batch but one
+    log = reopened_when_flushed(indexed(filesystem), clean=True)
+    assert read_all(log).startswith(batches[:at])
+    assert f"{path}: {len(bytes(a_batch(2))) * 2} bytes from byte {at} on begin with a malformed batch" in caplog.text
+
+
 def an_overflowed_active_segment() -> MemoryFileSystem:
     filesystem, _ = an_overflowed_log()
     filesystem.unlink(f"/data/topic-0/{file_name(NEXT, LOG_SUFFIX)}")

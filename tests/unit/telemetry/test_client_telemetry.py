@@ -236,3 +236,11 @@ def test_a_client_that_is_forgotten_while_its_metrics_are_read_leaves_nothing(st
 
     assert run(push_and_forget()) == ErrorCode.NONE
     assert (len(stage.telemetry.instances), stage.telemetry.instances.series) == (0, 0)
+
+
+def test_a_subscription_that_cannot_be_used_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(bad={"metrics": "*", "match": "client_id=["}, good=ALL)
+    for number in range(3):
+        assert stage.get(bytes([number]) * 16)[0] is ErrorCode.NONE
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["the subscription bad of metrics of clients cannot be used; set its configuration again"]
