@@ -155,7 +155,7 @@ def cut_first_batch(log: PartitionLog, asked: AskedPartition, params: FetchParam
     found = log.read(asked.offset, limit, asked.end_offset, True, params.may_wait)
     whole = found.region
     if whole is not None:
-        asked.region = FileRegion(whole.file, whole.position, limit)
+        asked.region = whole.cut(limit)
         params.size += limit
         params.left -= limit
 

@@ -113,7 +113,7 @@ def read_remote(
     )
     region, aborted = find_records(reads, partition.log, wanted, reader)
     if region is not None and cuts_first and region.length > max_bytes:
-        region = FileRegion(region.file, region.position, max_bytes) if max_bytes > 0 else None
+        region = region.cut(max_bytes) if max_bytes > 0 else None
     if region is not None:
         asked.region = region
         asked.aborted = [(each.producer_id, each.first_offset) for each in aborted] if wanted.is_committed else None

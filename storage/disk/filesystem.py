@@ -116,6 +116,9 @@ class FileSystem(Protocol):
         """Sets a callback for each open of a file while most permitted files are open; it runs in the thread that opens
         the file."""
 
+    def is_scarce(self, file: File) -> bool:
+        """Whether the file was one of the last that this process may open, so that no answer may hold it while it waits for its client."""
+
     def exists(self, path: str) -> bool:
         """Whether a file or directory of this name exists."""
 
@@ -178,6 +181,7 @@ class RealFileSystem:
         self._locked: set[str] = set()
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._many = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 3 // 4
+        self._last = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 13 // 16
         self._has_many = False
         self._close_some: Callable[[], None] = lambda: None
 
@@ -220,6 +224,9 @@ class RealFileSystem:
 
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         self._close_some = close_some
+
+    def is_scarce(self, file: File) -> bool:
+        return file.fileno() > self._last
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -38,6 +38,9 @@ class TranslatedPaths:
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         self._filesystem.relieve_with(close_some)
 
+    def is_scarce(self, file: File) -> bool:
+        return self._filesystem.is_scarce(file)
+
     def exists(self, path: str) -> bool:
         return self._at(path, self._filesystem.exists)
 

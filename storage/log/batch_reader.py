@@ -10,7 +10,9 @@ from typing import final
 
 from ottla.protocol.records.batch import HEADER_SIZE
 from ottla.storage.disk.filesystem import File
+from ottla.storage.disk.real_file import SMALL_BYTES
 from ottla.storage.log.reads import MAX_HINTS, FetchSlice
+from ottla.storage.remote.held_files import HeldFile
 from ottla.storage.segment.batch_finder import CHUNK_BYTES, INLINE_BYTES, BatchFinder
 from ottla.storage.segment.cold_lookups import UnwaitingFile, unwaiting_file
 from ottla.storage.segment.file_region import FileRegion
@@ -77,7 +79,16 @@ class BatchReader:
         if next_offset not in self.hints:
             self._remember(next_offset, segment, position + length)
         begun = None if finder is None else finder.read_of(position, length)
-        return FetchSlice(FileRegion(segment.file, position, length, end_is_cached, begun), next_offset)
+        file = segment.file
+        if segment.filesystem.is_scarce(file):
+            # An answer may wait for its client for long, and must not hold one of the last files meanwhile. It has few records, in memory.
+            if not min_one_batch:
+                return FetchSlice(None, offset)
+            if length > SMALL_BYTES and max_bytes > SMALL_BYTES:
+                return self.find(active, log_end_offset, offset, SMALL_BYTES, end_offset, min_one_batch, may_wait)
+            data = file_of(active, segment, may_wait).pread(length, position)
+            return FetchSlice(FileRegion(HeldFile(segment.path, data), 0, length, True, data), next_offset)  # type: ignore[arg-type]  # it is only read
+        return FetchSlice(FileRegion(file, position, length, end_is_cached, begun), next_offset)
 
     def _locate(self, active: Segment, offset: int, ahead: int, may_wait: bool) -> BatchFinder | None:
         """A finder at the batch with `offset`, or at the one after a gap. Raises NotCached."""

@@ -215,6 +215,7 @@ class NewLogs:
             write_topic_id(context.filesystem, path, topic_id, sync=is_durable)
             if is_durable:
                 log.topic_id = topic_id
+        log.segments.active.release()  # there may be more new logs than the process may open files
         return log
 
     def _publish(self, batch: _Batch, place: _Place, log: PartitionLog) -> None:

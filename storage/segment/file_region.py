@@ -31,6 +31,11 @@ class FileRegion:
     def __len__(self) -> int:
         return self.length
 
+    def cut(self, length: int) -> "FileRegion":
+        """The first bytes of the region. It may be in memory only, so these are what it has read already."""
+        begun = None if self.begun is None else self.begun[:length]
+        return FileRegion(self.file, self.position, length, False, begun)
+
     def holds_all(self) -> bool:
         """Whether `begun` is the whole region."""
         return self.begun is not None and len(self.begun) == self.length

@@ -144,6 +144,9 @@ class MemoryFileSystem:
     def is_short_of_files(self) -> bool:
         return False
 
+    def is_scarce(self, file: File) -> bool:
+        return False
+
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         """There is no such limit in memory."""
 
@@ -286,6 +289,9 @@ class FaultyFileSystem:
 
     def is_short_of_files(self) -> bool:
         return self._inner.is_short_of_files()
+
+    def is_scarce(self, file: File) -> bool:
+        return self._inner.is_scarce(file)
 
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         self._inner.relieve_with(close_some)

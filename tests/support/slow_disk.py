@@ -15,7 +15,9 @@ Data = bytes | bytearray | memoryview
 
 PAUSES_SECONDS = (0.0005, 0.002, 0.005, 0.03)
 """The longest pause of a call: one of these by chance, so that most are short and some are long."""
-_MEMORY_ONLY = frozenset(["fileno", "is_cached", "pread_cached", "close", "is_short_of_files", "relieve_with", "release_locks"])
+_MEMORY_ONLY = frozenset(
+    ["fileno", "is_cached", "pread_cached", "close", "is_scarce", "is_short_of_files", "relieve_with", "release_locks"]
+)
 """Calls that do not wait for a disk."""
 
 

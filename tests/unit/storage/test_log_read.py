@@ -325,3 +325,24 @@ def test_of_a_region_of_one_packet_the_bytes_before_its_first_page_are_read_once
         assert region is not None
         before_page = -region.position % PAGE_BYTES
         assert bytes(region.begun or b"") == log.segments.active.file.pread(before_page, region.position)
+
+
+def test_a_read_holds_none_of_the_last_files() -> None:
+    """Its answer may wait for its client for long, and connections and other reads need files meanwhile."""
+    filesystem = MemoryFileSystem()
+    log = a_log(a_context(filesystem))
+    batches = [a_batch(1, value_bytes=size) for size in (40_000, 40_000, 40_000, 90_000)]
+    for batch in batches:
+        append(log, batch)
+    whole = read_all(log)
+    filesystem.is_scarce = lambda _: True  # type: ignore[method-assign]  # the limit of this test
+    position = 0
+    for offset, batch in enumerate(batches):
+        region = log.read(offset, 1 << 20, 4, True).region
+        assert region is not None
+        assert region.holds_all()
+        assert region.read() == whole[position : position + len(batch)]
+        assert region.file is not log.segments.active.file
+        assert region.cut(70).holds_all()
+        assert log.read(offset, 1 << 20, 4, False).region is None
+        position += len(batch)
