@@ -65,7 +65,9 @@ async def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str
 
 
 async def can_resolve(host: str) -> bool:
-    """Whether the host is an address, or a name that resolves to one."""
+    """Whether the host is an address, or a name that resolves to one. An address with an interface is none: no socket shows it."""
+    if "%" in host:
+        return False
     if address_of(host) is not None:
         return True
     try:

@@ -73,6 +73,11 @@ def test_a_bad_change_is_refused_in_kafkas_words_and_nothing_is_written(
     run(scenario)
 
 
+def test_an_address_with_an_interface_is_no_host() -> None:
+    assert asyncio.run(can_resolve("fe80::1"))
+    assert not asyncio.run(can_resolve("fe80::1%25lo"))
+
+
 def test_the_node_of_an_address_has_its_colons() -> None:
     """Apache Kafka 3.9.1 sanitizes the address and refuses it then. With such a node it does not start; it takes one with colons."""
 
