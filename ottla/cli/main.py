@@ -5,10 +5,12 @@ import gc
 import io
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from ottla.cli.options import CommandGroup
+from ottla.cli.output import for_stream
 
 # Imported objects are long-lived. By default the collector would scan them repeatedly at every start.
 gc.set_threshold(200_000, 20, 100)
@@ -58,6 +60,14 @@ class LazyGroup(CommandGroup):
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See click.Group. An argument that an error repeats may be copied from a list of names, and moves no cursor of a terminal."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = for_stream(error.message, sys.stderr)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands, from COMMANDS alone."""

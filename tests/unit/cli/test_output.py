@@ -171,3 +171,11 @@ def test_a_path_that_is_no_text_is_printed(encoding: str, arguments: tuple[str, 
     if arguments:
         assert [each["id"] for each in json.loads(done.stdout)["findings"]] == ["configuration-invalid"]
     assert b"udcff" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("remove", "\x1b[31m"), ("add", "\x1b[31m", "--operation", "read", "--topic", "t")])
+def test_an_argument_that_an_error_repeats_moves_no_cursor(terminal: Terminal, arguments: tuple[str, ...]) -> None:
+    with redirect_stderr(terminal), pytest.raises(click.UsageError) as refused:
+        main.main(["acls", *arguments], standalone_mode=False)
+    assert "\\u001b[31m" in refused.value.message
+    assert "\x1b" not in refused.value.message
