@@ -173,6 +173,6 @@ def _verify(paths: list[Path], *, workers: int, as_json: bool) -> int:
         rows = [[Path(found.directory).name, *found[1:-1], len(found.problems)] for found in report.partitions]
         print_table(columns, rows, title=f"{report.directory} (in use by a broker)" if report.is_live else report.directory)
     for problem in problems:
-        print(f"PROBLEM {problem}")
+        print(for_stream(f"PROBLEM {problem}", sys.stdout))
     print(f"{len(problems)} problems" if problems else "no problems")
     return 1 if problems else 0

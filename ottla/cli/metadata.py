@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options import json_option, reported_errors
-from ottla.cli.output import print_json, progress_bar, say
+from ottla.cli.output import for_stream, print_json, progress_bar, say
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -233,7 +234,7 @@ def _print_plan(plan: Plan, *, dry_run: bool) -> None:
     if dry_run:
         for sign, paths in (("+", wanted.creates), ("~", wanted.sets), ("-", wanted.deletes)):
             for each in paths:
-                print(f"{sign} {each.path}")
+                print(for_stream(f"{sign} {each.path}", sys.stdout))
         for counter in wanted.raises:
             print(f"^ {counter.path} {counter.now} -> {counter.wanted}")
     counts = _summary(plan)
@@ -241,4 +242,4 @@ def _print_plan(plan: Plan, *, dry_run: bool) -> None:
     print(f"cluster {plan.cluster_id} {state}{', by going on with an unfinished transfer' if plan.is_resumed else ''}")
     print(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()))
     if plan.contents.foreign:
-        print(f"left out, not Kafka's: {', '.join(plan.contents.foreign)}")
+        print(for_stream(f"left out, not Kafka's: {', '.join(plan.contents.foreign)}", sys.stdout))

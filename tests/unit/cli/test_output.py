@@ -179,3 +179,14 @@ def test_an_argument_that_an_error_repeats_moves_no_cursor(terminal: Terminal, a
         main.main(["acls", *arguments], standalone_mode=False)
     assert "\\u001b[31m" in refused.value.message
     assert "\x1b" not in refused.value.message
+
+
+def test_names_in_problems_of_a_directory_move_no_cursor(terminal: Terminal, tmp_path: Path) -> None:
+    directory = tmp_path / "t\x1b[31m-0"
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(b"torn")
+    with redirect_stdout(terminal), pytest.raises(SystemExit):
+        main.main(["dump-log", "--verify", str(tmp_path)], standalone_mode=False)
+    assert "PROBLEM" in terminal.getvalue()
+    assert "t\\u001b[31m-0" in terminal.getvalue()
+    assert "t\x1b" not in terminal.getvalue()
