@@ -51,15 +51,16 @@ class RecordCheck:
         self.offsets_are_consecutive = True
 
     def take(self, data: record_step.Bytes, at: int, end: int, most: int) -> int:
-        """Check up to `most` of the next records, which begin at `at`. Returns the position behind them.
+        """Check the next records, which begin at `at`, until `most` bytes of them are checked. Returns the position behind the last one.
 
         If the bytes up to `end` end in a record, its start is returned, and `missing` is set. Raises InvalidRecord.
         """
         index = self.index
-        stop = min(self.count, index + most)
+        count = self.count
+        until = at + most
         latest, earliest = self.latest, self.earliest
         self.missing = 0
-        while index < stop:
+        while index < count and at < until:
             after, elapsed, delta, key_size = record_step.check_record(data, at, end)
             if after < 0:
                 if after != INCOMPLETE:

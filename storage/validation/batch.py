@@ -253,7 +253,7 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int) -> None:
     check.begin(run.count, run.base_timestamp)
     end = run.at + run.size
     try:
-        at = check.take(run.data, run.at + HEADER_SIZE, end, run.count)
+        at = check.take(run.data, run.at + HEADER_SIZE, end, run.size)
     except RecordFormatError as error:
         raise refusal(error, rules, UNCOMPRESSED) from None
     if check.missing:
@@ -294,7 +294,7 @@ def are_good_records(check: RecordCheck, data: Buffer) -> bool:
     """Whether all bytes are the records of the batch with which `check` has begun, without a fault. The caller finds out which one."""
     end = len(data)
     try:
-        return check.take(data, 0, end, check.count) == end and check.index == check.count
+        return check.take(data, 0, end, end) == end and check.index == check.count
     except RecordFormatError:
         return False
 

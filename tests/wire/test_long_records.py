@@ -34,6 +34,12 @@ def the_check_of_headers() -> Callable[[], object]:
     return lambda: check_records(iter([records]), header)
 
 
+def the_check_of_some_records_with_headers() -> Callable[[], object]:
+    records = b"".join(a_record_with_headers(250_000, index) for index in range(100))
+    header = parse_header(framed(records, count=100))
+    return lambda: check_records(iter([records]), header, nothing)
+
+
 def the_conversion_of_a_message() -> Callable[[], object]:
     frame = memoryview(bytearray(message(1, Old(0, 0, bytes(KEY_BYTES), None))))
     return lambda: up_convert(frame, 0, len(frame), nothing)
@@ -64,7 +70,9 @@ def longest_wait(work: Callable[[], object]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not IS_COMPILED, reason="Python itself lets other threads run")
-@pytest.mark.parametrize("prepare", [the_check_of_headers, the_conversion_of_a_message, the_conversion_of_a_record])
+@pytest.mark.parametrize(
+    "prepare", [the_check_of_headers, the_check_of_some_records_with_headers, the_conversion_of_a_message, the_conversion_of_a_record]
+)
 def test_other_threads_run_meanwhile(prepare: Callable[[], Callable[[], object]]) -> None:
     work = prepare()
     assert min(longest_wait(work) for _ in range(3)) < 0.25  # other programs run, too

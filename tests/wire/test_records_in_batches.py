@@ -25,7 +25,7 @@ from ottla.protocol.records.builder import (
 from ottla.protocol.records.compression import CODEC_BY_NAME
 from ottla.protocol.records.errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
 from ottla.protocol.records.reader import (
-    RECORDS_PER_SLICE,
+    BYTES_PER_SLICE,
     Record,
     RecordsSummary,
     check_records,
@@ -36,6 +36,7 @@ from ottla.protocol.records.reader import (
     outline_records,
     parse_records,
     record_data,
+    record_pieces,
 )
 from ottla.protocol.records.record_step import INCOMPLETE, OVERLONG, read_varint, read_varlong
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes, with_crc
@@ -115,11 +116,19 @@ def test_timestamps_that_leave_the_range_wrap_as_in_java() -> None:
 
 
 def test_a_long_batch_is_checked_in_slices() -> None:
-    batch = a_batch([a_record(offset, timestamp=FIRST_TIMESTAMP + offset % 700) for offset in range(2 * RECORDS_PER_SLICE + 1)])
+    batch = a_batch([a_record(offset, timestamp=FIRST_TIMESTAMP + offset % 700) for offset in range(40_000)])
     pauses: list[None] = []
     summary = check_records(iter((record_data(batch, 0, parse_header(batch)),)), parse_header(batch), lambda: pauses.append(None))
     assert summary == (FIRST_TIMESTAMP + 699, FIRST_TIMESTAMP, True, False)
-    assert len(pauses) == 3
+    assert len(pauses) == -(-(len(batch) - HEADER_SIZE) // BYTES_PER_SLICE) > 1
+
+
+def test_few_long_records_are_checked_in_as_many_slices() -> None:
+    """Each of them may have half a million headers."""
+    batch = a_batch([a_record(offset, value=bytes(BYTES_PER_SLICE)) for offset in range(5)])
+    pauses: list[None] = []
+    check_records(record_pieces(batch, 0, parse_header(batch)), parse_header(batch), lambda: pauses.append(None))
+    assert len(pauses) == 5
 
 
 @pytest.mark.slow
