@@ -69,12 +69,8 @@ def _code(error: Exception, asked: SessionPartition, fetch: Fetch) -> int:
     if isinstance(error, OSError):
         logger.error("%s-%d cannot be read from offset %d on: %s", asked.name, asked.index, asked.offset, error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    logger.warning(
-        "%s-%d cannot be converted for %s from offset %d on: %s",
-        asked.name,
-        asked.index,
-        fetch.connection.client.connection_id,
-        asked.offset,
-        error,
+    services = fetch.services
+    services.data.refused_records.report_unconverted(
+        fetch.connection.client, f"{asked.name}-{asked.index}", asked.offset, error, services.clock.monotonic()
     )
     return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptRecord) else ErrorCode.UNKNOWN_SERVER_ERROR

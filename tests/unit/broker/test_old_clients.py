@@ -6,16 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.network.offenders import LINES_PER_WINDOW
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE
 from ottla.config.broker import BrokerConfig
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.protocol.records.compression import CompressionCodec, compress
 from ottla.protocol.records.reader import iter_records
+from ottla.storage.log.origins import CLIENT, COORDINATOR
 from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
+from ottla.storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
+from tests.support.odd_batches import a_body, framed
 from tests.support.old_messages import LOG_APPEND_TIME, Old, message, messages, read, wrapped
 from tests.support.replicas import TOPIC, state
 
@@ -316,6 +320,28 @@ async def test_zstd_is_refused_in_front_and_left_out_behind() -> None:
     assert [old.offset for old in read(await fetched(bench, 0, 2))] == [0, 1]
     (partition,) = (await answered(bench.fetch(2, version=2))).fetched
     assert (partition.error_code, partition.high_watermark) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)
+
+
+@pytest.mark.parametrize("stored", [framed(a_body(9)), framed(b"", GZIP)], ids=["plain", "gzip"])
+def test_a_malformed_batch_is_left_out_behind_others_and_costs_few_lines_in_front(stored: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """No client can write one now, but logs of earlier versions may have it."""
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone()
+        for batch, origin in ((bytes(a_batch(3)), CLIENT), (stored, COORDINATOR), (bytes(a_batch(3)), CLIENT)):
+            run = BatchRun(memoryview(bytearray(batch)))
+            run.read(0)
+            bench.replicas.manager.partition_or_raise(TOPIC, 0).append(run, -1, 0, origin)
+        assert [old.offset for old in read(await fetched(bench, 0, 3))] == [0, 1, 2]
+        for _ in range(20):
+            (partition,) = (await answered(bench.fetch(3, version=3))).fetched
+            assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert [old.offset for old in read(await fetched(bench, 13, 3))] == [13, 14, 15]
+
+    scenario()
+    assert 0 < caplog.text.count("cannot be converted") <= LINES_PER_WINDOW
+    assert f"{TOPIC}-0: the records from offset 3 on cannot be converted for" in caplog.text
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
