@@ -5,6 +5,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.logs import a_context, a_log, append, follow, read_all
+from tests.support.odd_batches import a_body, framed
 
 
 def writes_of(log: PartitionLog, filesystem: FaultyFileSystem, records: bytes) -> list[str]:
@@ -43,6 +44,16 @@ def test_batches_without_an_epoch_leave_the_epochs_alone() -> None:
     follow(log, a_batch(1, leader_epoch=2), 2)
     follow(log, a_batch(1, base_offset=1, leader_epoch=UNDEFINED_EPOCH), 2)
     assert log.leader_epochs.entries == [(2, 0)]
+
+
+def test_malformed_records_are_taken_as_the_leader_has_them() -> None:
+    """No client can write them now, but a leader may have them of an earlier version."""
+    log = a_log()
+    bodies = ((a_body(9), 0), (b"", 1), (b"", 3), (b"garbage", 4))
+    records = b"".join(framed(body, codec, base_offset=10 * at, leader_epoch=0) for at, (body, codec) in enumerate(bodies))
+    follow(log, records, 0)
+    assert log.log_end_offset == 10 * len(bodies)
+    assert read_all(log) == records
 
 
 def test_producers_are_known_as_at_the_leader_after_a_cut_and_another_history() -> None:
