@@ -10,7 +10,6 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 MOST_THREADS: Final = 16
@@ -20,41 +19,63 @@ _Result = TypeVar("_Result")
 
 
 class StoreThreads:
-    """A `Threads` of at most MOST_THREADS threads, which begin as they are needed."""
+    """A `Threads` of at most MOST_THREADS threads, which begin as they are needed. Calls that are given up in time are never made."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]] | None] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._count = 0
+        self._changed = threading.Condition()
+        """Guards everything below."""
+        self._waiting: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        self._count = self._idle = 0
+        self._is_closed = False
 
     def __call__(self, work: Callable[[], _Result]) -> Awaitable[_Result]:
         """See Threads."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[_Result] = loop.create_future()
-        self._calls.put((work, loop, future))
-        if not self._idle.acquire(blocking=False) and self._count < MOST_THREADS:
-            self._count += 1
+        future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(self._forget)
+        with self._changed:
+            self._waiting[future] = work
+            is_new = len(self._waiting) > self._idle and self._count < MOST_THREADS
+            self._count += is_new
+            self._changed.notify()
+        if is_new:
             threading.Thread(target=self._run, name=f"ottla-store-{self._count}", daemon=True).start()
         return future
 
     def close(self) -> None:
-        """Ends the threads that do not hang."""
-        for _ in range(self._count):
-            self._calls.put(None)
+        """Ends the threads that do not hang, behind the calls that wait."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _forget(self, future: asyncio.Future[Any]) -> None:
+        """Forgets a call whose caller has left. While the directory hangs, more and more of them would be kept."""
+        with self._changed:
+            self._waiting.pop(future, None)
 
     def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            work, loop, future = call
+        while (call := self._next()) is not None:
+            future, work = call
             result, error = None, None
-            if not future.cancelled():
+            if not future.done():
                 try:
                     result = work()
                 except Exception as raised:
                     error = raised
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_settle, future, result, error)
+                future.get_loop().call_soon_threadsafe(_settle, future, result, error)
             del call, work, future, result, error
-            self._idle.release()
+
+    def _next(self) -> tuple[asyncio.Future[Any], Callable[[], Any]] | None:
+        """Waits for a call; None at the end."""
+        with self._changed:
+            self._idle += 1
+            while not self._waiting and not self._is_closed:
+                self._changed.wait()
+            self._idle -= 1
+            for future, work in self._waiting.items():
+                del self._waiting[future]
+                return future, work
+            return None
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: Exception | None) -> None:

@@ -97,7 +97,7 @@ def custom_metadata(fields: CustomMetadata) -> bytes | None:
     """Encodes custom metadata; None if it says nothing."""
     parts = []
     if fields.remote_size is not None:
-        parts.append((_REMOTE_SIZE, _varint(fields.remote_size << 1)))
+        parts.append((_REMOTE_SIZE, _varint(fields.remote_size << 1 ^ -(fields.remote_size < 0))))
     for tag, text in ((_OBJECT_PREFIX, fields.object_prefix), (_OBJECT_KEY, fields.object_key)):
         if text is not None:
             encoded = text.encode()

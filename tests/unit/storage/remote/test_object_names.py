@@ -65,13 +65,25 @@ def test_the_recorded_custom_metadata_is_the_size_of_all_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [NO_METADATA, CustomMetadata(5, "a/", "b", bytes(20), True), CustomMetadata(2**40), CustomMetadata(object_key="ü" * 9)]
+    "fields",
+    [
+        NO_METADATA,
+        CustomMetadata(5, "a/", "b", bytes(20), True),
+        CustomMetadata(2**40),
+        CustomMetadata(-5),
+        CustomMetadata(object_key="ü" * 9),
+    ],
 )
 def test_custom_metadata_is_read_as_it_was_written(fields: CustomMetadata) -> None:
     assert read_custom_metadata(custom_metadata(fields)) == fields
 
 
-@pytest.mark.parametrize("custom", [None, bytes.fromhex("010003fadc7e"), custom_metadata(CustomMetadata(5, "a/", "b", bytes(20)))])
+NEGATIVE_SIZE = bytes.fromhex("01000109")
+
+
+@pytest.mark.parametrize(
+    "custom", [None, bytes.fromhex("010003fadc7e"), NEGATIVE_SIZE, custom_metadata(CustomMetadata(5, "a/", "b", bytes(20)))]
+)
 def test_a_mark_is_added_and_removed_without_another_change(custom: bytes | None) -> None:
     marked = with_mark(custom, True)
     assert (is_marked(custom), is_marked(marked)) == (False, True)
