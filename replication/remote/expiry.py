@@ -25,6 +25,7 @@ from ottla.replication.remote.positions import (
 from ottla.replication.remote.removals import Removals
 from ottla.replication.remote.unfinished import UnfinishedCopies
 from ottla.storage.disk.clock import elapsed_ms
+from ottla.storage.errors import CorruptRecord
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.choice import Retention, choose_expired, is_abandoned, is_of_lost_log, is_unreferenced, survey
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
@@ -97,13 +98,19 @@ class Expiry:
         await self._finish(unfinished, retention.now_ms, state)
 
     async def _has_newer(self, first: int, last: int, oldest_ms: int) -> bool:
-        """Tells if this broker may have records from `first` to `last` that are newer. Raises Deposed, StorageError, OSError."""
+        """Tells if this broker may have records from `first` to `last` that are newer, or that it cannot read.
+
+        Raises Deposed, LogDirFailure, OSError.
+        """
         log = self._leadership.check()
         if last >= log.segments.active.base_offset:
             return True
         for base_offset, end_offset in pairwise(log.segments.bases):
             if base_offset <= last and end_offset > first:
-                segment = await described(self._services, self._leadership, log, base_offset, end_offset)
+                try:
+                    segment = await described(self._services, self._leadership, log, base_offset, end_offset)
+                except CorruptRecord:  # the task of the copies reports it, since this one has none
+                    return True
                 if segment is not None and segment.max_timestamp_ms > oldest_ms:
                     return True
         return self._leadership.check() is not log

@@ -112,6 +112,28 @@ def test_retention_passes_a_gap_only_if_the_records_on_the_broker_are_as_old(age
     run(scenario())
 
 
+def test_a_damaged_segment_in_a_gap_stays_and_does_not_end_the_other_removals() -> None:
+    replica = TieredReplica(retention_ms=HOUR_MS)
+    replica.lead()
+    replica.produce(7, timestamp=replica.clock.now_ms() - 2 * HOUR_MS)
+
+    async def scenario() -> None:
+        await replica.copy_all()
+        await lose(replica, 2)
+        await replica.metadata.add(given_up := begun(4, 4))
+        damaged = replica.log.segments.floor(2)
+        assert damaged is not None
+        replica.filesystem.open(damaged.path).pwrite(bytes(61), 0)
+        damaged.time_index.reset()
+        damaged.knows_max_timestamp = False
+        await replica.expiry.run()
+        assert replica.log.log_start_offset == 2
+        assert replica.ranges() == [(3, 3), (4, 4), (5, 5)]
+        assert given_up.id not in [each.id for each in replica.entries()]
+
+    run(scenario())
+
+
 def test_only_what_no_copy_covers_is_copied_by_a_leader_whose_segments_have_other_borders() -> None:
     replica = a_leader(7)
 
