@@ -3,6 +3,7 @@
 The reader fetches from `position` on and gives the bytes to `take`. A user partition that is newly followed makes it rewind: the others
 then skip the records that they have. All lookups of a user partition are refused until the position has reached the end that the metadata
 partition had when it was followed (`target`), since an entry that is overlooked is a segment that is copied twice or lost to readers.
+Where they had been before, the leader epoch tells if it is still the same log.
 
 Records that cannot be read, and those that do not fit, are left out with a log line. Other brokers do the same.
 """
@@ -30,6 +31,8 @@ METADATA_TOPIC: Final = "__remote_log_metadata"
 NAMED: Final = 10
 """Records of a partition that get a log line each when they are left out."""
 NO_EPOCH: Final = -1
+_NOWHERE: Final = 1 << 63
+"""Behind all positions."""
 _BATCHES_AT_ONCE: Final = 2
 """Batches between two looks at the time, 10 µs: a copy begins and ends, and one list grows. To look costs a twentieth of a batch."""
 
@@ -65,6 +68,10 @@ class MetadataLog:
         self.generation = 0
         """Changes whenever the position moves back: bytes that were fetched before are of no use then."""
         self.followed: dict[bytes, Followed] = {}
+        self._known_to = _NOWHERE
+        """The furthest position that was read before the position moved back: caches have the records below it."""
+        self._known_epoch = NO_EPOCH
+        """The leader epoch of the record before that. If it has another one now, the log has lost records."""
         self.applied = 0
         self.skipped = 0
         self._waiting: list[tuple[int, Future[None]]] = []
@@ -115,12 +122,13 @@ class MetadataLog:
         for cache in caches:
             place = place_of(cache.partition)
             self.followed[place] = Followed(cache, position, None if place in self.followed else now)
+        self.position, self.last_epoch = position, last_epoch
         self._move(min(each.from_offset for each in self.followed.values()) if self.followed else position)
-        if self.position == position:
-            self.last_epoch = last_epoch
 
     def _move(self, position: int) -> None:
         if position != self.position:
+            if self.last_epoch != NO_EPOCH and (self._known_to == _NOWHERE or self.position > self._known_to):
+                self._known_to, self._known_epoch = self.position, self.last_epoch
             self.last_epoch = NO_EPOCH
         self.position = position
         self.target = None
@@ -136,13 +144,28 @@ class MetadataLog:
             if not keeps_entries:
                 each.cache = SegmentCache(each.cache.partition)
                 each.is_ready = False
+        self.last_epoch = NO_EPOCH
+        self._known_to = _NOWHERE
         self._move(start)
 
     def skip_to(self, start: int) -> None:
         """Goes on at the log's start offset, which is behind the position."""
         self.position = start
         self.last_epoch = NO_EPOCH
+        if start >= self._known_to:
+            self._known_to = _NOWHERE
         self._notify()
+
+    def _compare(self) -> None:
+        """The position is where this broker has been before, or behind that: begins anew if it was another log."""
+        if (self.position, self.last_epoch) == (self._known_to, self._known_epoch):
+            self._known_to = _NOWHERE
+        else:
+            self._on_lost_records()
+
+    def _on_lost_records(self) -> None:
+        logger.error("%s: records before offset %d were lost: all of it is read again", self.name, self._known_to)
+        self.begin_anew(0, keeps_entries=False)
 
     # -- what is known -----------------------------------------------------------------------------------------------------
 
@@ -153,6 +176,9 @@ class MetadataLog:
 
     def on_end_offset(self, end: int) -> None:
         """Takes in the end that the partition has now, after the last user partition was followed."""
+        if end < self._known_to != _NOWHERE:
+            self._on_lost_records()
+            return
         self.target = end
         self._notify()
 
@@ -203,6 +229,10 @@ class MetadataLog:
                     if after is None:
                         break
                     at = after
+                if self.position >= self._known_to:
+                    self._compare()
+                    if generation != self.generation:
+                        return
                 left -= 1
                 if left <= 0:
                     left = _BATCHES_AT_ONCE

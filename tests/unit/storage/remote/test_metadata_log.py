@@ -163,6 +163,38 @@ def test_null_values_and_markers_are_no_records_of_segments() -> None:
     assert (log.position, log.skipped) == (2, 1)
 
 
+@pytest.mark.parametrize("how", ["same", "shorter", "rewritten", "rewritten by one batch"])
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_log_that_lost_records_is_noticed_although_its_position_had_moved_back(is_restored: bool, how: str) -> None:
+    """A snapshot, or what was read, is up to date only for those that were followed then. Another partition is read from the start."""
+    other = PARTITIONS[1]
+    lost = values_of(an_entry(2, 101, 200), FINISHED)
+    kept = [*values_of(an_entry(1, 0, 100), FINISHED), *values_of(an_entry(3, 0, 100, partition=other), FINISHED)]
+    before = a_log()
+    before.on_end_offset(6)
+    take(before, batches_of([*kept, *lost]))
+    if is_restored:
+        log = a_log(A_PARTITION, other)
+        log.restore(before.position, before.last_epoch, [each.cache for each in before.followed.values()], 0.0)
+    else:
+        log = before
+        log.follow(other)
+    assert (log.position, log.last_epoch) == (0, -1)
+
+    new = values_of(an_entry(4, 101, 200), FINISHED)
+    tails = {"same": batches_of(lost, 4), "shorter": b"", "rewritten": batches_of(new, 4, leader_epoch=2)}
+    one_batch = build_batch([Record(offset, 0, None, value) for offset, value in enumerate([*new, *new], 4)], partition_leader_epoch=2)
+    tail = tails.get(how, bytes(one_batch))
+    end = {"same": 6, "shorter": 4, "rewritten": 6}.get(how, 8)
+    for _ in range(2):  # a log that lost records is read once more
+        log.on_end_offset(end)
+        take(log, batches_of(kept) + tail)
+
+    known = {number for number in range(5) if (cache := log.cache_of(A_PARTITION)) and cache.get(number.to_bytes(16, "big"))}
+    assert known == {"same": {1, 2}, "shorter": {1}}.get(how, {1, 4})
+    assert log.cache_of(other) is not None
+
+
 def test_another_topic_of_the_name_does_not_take_entries_away() -> None:
     log = a_log()
     take(log, batches_of(values_of(an_entry(1, 0, 100), FINISHED)))

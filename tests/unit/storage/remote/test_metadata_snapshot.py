@@ -49,7 +49,7 @@ def test_a_snapshot_and_the_tail_lead_to_what_the_whole_topic_leads_to(values: l
     log.restore(*decoded(data, piece_bytes), 1.0)
     assert log.position == (at if known == len(PARTITIONS) else 0)
     assert log.last_epoch == (4 if log.position else -1)
-    asyncio.run(log.take(batches_of(values[log.position :], log.position)))
+    asyncio.run(log.take(batches_of(values[log.position :], log.position, leader_epoch=4)))
     whole = a_log(values, *PARTITIONS)
     for partition in PARTITIONS:
         assert state_of(log.followed[place_of(partition)].cache) == state_of(whole.followed[place_of(partition)].cache)
