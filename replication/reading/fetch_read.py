@@ -9,7 +9,7 @@ The Fetch handler calls it for consumers and followers alike. They differ in thr
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from ottla.protocol.uuid import ZERO_UUID
 from ottla.replication.control.replica_manager import ReplicaManager
@@ -20,14 +20,10 @@ from ottla.replication.ports.throttle import ReplicationQuota
 from ottla.replication.ports.waiters import Waiters
 from ottla.replication.reading.asked_partition import CONSUMER, NO_EPOCH, READ_COMMITTED, AskedPartition
 from ottla.storage.errors import OffsetOutOfRange
-from ottla.storage.log.lookups import aborted_transactions
+from ottla.storage.log.lookups import with_aborted
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.reads import FetchSlice
 from ottla.storage.segment.file_region import FileRegion
-
-MOST_ABORTED: Final = 5000
-"""Aborted transactions among the records of a partition in an answer; a few more if several were open at its end. The event loop takes two
-microseconds for each, and 50 MB of records may have 300,000."""
 
 
 @final
@@ -189,26 +185,15 @@ def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPa
     elif params.isolation == READ_COMMITTED:
         asked.aborted = ()
         if found is not None and region is not None:
-            region = _committed(log, asked, params, found, max_bytes)
+            found, aborted = with_aborted(log, found, offset, max_bytes, params.min_one_batch, params.may_wait)
+            asked.aborted = [(each.producer_id, each.first_offset) for each in aborted]
+            region = found.region
     if region is not None:
         asked.region = region
         size = region.length
         params.size += size
         params.left = params.left - size if size < params.left else 0
         params.min_one_batch = False
-
-
-def _committed(log: PartitionLog, asked: AskedPartition, params: FetchParams, found: FetchSlice, max_bytes: int) -> FileRegion | None:
-    """Finds the aborted transactions among the records that were found. Returns the region, a shorter one if these are too many."""
-    offset = asked.offset
-    aborted = aborted_transactions(log, offset, found.next_offset, params.may_wait, MOST_ABORTED)
-    if len(aborted) >= MOST_ABORTED:
-        end_offset: int = aborted[MOST_ABORTED - 1].last_offset + 1
-        if end_offset < found.next_offset:
-            found = log.read(offset, max_bytes, end_offset, params.min_one_batch, params.may_wait)
-        aborted = aborted_transactions(log, offset, found.next_offset, params.may_wait)
-    asked.aborted = [(each.producer_id, each.first_offset) for each in aborted]
-    return found.region
 
 
 def _passes(quota: ReplicationQuota, partition: Partition, params: FetchParams, size: int) -> bool:

@@ -14,7 +14,7 @@ from ottla.replication.leader.partition import Partition
 from ottla.replication.reading.asked_partition import READ_COMMITTED, AskedPartition
 from ottla.replication.reading.fetch_read import FetchParams, note_end
 from ottla.storage.disk.clock import NEVER_MS, elapsed_ms
-from ottla.storage.log.lookups import aborted_transactions
+from ottla.storage.log.lookups import MOST_ABORTED, aborted_transactions, end_of_answer, with_aborted
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.lineage import LogBounds, next_copy, with_records
@@ -22,6 +22,7 @@ from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.segment_reader import RemoteSlice, SegmentReader
 from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.segment import NEVER
 from ottla.storage.segment.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
@@ -137,10 +138,11 @@ def find_records(
                 return None, []
             # The segment has no record there, nor has a later one.
             local = log.read(found.next_offset, wanted.max_bytes, wanted.end_offset, wanted.min_one_batch, wanted.may_wait)
-            if not wanted.is_committed:
+            if local.region is None or not wanted.is_committed:
                 return local.region, []
-            return local.region, aborted_transactions(log, found.next_offset, local.next_offset, wanted.may_wait)
-        aborted = _aborted(reads, log, entry, offset, found.next_offset, wanted.may_wait) if wanted.is_committed else []
+            local, aborted = with_aborted(log, local, found.next_offset, wanted.max_bytes, wanted.min_one_batch, wanted.may_wait)
+            return local.region, aborted
+        found, aborted = _with_aborted(reads, log, wanted, entry, offset, found) if wanted.is_committed else (found, [])
     except NotCached as cold:
         raise ColdRead(log.topic_partition, cold) from None
     following = reads.copy_of(log, entry.end_offset + 1) if entry.end_offset + 1 < log.local_log_start_offset else None
@@ -159,17 +161,35 @@ def _find(reads: RemoteReads, log: PartitionLog, wanted: Wanted) -> tuple[Segmen
         offset = found.next_offset
 
 
-def _aborted(reads: RemoteReads, log: PartitionLog, entry: SegmentEntry, start: int, end: int, may_wait: bool) -> list[AbortedTransaction]:
-    """Finds the aborted transactions with records in `[start, end)`, all of it in one remote segment: there, then in later segments."""
+def _with_aborted(
+    reads: RemoteReads, log: PartitionLog, wanted: Wanted, entry: SegmentEntry, offset: int, found: RemoteSlice
+) -> tuple[RemoteSlice, list[AbortedTransaction]]:
+    """Finds what `with_aborted` does, of one remote segment."""
+    aborted = _aborted(reads, log, entry, offset, found.next_offset, wanted.may_wait, MOST_ABORTED)
+    if len(aborted) >= MOST_ABORTED:
+        end_offset = end_of_answer(aborted, found.next_offset)
+        if end_offset < found.next_offset:
+            found = reads.segments.read(entry, offset, wanted.max_bytes, wanted.min_one_batch, wanted.may_wait, end_offset)
+        aborted = _aborted(reads, log, entry, offset, found.next_offset, wanted.may_wait, NEVER)
+    return found, aborted
+
+
+def _aborted(
+    reads: RemoteReads, log: PartitionLog, entry: SegmentEntry, start: int, end: int, may_wait: bool, at_most: int
+) -> list[AbortedTransaction]:
+    """Finds the aborted transactions with records in `[start, end)`, all of it in one remote segment: there, then in later segments.
+
+    If there are more than `at_most`, returns at least the first `at_most` of them.
+    """
     found: list[AbortedTransaction] = []
     while True:
-        some, is_complete = reads.segments.aborted_transactions(entry, start, end, may_wait)
+        some, is_complete = reads.segments.aborted_transactions(entry, start, end, may_wait, at_most - len(found))
         found += some
         next_offset = entry.end_offset + 1
-        if is_complete:
+        if is_complete or len(found) >= at_most:
             break
         if next_offset >= log.local_log_start_offset:
-            found += aborted_transactions(log, next_offset, end, may_wait)
+            found += aborted_transactions(log, next_offset, end, may_wait, at_most - len(found))
             break
         entry = reads.entry(log, next_offset)
     return found

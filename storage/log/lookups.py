@@ -5,11 +5,11 @@ thread reads ahead. A search with a `FoundRecords` also raises ColdRead at a lar
 error puts the result into the `FoundRecords`, for the repeated search. All searches raise CorruptRecord and LogDirFailure, too.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ottla.storage.log.batch_reader import file_of
-from ottla.storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
+from ottla.storage.log.reads import MAX_UNKNOWN, FetchSlice, OffsetAndTimestamp
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import NEVER, RecordPosition, Segment
@@ -17,6 +17,10 @@ from ottla.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
+
+MOST_ABORTED: Final = 5000
+"""Aborted transactions among the records of a partition in an answer; a few more if several were open at its end. The event loop takes two
+microseconds for each, and 50 MB of records may have 300,000."""
 
 
 def offset_for_timestamp(
@@ -81,6 +85,29 @@ def aborted_transactions(
     except LOOKUP_ERRORS as error:
         raise log.files.failed_lookup(error) from error
     return found
+
+
+def end_of_answer(aborted: Sequence[AbortedTransaction], end_offset: int) -> int:
+    """Returns where an answer up to `end_offset` has to end, whose first aborted transactions these are."""
+    if len(aborted) < MOST_ABORTED:
+        return end_offset
+    return min(aborted[MOST_ABORTED - 1].last_offset + 1, end_offset)
+
+
+def with_aborted(
+    log: "PartitionLog", found: FetchSlice, offset: int, max_bytes: int, min_one_batch: bool, may_wait: bool
+) -> tuple[FetchSlice, list[AbortedTransaction]]:
+    """The aborted transactions among the records that a read has found, and these records: fewer ones, if there are too many transactions.
+
+    `offset`, `max_bytes` and `min_one_batch` are those of the read.
+    """
+    aborted = aborted_transactions(log, offset, found.next_offset, may_wait, MOST_ABORTED)
+    if len(aborted) >= MOST_ABORTED:
+        end_offset = end_of_answer(aborted, found.next_offset)
+        if end_offset < found.next_offset:
+            found = log.read(offset, max_bytes, end_offset, min_one_batch, may_wait)
+        aborted = aborted_transactions(log, offset, found.next_offset, may_wait)
+    return found, aborted
 
 
 def _examined(log: "PartitionLog", segments: Iterable[Segment], may_wait: bool) -> Iterator[Segment]:

@@ -31,7 +31,7 @@ from ottla.storage.segment.batch_finder import CHUNK_BYTES, INLINE_BYTES, BatchF
 from ottla.storage.segment.cold_lookups import UnwaitingFile
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.record_search import FoundRecords
-from ottla.storage.segment.segment import RecordPosition
+from ottla.storage.segment.segment import NEVER, RecordPosition
 from ottla.storage.segment.transaction_index import AbortedTransaction
 
 MOST_AHEAD: Final = 8
@@ -78,10 +78,13 @@ class SegmentReader:
         self._loads = loads
         self._places: OrderedDict[Hashable, _Place] = OrderedDict()
 
-    def read(self, entry: SegmentEntry, offset: int, max_bytes: int, min_one_batch: bool, may_wait: bool) -> RemoteSlice:
+    def read(
+        self, entry: SegmentEntry, offset: int, max_bytes: int, min_one_batch: bool, may_wait: bool, end_offset: int = NEVER
+    ) -> RemoteSlice:
         """Finds whole batches that are here, from the one that holds `offset` on: at most `max_bytes`, or one batch if `min_one_batch`.
 
-        Without a batch at or behind `offset` the next one is that behind the segment.
+        `end_offset` is the end of a batch behind which none is wanted. Without a batch at or behind `offset` the next one is that behind
+        the segment.
         """
         segment = self._segment(entry)
         chunks = self._chunks.find(entry) or ChunkFile(None, entry, self._chunks.chunk_bytes)
@@ -92,7 +95,10 @@ class SegmentReader:
             if not finder.locate(offset, max_bytes if HEADER_SIZE < max_bytes <= INLINE_BYTES else CHUNK_BYTES):
                 return RemoteSlice(None, entry.end_offset + 1)
             position = finder.position
-            length = _fitting(finder, chunks, max_bytes, min_one_batch)
+            length, next_offset = _fitting(finder, chunks, max_bytes, min_one_batch), finder.next_offset
+            if end_offset < next_offset:
+                finder.locate(end_offset, HEADER_SIZE)
+                length, next_offset = finder.position - position, end_offset
         except MissingChunk as missing:
             raise self._chunk_not_here(segment, missing.number, segment.offset_index.lookup(offset).position + max_bytes) from None
         except (CorruptIndex, RecordFormatError) as error:
@@ -105,7 +111,7 @@ class SegmentReader:
         else:
             assert chunks.file is not None  # otherwise all that is present is in memory
             region = FileRegion(chunks.file, position, length, begun=finder.read_of(position, length))
-        return RemoteSlice(region, finder.next_offset)
+        return RemoteSlice(region, next_offset)
 
     def read_ahead(self, entry: SegmentEntry, offset: int, found: RemoteSlice, reader: Hashable, following: SegmentEntry | None) -> None:
         """Reads what comes after `found`, the result of a read at `offset`, if the reader has read what comes before it.
@@ -155,17 +161,22 @@ class SegmentReader:
         except (CorruptIndex, RecordFormatError) as error:
             raise self._corrupt(entry, error) from error
 
-    def aborted_transactions(self, entry: SegmentEntry, start: int, end: int, may_wait: bool) -> tuple[list[AbortedTransaction], bool]:
-        """Finds the transactions of one segment that overlap `[start, end)`, and whether later segments have no more of them."""
+    def aborted_transactions(
+        self, entry: SegmentEntry, start: int, end: int, may_wait: bool, at_most: int = NEVER
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """Finds the transactions of one segment that overlap `[start, end)`, and whether later segments have no more of them.
+
+        Returns only the first `at_most` of them.
+        """
         segment = self._segment(entry)
         index = segment.transaction_index
         if not may_wait:
             index.check_cached()
         try:
-            found, is_complete = index.collect(start, end)
+            found, is_complete = index.collect(start, end, at_most)
         except CorruptIndex as error:
             raise self._corrupt(entry, error) from error
-        if not is_complete:
+        if not is_complete and len(found) < at_most:
             if segment.first_open_offset is None:
                 raise NotHere(lambda _: self._indexes.load_open_transactions(segment))
             is_complete = segment.first_open_offset >= end

@@ -302,7 +302,7 @@ def late_batches_open_transactions(patch: pytest.MonkeyPatch) -> None:
 
 def aborted_transactions_are_not_listed(patch: pytest.MonkeyPatch) -> None:
     """A Fetch tells of none."""
-    patch.setattr(fetch_read, "aborted_transactions", lambda *_, **__: [])
+    patch.setattr(fetch_read, "with_aborted", lambda _, found, *__: (found, []))
 
 
 def last_stable_offset_is_not_held_back(patch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,15 @@ class TieredBench(HandlerBench):
             partition = self.replicas.manager.partitions[TOPIC][0]
             partition.append(a_run(a_marker_batch(producer_id, commit=not producer_id)), -1, self.replicas.clock.now_ms(), COORDINATOR)
 
+    def abort_transactions(self, count: int) -> None:
+        """Produces transactions to partition 0 that are aborted one after the other, and one around all of them."""
+        partition = self.replicas.manager.partitions[TOPIC][0]
+        write_in_transaction(self.replicas, 0)
+        for at in range(count):
+            write_in_transaction(self.replicas, 1, sequence=at)
+            partition.append(a_run(a_marker_batch(1, commit=False)), -1, self.replicas.clock.now_ms(), COORDINATOR)
+        partition.append(a_run(a_marker_batch(0, commit=False)), -1, self.replicas.clock.now_ms(), COORDINATOR)
+
     async def move_away(self, *, chunk_bytes: int = 1 << 20, kept: int = 1, **caches: int) -> Reading:
         """Copies all closed segments, and removes them here, but for `kept` of them and the active one."""
         filesystem: FileSystem = self.logs[0].context.filesystem

@@ -37,7 +37,7 @@ from ottla.replication.errors import ReplicationError
 from ottla.replication.reading.remote_read import Wanted
 from ottla.replication.waiting.purgatory import DelayedOperation
 from ottla.storage.errors import OffsetMovedToTieredStorage, StorageError
-from ottla.storage.log.lookups import aborted_transactions
+from ottla.storage.log.lookups import with_aborted
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.transaction_index import AbortedTransaction
@@ -303,7 +303,8 @@ class WaitingFetch(DelayedOperation):
                 region, aborted = self._read_remote(asked, led, wanted, left)
             else:
                 if is_committed and region is not None:
-                    aborted = aborted_transactions(log, offset, found.next_offset, False)
+                    found, aborted = with_aborted(log, found, offset, min(left, MOST_BYTES), min_one_batch, False)
+                    region = found.region
             if region is None:
                 return 0
             if not region.is_cached():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from ottla.broker.handlers.shares import waiting_fetch
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
+from ottla.coordination.shares.extents import Extents
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.reader import iter_records
+from ottla.replication.reading import remote_read
+from ottla.storage.log import lookups
+from ottla.storage.segment.file_region import FileRegion
+from ottla.storage.segment.transaction_index import AbortedTransaction
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.several_brokers import until
 from tests.support.share_members import ShareMember, initialize
@@ -113,12 +119,41 @@ def test_a_member_acquires_all_records_from_the_log_start_on(broker: InProcessBr
     assert remote.storage.stats_of("t").remote_fetch_bytes > 10_000
 
 
-def test_records_of_aborted_transactions_in_the_store_are_not_acquired(broker: InProcessBroker, client: WireClient) -> None:
+def read_committed(broker: InProcessBroker) -> None:
+    """Has the group get records of committed transactions alone."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     isolation = ConfigEntry("share.isolation.level", "read_committed", incremental_operation=AlterConfigOpType.SET)
     group = ConfigResource(ResourceType.GROUP, "g", incremental_configs=[isolation])
     for done in admin.incremental_alter_configs([group]).values():
         done.result(30)
+
+
+@pytest.mark.parametrize("where", ["here", "in the store"])
+def test_a_fetch_looks_at_few_aborted_transactions(
+    where: str, broker: InProcessBroker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    class Counted(Extents):
+        def __init__(self, region: FileRegion, aborted: Sequence[AbortedTransaction]) -> None:
+            super().__init__(region, aborted)
+            seen.append(len(aborted))
+
+    monkeypatch.setattr(waiting_fetch, "Extents", Counted)
+    for module in (lookups, remote_read):
+        monkeypatch.setattr(module, "MOST_ABORTED", 3)
+    read_committed(broker)
+    for _ in range(12):
+        produce(broker, 1, commits=False)
+    produce(broker, 80 if where == "in the store" else 1)
+    until(lambda: (local_start(broker) > 24) is (where == "in the store"))
+    acquired, _ = acquire_all(a_member(client), 25)
+    assert acquired[0] == 24
+    assert max(seen) == 3
+
+
+def test_records_of_aborted_transactions_in_the_store_are_not_acquired(broker: InProcessBroker, client: WireClient) -> None:
+    read_committed(broker)
     produce(broker, 30, commits=True)  # and a marker
     produce(broker, 100, commits=False)
     produce(broker, 30, commits=True)

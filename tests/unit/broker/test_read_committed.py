@@ -10,7 +10,7 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.records.batch import iter_batches
 from ottla.replication.reading.asked_partition import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.replication.reading.fetch_read import MOST_ABORTED
+from ottla.storage.log.lookups import MOST_ABORTED
 from ottla.storage.log.origins import COORDINATOR
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import FIRST_TIMESTAMP, a_run

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.batch import parse_header
+from ottla.protocol.records.batch import iter_batches, parse_header
+from ottla.replication.reading import remote_read
+from ottla.storage.log import lookups
 from ottla.storage.remote.ports import RemoteStoreError
 from tests.support.handler_bench import on_a_loop
 from tests.support.remote_reading import quiet
@@ -352,6 +354,36 @@ def test_a_reader_of_committed_records_learns_of_transactions_that_are_aborted_l
             assert found.aborted_transactions == expected[offset].aborted_transactions
             assert found.last_stable_offset == expected[offset].last_stable_offset
         assert expected[offsets[0]].aborted_transactions
+
+    scenario()
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 200])
+def test_an_answer_ends_where_too_many_transactions_were_aborted(chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 3
+    for module in (lookups, remote_read):
+        monkeypatch.setattr(module, "MOST_ABORTED", most)
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = TieredBench(segment_bytes="2000")
+        bench.abort_transactions(60)
+        log = bench.logs[0]
+        assert len(log.segments) > 4
+        await bench.move_away(chunk_bytes=chunk_bytes)
+        offset, named, largest = 0, [], 0
+        while offset < log.log_end_offset:
+            (found,) = (await bench.answered(bench.fetch(offset, isolation_level=1))).fetched
+            assert found.records
+            aborted = [each.first_offset for each in found.aborted_transactions or ()]
+            assert len(aborted) <= most + 1  # the long one is open everywhere
+            largest = max(largest, len(found.records))
+            named += aborted
+            *_, (_, last) = iter_batches(found.records)
+            assert offset < last.next_offset
+            offset = last.next_offset
+        assert sorted(set(named)) == [0, *range(1, log.log_end_offset - 1, 2)]
+        assert largest > 300
 
     scenario()
 
