@@ -28,6 +28,7 @@ from ottla.config.keys.tiered import (
 from ottla.config.remote_store import StoreSettings, store_settings
 from ottla.replication.reading.remote_read import RemoteReads
 from ottla.replication.remote.byte_quota import FETCH, ByteQuota
+from ottla.replication.remote.counters import RemoteCounters
 from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog
@@ -51,15 +52,6 @@ PROBE_SECONDS: Final = 60.0
 """Time for the store's first answer at the start."""
 
 _Result = TypeVar("_Result")
-
-
-class RemoteFetchStats:
-    """Totals of one topic since the start: reads of records from the remote store, their bytes, and failures."""
-
-    __slots__ = ("remote_fetch_bytes", "remote_fetch_errors", "remote_fetch_requests")
-
-    def __init__(self) -> None:
-        self.remote_fetch_requests = self.remote_fetch_bytes = self.remote_fetch_errors = 0
 
 
 class RemoteStorage:
@@ -86,7 +78,7 @@ class RemoteStorage:
         self.settings = store_settings(config)
         self.budget = MemoryBudget(config[OTTLA_REMOTE_MEMORY_BYTES])
         self.quota = ByteQuota(config, FETCH, clock)
-        self.stats: dict[str, RemoteFetchStats] = {}
+        self.counters = RemoteCounters()
         self._store_threads = StoreThreads()
         self.store = access(StoreProcess(self.settings, self.budget) if is_apart else self._open_store(self.settings))
         self.watch = StoreWatch(self.store)
@@ -161,22 +153,20 @@ class RemoteStorage:
             self.chunks,
             self.budget,
             self.quota,
-            self.stats_of,
+            self.counters.of,
             most_running=config[REMOTE_LOG_READER_THREADS],
             most_waiting=config[REMOTE_LOG_READER_MAX_PENDING_TASKS],
         )
         self._segments = SegmentReader(self._file_system, self.indexes, self.chunks, self.loads)
         return RemoteReads(self._segments, copy_of, lambda: config[REMOTE_FETCH_MAX_WAIT_MS])
 
-    def stats_of(self, topic: str) -> RemoteFetchStats:
-        """Returns the totals of a topic."""
-        stats = self.stats.get(topic)
-        if stats is None:
-            stats = self.stats[topic] = RemoteFetchStats()
-        return stats
+    def forget(self, entry: SegmentEntry) -> None:
+        """Removes what the caches have of a segment that is deleted."""
+        if self._segments is not None:
+            self._segments.forget(entry)
 
     def _count_failure(self, entry: SegmentEntry, error: BaseException) -> None:
-        self.stats_of(entry.id.partition.topic).remote_fetch_errors += 1
+        self.counters.of(entry.id.partition.topic).remote_fetch_errors += 1
         if isinstance(error, RemoteObjectMissing) and self.loads is not None:
             self.loads.note_wrong(entry)
 

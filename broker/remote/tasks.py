@@ -14,10 +14,10 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller.admin.stored_topics import stored_topic_id
 from ottla.controller.registration import stored_cluster_id
 from ottla.replication.control.replica_manager import ReplicaManager
+from ottla.replication.leader.partition import Partition
 from ottla.replication.remote.aux_state import AuxStates
 from ottla.replication.remote.byte_quota import COPY, ByteQuota
 from ottla.replication.remote.copies import CopyServices
-from ottla.replication.remote.counters import RemoteCounters
 from ottla.replication.remote.remote_log_manager import RemoteLogManager
 from ottla.replication.remote.settings import RemoteSettings
 from ottla.storage.disk.background import Background
@@ -38,7 +38,6 @@ def make_tasks(
     random: Random,
 ) -> tuple[RemoteLogManager, AuxStates]:
     """Returns the manager of the tasks, which the caller stops, and what begins logs of followers behind remote records."""
-    counters = RemoteCounters()
     manager = RemoteLogManager(
         CopyServices(
             storage.store,
@@ -48,10 +47,11 @@ def make_tasks(
             clock,
             random.randbytes,
             ByteQuota(config, COPY, clock),
-            counters,
+            storage.counters,
+            storage.forget,
         )
     )
-    return manager, AuxStates(storage.store, metadata, background, counters, manager.on_config_change)
+    return manager, AuxStates(storage.store, metadata, background, storage.counters, manager.on_config_change)
 
 
 def listen_to(replicas: ReplicaManager, manager: RemoteLogManager) -> None:
@@ -59,7 +59,13 @@ def listen_to(replicas: ReplicaManager, manager: RemoteLogManager) -> None:
 
     Copies go at once only if a controller reported the deletion of their topic. All others are left to `Leftovers`.
     """
-    replicas.leadership_listeners.append(manager.on_leadership_change)
+
+    def on_change(partition: Partition) -> None:
+        manager.on_leadership_change(partition)
+        if (topic := partition.topic_partition.topic) not in replicas.partitions:
+            manager.counters.topics.pop(topic, None)
+
+    replicas.leadership_listeners.append(on_change)
     replicas.config_listeners.append(manager.on_config_change)
     replicas.reported_deletion_listeners.append(manager.on_partitions_deleted)
 

@@ -46,12 +46,24 @@ class CustomMetadataTooLarge(Exception):
 
 
 class CopyServices:
-    """The parts that the copiers of all partitions share. `being_copied` has the segments whose copies are in progress.
+    """The parts that the tasks of all partitions share. `being_copied` has the segments whose copies are in progress.
 
-    `proving` is held while a copy is read to prove that it is whole.
+    `forget` removes what this broker keeps of a copy. `proving` is held while a copy is read to prove that it is whole.
     """
 
-    __slots__ = ("background", "being_copied", "clock", "counters", "metadata", "proving", "quota", "random_bytes", "settings", "store")
+    __slots__ = (
+        "background",
+        "being_copied",
+        "clock",
+        "counters",
+        "forget",
+        "metadata",
+        "proving",
+        "quota",
+        "random_bytes",
+        "settings",
+        "store",
+    )
 
     def __init__(
         self,
@@ -63,6 +75,7 @@ class CopyServices:
         random_bytes: Callable[[int], bytes],
         quota: ByteQuota,
         counters: RemoteCounters,
+        forget: Callable[[SegmentEntry], None],
     ) -> None:
         self.store = store
         self.metadata = metadata
@@ -72,6 +85,7 @@ class CopyServices:
         self.random_bytes = random_bytes
         self.quota = quota
         self.counters = counters
+        self.forget = forget
         self.being_copied: set[SegmentId] = set()
         self.proving = asyncio.Lock()
 

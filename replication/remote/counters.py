@@ -6,7 +6,7 @@ from ottla.protocol.topic_partition import TopicPartition
 
 
 class RemoteTopicStats:
-    """Totals of one topic since the start: requests to the store, bytes of records, and errors."""
+    """Totals of one topic since it came to this broker: requests to the store, bytes of records, and errors."""
 
     __slots__ = (
         "build_aux_state_errors",
@@ -16,6 +16,9 @@ class RemoteTopicStats:
         "copy_requests",
         "delete_errors",
         "delete_requests",
+        "remote_fetch_bytes",
+        "remote_fetch_errors",
+        "remote_fetch_requests",
     )
 
     def __init__(self) -> None:
@@ -26,6 +29,9 @@ class RemoteTopicStats:
         self.delete_errors = 0
         self.build_aux_state_requests = 0
         self.build_aux_state_errors = 0
+        self.remote_fetch_requests = 0
+        self.remote_fetch_bytes = 0
+        self.remote_fetch_errors = 0
 
 
 class RemotePartitionState:

@@ -73,7 +73,7 @@ class RemoteLogManager:
     def __init__(self, services: CopyServices) -> None:
         settings = services.settings
         self._services = services
-        self._removals = Removals(services.store, services.metadata, settings.broker_id, services.clock)
+        self._removals = Removals(services.store, services.metadata, settings.broker_id, services.clock, services.forget)
         self._copy_slots = asyncio.Semaphore(settings.copiers)
         self._expiry_slots = asyncio.Semaphore(settings.expirers)
         self._replicas: dict[TopicPartition, _Replica] = {}
@@ -248,6 +248,8 @@ class RemoteLogManager:
             self._deletions.discard(partition)
             if all(each.partition != partition for each in self._replicas.values()):
                 self._services.metadata.unfollow(partition)
+            if all(each.partition.topic != partition.topic for each in self._replicas.values()):
+                self._services.counters.topics.pop(partition.topic, None)
 
     async def _delete_some(self, partition: TopicIdPartition, leftovers: _Leftovers | None) -> bool | None:
         """Removes all segments but those that a cancelled copy may still be writing, and then the objects that no entry names."""

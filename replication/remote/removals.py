@@ -19,13 +19,17 @@ _FINISHED_SINCE: Final = (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_
 class Removals:
     """Removes segments for the tasks of all partitions."""
 
-    __slots__ = ("_broker_id", "_clock", "_compared_at", "_metadata", "_origin", "_store")
+    __slots__ = ("_broker_id", "_clock", "_compared_at", "_forget", "_metadata", "_origin", "_store")
 
-    def __init__(self, store: RemoteStore, metadata: RemoteLogMetadata, broker_id: int, clock: Clock) -> None:
+    def __init__(
+        self, store: RemoteStore, metadata: RemoteLogMetadata, broker_id: int, clock: Clock, forget: Callable[[SegmentEntry], None]
+    ) -> None:
+        """`forget` removes what this broker keeps of a copy."""
         self._store = store
         self._metadata = metadata
         self._broker_id = broker_id
         self._clock = clock
+        self._forget = forget
         self._compared_at: int | None = None
         self._origin: tuple[int, int] | None = None
         """The store's time when this broker's `elapsed_ms` was 0, milliseconds: between these two. None if the store has no clock."""
@@ -53,6 +57,7 @@ class Removals:
                 raise MetadataWriteFailed(
                     f"the deletion of segment {uuid.hex()} of {partition.topic}-{partition.partition} was not applied"
                 )
+        self._forget(known)
         await self._store.delete(known)
         check()
         await self._publish(entry.id, SegmentState.DELETE_SEGMENT_FINISHED)

@@ -72,6 +72,8 @@ class TieredReplica:
         self.log = self.open()
         self.partition = Partition(broker_id, T0, self.log, IsrChanges(MetadataCache(), self.clock, 10_000, None))
         self.counters = RemoteCounters()
+        self.forgotten: list[SegmentEntry] = []
+        """Copies of which the caches shall keep nothing."""
         properties = BrokerConfig(BROKER)
         self.services = CopyServices(
             self.store,
@@ -82,6 +84,7 @@ class TieredReplica:
             self._random_bytes,
             ByteQuota(properties, COPY, self.clock),
             self.counters,
+            self.forgotten.append,
         )
         self.metadata.follow(TIERED)
         self.copier: Copier | None = None
@@ -109,7 +112,9 @@ class TieredReplica:
         leads(self.partition, leader_epoch)
         leadership = Leadership(self.partition)
         self.copier = Copier(self.services, leadership, TIERED)
-        self.expiry = Expiry(self.services, Removals(self.store, self.metadata, self.broker_id, self.clock), leadership, TIERED)
+        self.expiry = Expiry(
+            self.services, Removals(self.store, self.metadata, self.broker_id, self.clock, self.forgotten.append), leadership, TIERED
+        )
 
     def produce(self, batches: int, *, timestamp: int | None = None) -> None:
         """Appends batches of a record each, which are replicated at once."""

@@ -33,15 +33,7 @@ def _of_topics(mbean: str, doc: str, totals: Callable[[View], Iterable[tuple[str
     )
 
 
-def _read(mbean: str, attribute: str, doc: str) -> Family:
-    def totals(view: View) -> Iterable[tuple[str, float]]:
-        remote = view.services.remote
-        return [] if remote is None else [(topic, getattr(stats, attribute)) for topic, stats in remote.storage.stats.items()]
-
-    return _of_topics(mbean, doc, totals)
-
-
-def _task(mbean: str, attribute: str, doc: str) -> Family:
+def _counted(mbean: str, attribute: str, doc: str) -> Family:
     def totals(view: View) -> Iterable[tuple[str, float]]:
         remote = view.services.remote
         return [] if remote is None else [(topic, getattr(stats, attribute)) for topic, stats in remote.tasks.counters.topics.items()]
@@ -109,16 +101,16 @@ def _unreadable(view: View) -> Reading:
 _POOL = "org.apache.kafka.storage.internals.log"
 
 REMOTE_FAMILIES: tuple[Family, ...] = (
-    _read("RemoteFetchBytesPerSec", "remote_fetch_bytes", "Bytes of records that were read from the remote store."),
-    _read("RemoteFetchRequestsPerSec", "remote_fetch_requests", "Reads of records from the remote store."),
-    _read("RemoteFetchErrorsPerSec", "remote_fetch_errors", "Reads of records from the remote store that failed."),
-    _task("RemoteCopyBytesPerSec", "copy_bytes", "Bytes of records that were copied to the remote store."),
-    _task("RemoteCopyRequestsPerSec", "copy_requests", "Copies of segments to the remote store."),
-    _task("RemoteCopyErrorsPerSec", "copy_errors", "Copies of segments that failed."),
-    _task("RemoteDeleteRequestsPerSec", "delete_requests", "Removals of segments from the remote store."),
-    _task("RemoteDeleteErrorsPerSec", "delete_errors", "Removals of segments that failed."),
-    _task("BuildRemoteLogAuxStateRequestsPerSec", "build_aux_state_requests", "Starts of followers behind remote records."),
-    _task("BuildRemoteLogAuxStateErrorsPerSec", "build_aux_state_errors", "Starts of followers behind remote records that failed."),
+    _counted("RemoteFetchBytesPerSec", "remote_fetch_bytes", "Bytes of records that were read from the remote store."),
+    _counted("RemoteFetchRequestsPerSec", "remote_fetch_requests", "Reads of records from the remote store."),
+    _counted("RemoteFetchErrorsPerSec", "remote_fetch_errors", "Reads of records from the remote store that failed."),
+    _counted("RemoteCopyBytesPerSec", "copy_bytes", "Bytes of records that were copied to the remote store."),
+    _counted("RemoteCopyRequestsPerSec", "copy_requests", "Copies of segments to the remote store."),
+    _counted("RemoteCopyErrorsPerSec", "copy_errors", "Copies of segments that failed."),
+    _counted("RemoteDeleteRequestsPerSec", "delete_requests", "Removals of segments from the remote store."),
+    _counted("RemoteDeleteErrorsPerSec", "delete_errors", "Removals of segments that failed."),
+    _counted("BuildRemoteLogAuxStateRequestsPerSec", "build_aux_state_requests", "Starts of followers behind remote records."),
+    _counted("BuildRemoteLogAuxStateErrorsPerSec", "build_aux_state_errors", "Starts of followers behind remote records that failed."),
     _state("RemoteCopyLagBytes", "copy_lag_bytes", "Bytes that are to be copied"),
     _state("RemoteCopyLagSegments", "copy_lag_segments", "Segments that are to be copied"),
     _state("RemoteDeleteLagBytes", "delete_lag_bytes", "Remote bytes that are to be removed"),

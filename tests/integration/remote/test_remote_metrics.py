@@ -4,6 +4,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, consume, fill, local_starts
@@ -45,3 +46,23 @@ def test_the_quotas_the_idle_share_and_the_reads_are_told(tmp_path: Path) -> Non
         assert found[f"{READS}_count"] == found["kafka_server_brokertopicmetrics_remotefetchrequests_total"] > 0
         assert found[f"{READS}_sum"] > 0
         assert found[PURGATORY.format("numdelayedoperations")] == 0
+
+
+def test_nothing_of_a_deleted_topic_stays_in_the_metrics_and_in_the_caches(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    keys = SETTINGS | {"remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE, "rsm.config.dir": str(shared)}
+    with a_broker_in_process(tmp_path / "logs", **keys) as broker:
+        fill(broker, 1)
+        until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
+        consume(broker, TopicPartition("t", 0, 0))
+
+        def left() -> set[str]:
+            cached = {path.name for path in (tmp_path / "logs").rglob("*") if "-cache-" in path.name or "-cache/" in str(path)}
+            return cached | {name for name in scraped(broker) if "remote" in name and 'topic="t"' in name}
+
+        assert len(left()) > 10
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics(["t"])["t"].result(30)
+        until(lambda: not list(shared.rglob("*.log")))
+        until(lambda: not left())

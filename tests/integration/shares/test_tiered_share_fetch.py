@@ -116,7 +116,7 @@ def test_a_member_acquires_all_records_from_the_log_start_on(broker: InProcessBr
     assert acquired == sent == list(range(RECORDS))
     remote = broker.services.remote
     assert remote is not None
-    assert remote.storage.stats_of("t").remote_fetch_bytes > 10_000
+    assert remote.storage.counters.of("t").remote_fetch_bytes > 10_000
 
 
 def read_committed(broker: InProcessBroker) -> None:

@@ -254,10 +254,14 @@ def test_the_deletion_of_a_topic_removes_its_segments_although_the_store_is_down
                 raise RemoteStoreError("no connection")
 
         replica.store.before = fail
+        copies = replica.entries()
+        assert replica.counters.topics
         await manager.on_partitions_deleted([replica.partition.topic_partition])
         replica.partition.take_offline()
         manager.on_leadership_change(replica.partition)
         await until(lambda: TIERED not in replica.metadata.followed)
+        assert {each.id for each in replica.forgotten} == {each.id for each in copies}
+        assert not replica.counters.topics
         assert not replica.store.parts
         assert not replica.metadata.caches[TIERED].packed
 
