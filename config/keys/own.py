@@ -288,5 +288,5 @@ OTTLA_REMOTE_CHUNK_CACHE_BYTES = key(
     effective=True,
     internal=True,
     doc="How many bytes of records of remote segments are kept in the first log directory, at most a tenth of the space that is free there "
-    "when the broker starts.",
+    "when the broker starts. A twentieth of the disk, or 4 GiB, is left to logs.",
 )

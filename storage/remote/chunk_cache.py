@@ -2,7 +2,8 @@
 
 A file is removed as a whole, never a part of one: an answer that is being sent keeps its descriptor. Files of an earlier process are
 removed at the start, since their contents are not known. They lie in the log directory itself, where Apache Kafka refuses folders of other
-names, and ignores files. When the disk refuses a chunk, the cache keeps chunks in memory for a minute.
+names, and ignores files. They leave the space of `free_space` to the logs, and give way when those have grown. When the disk refuses a
+chunk, or has no such space, the cache keeps chunks in memory for a minute.
 
 Lives on the event loop; files are made and removed in threads. Chunks are verified and written where they are held (`held_chunks`).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -19,6 +21,7 @@ from typing import Final
 
 from ottla.protocol.uuid import to_text
 from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.free_space import spare_bytes
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_checks import Checked, check_chunk
 from ottla.storage.remote.chunk_file import ChunkFile
@@ -95,10 +98,11 @@ class ChunkCache:
         """
         while True:
             file = await self._open(entry)
+            bound = self.limit if file.file is None else await self._bound()
             async with file.lock:
                 if number in file.present:
                     return False
-                if not file.is_evicted and (file.file is None or self._has_room(entry, file, chunk.size)):
+                if not file.is_evicted and (file.file is None or self._has_room(entry, file, chunk.size, bound)):
                     try:
                         return await self._store(entry, file, number, chunk, first_batch)
                     except CorruptChunk:
@@ -226,17 +230,41 @@ class ChunkCache:
 
     # -- what goes -------------------------------------------------------------------------------------------------------
 
-    def _has_room(self, entry: SegmentEntry, file: ChunkFile, size: int) -> bool:
-        """Removes files until there is room for `size` bytes of this one. False if that was this one itself, larger than the limit."""
+    async def give_way(self) -> None:
+        """Removes files while the disk has too little space for logs."""
+        bound = await self._bound()
+        while self.size > bound and self._files:
+            self._evict(next(iter(self._files)))
+
+    async def _bound(self) -> int:
+        """Returns how many bytes the files may have now. Space of files that are being removed counts when it is free."""
+        while True:
+            try:
+                spare = await self._threads(partial(spare_bytes, self._filesystem, self._directory))
+            except OSError:
+                return self.limit  # the next write tells what is wrong
+            if spare >= self.chunk_bytes or not self._removals:
+                return min(self.limit, self.size + spare)
+            await asyncio.wait(self._removals)
+
+    def _has_room(self, entry: SegmentEntry, file: ChunkFile, size: int, bound: int) -> bool:
+        """Removes files until there is room for `size` bytes of this one. False if that was this one itself.
+
+        A chunk that is larger than the limit is written all the same, and one for which the disk has no space is not.
+        """
         for uuid, (_, other) in list(self._files.items()):
-            if self.size + size <= self.limit:
+            if self.size + size <= bound:
                 return True
             if other is not file:
                 self._evict(uuid)
-        if self.size + size > self.limit and file.present_bytes:
-            self._evict(entry.id.uuid)
-            return False
-        return True
+        if self.size + size <= bound:
+            return True
+        if not file.present_bytes:
+            if bound == self.limit:
+                return True
+            self._turn_off(OSError(errno.ENOSPC, "the rest of the space is for logs"))
+        self._evict(entry.id.uuid)
+        return False
 
     def _evict(self, uuid: bytes) -> None:
         path, file = self._files.pop(uuid)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,6 +24,7 @@ from typing import Final, cast
 from ottla.protocol.uuid import to_text
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.free_space import spare_bytes
 from ottla.storage.errors import CorruptIndex, CorruptSnapshot
 from ottla.storage.remote.chunk_loads import TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
@@ -196,6 +198,7 @@ class IndexCache:
         """Writes the indexes to the disk, or keeps them in memory if that refuses them."""
         try:
             try:
+                await self._leave_space(sum(map(len, parts)))
                 await self._threads(partial(self._write, entry, parts))
                 segment = await self._threads(partial(self._open, entry, is_proved))
                 self._count(name, segment.index_bytes)
@@ -207,7 +210,7 @@ class IndexCache:
         except CorruptIndex as error:
             raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
         self._segments[name] = segment
-        self._make_room()
+        self._make_room(self.limit)
 
     async def _load_open_transactions(self, segment: RemoteSegment, name: str) -> None:
         entry = segment.entry
@@ -231,8 +234,20 @@ class IndexCache:
         self._on_disk[name] = size + SEGMENT_BYTES
         self.size += size + SEGMENT_BYTES
 
-    def _make_room(self) -> None:
-        while self.size > self.limit and len(self._on_disk) > 1:
+    async def give_way(self) -> None:
+        """Removes files while the disk has too little space for logs."""
+        with contextlib.suppress(OSError):
+            await self._leave_space(0)
+
+    async def _leave_space(self, size: int) -> None:
+        """Removes files if the disk has too little space for `size` bytes more. Raises OSError if it still has."""
+        spare = await self._threads(partial(spare_bytes, self._filesystem, self._directory))
+        if spare < size:
+            self._make_room(self.size + spare - size)
+            raise OSError(errno.ENOSPC, "the rest of the space is for logs")
+
+    def _make_room(self, bound: int) -> None:
+        while self.size > bound and len(self._on_disk) > 1:
             self._evict(next(iter(self._on_disk)))
         if len(self._segments) > len(self._on_disk):
             held = [name for name in self._segments if name not in self._on_disk]

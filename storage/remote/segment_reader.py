@@ -187,6 +187,11 @@ class SegmentReader:
         self._indexes.remove(entry)
         self._chunks.remove(entry)
 
+    async def give_way(self) -> None:
+        """Removes cached files while the disk has too little space for logs."""
+        await self._chunks.give_way()
+        await self._indexes.give_way()
+
     async def close(self) -> None:
         """Ends all reads from the store."""
         await self._loads.close()
