@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GIVE_WAY_SECONDS: Final = 5.0
+YIELD_SECONDS: Final = 5.0
 """Time between two looks at the space that logs have left on the disk of the caches."""
 PROBE_SECONDS: Final = 60.0
 """Time for the store's first answer at the start."""
@@ -88,7 +88,7 @@ class RemoteStorage:
         self.chunks: ChunkCache | None = None
         self.loads: ChunkLoads | None = None
         self._segments: SegmentReader | None = None
-        self._giving_way: asyncio.Task[None] | None = None
+        self._yielding: asyncio.Task[None] | None = None
 
     async def probe(self, *, prepares: bool = True) -> None:
         """Asks the store whether it is there and accepts this broker. Raises ConfigError with a line for the operator.
@@ -161,13 +161,13 @@ class RemoteStorage:
             most_waiting=config[REMOTE_LOG_READER_MAX_PENDING_TASKS],
         )
         self._segments = SegmentReader(self._file_system, self.indexes, self.chunks, self.loads)
-        self._giving_way = asyncio.get_running_loop().create_task(self._give_way(self._segments), name="space of the remote caches")
+        self._yielding = asyncio.get_running_loop().create_task(self._yield_space(self._segments), name="space of the remote caches")
         return RemoteReads(self._segments, copy_of, lambda: config[REMOTE_FETCH_MAX_WAIT_MS])
 
-    async def _give_way(self, segments: SegmentReader) -> None:
+    async def _yield_space(self, segments: SegmentReader) -> None:
         while True:
-            await asyncio.sleep(GIVE_WAY_SECONDS)
-            await segments.give_way()
+            await asyncio.sleep(YIELD_SECONDS)
+            await segments.yield_space()
 
     def forget(self, entry: SegmentEntry) -> None:
         """Removes what the caches have of a segment that is deleted."""
@@ -181,9 +181,9 @@ class RemoteStorage:
 
     async def close(self) -> None:
         """Ends all reads, and leaves the store."""
-        if self._giving_way is not None:
-            self._giving_way.cancel()
-            await asyncio.gather(self._giving_way, return_exceptions=True)
+        if self._yielding is not None:
+            self._yielding.cancel()
+            await asyncio.gather(self._yielding, return_exceptions=True)
         if self._segments is not None:
             await self._segments.close()
         await self.store.close()

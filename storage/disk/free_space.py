@@ -11,7 +11,7 @@ from ottla.storage.disk.filesystem import FileSystem
 
 SHARE: Final = 20
 """The part of the disk that is for logs alone: a twentieth."""
-MOST_BYTES: Final = 4 << 30
+MOST_BYTES: Final = 4096 * 1024 * 1024
 """The same in bytes, on a large disk."""
 
 

@@ -2,7 +2,7 @@
 
 A file is removed as a whole, never a part of one: an answer that is being sent keeps its descriptor. Files of an earlier process are
 removed at the start, since their contents are not known. They lie in the log directory itself, where Apache Kafka refuses folders of other
-names, and ignores files. They leave the space of `free_space` to the logs, and give way when those have grown. When the disk refuses a
+names, and ignores files. They leave the space of `free_space` to the logs, and go when those have grown. When the disk refuses a
 chunk, or has no such space, the cache keeps chunks in memory for a minute.
 
 Lives on the event loop; files are made and removed in threads. Chunks are verified and written where they are held (`held_chunks`).
@@ -230,7 +230,7 @@ class ChunkCache:
 
     # -- what goes -------------------------------------------------------------------------------------------------------
 
-    async def give_way(self) -> None:
+    async def yield_space(self) -> None:
         """Removes files while the disk has too little space for logs."""
         bound = await self._bound()
         while self.size > bound and self._files:

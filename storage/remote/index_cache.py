@@ -234,7 +234,7 @@ class IndexCache:
         self._on_disk[name] = size + SEGMENT_BYTES
         self.size += size + SEGMENT_BYTES
 
-    async def give_way(self) -> None:
+    async def yield_space(self) -> None:
         """Removes files while the disk has too little space for logs."""
         with contextlib.suppress(OSError):
             await self._leave_space(0)

@@ -187,10 +187,10 @@ class SegmentReader:
         self._indexes.remove(entry)
         self._chunks.remove(entry)
 
-    async def give_way(self) -> None:
+    async def yield_space(self) -> None:
         """Removes cached files while the disk has too little space for logs."""
-        await self._chunks.give_way()
-        await self._indexes.give_way()
+        await self._chunks.yield_space()
+        await self._indexes.yield_space()
 
     async def close(self) -> None:
         """Ends all reads from the store."""

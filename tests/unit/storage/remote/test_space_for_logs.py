@@ -77,25 +77,25 @@ def test_the_caches_take_no_space_that_is_for_logs(spare: int, tmp_path: Path) -
     run(story)
 
 
-def test_the_caches_give_way_to_logs_that_grow(tmp_path: Path) -> None:
+def test_the_caches_yield_space_to_logs_that_grow(tmp_path: Path) -> None:
     async def story() -> None:
         disk = SmallDisk(tmp_path / "cache")
         reading, entries, expected = await a_reading_on(disk, tmp_path)
         assert await read_segments(reading, entries, 700) == expected
-        await reading.reader.give_way()
+        await reading.reader.yield_space()
         before, files = disk.taken, len(chunk_files(tmp_path))
         assert before > 20_000
 
         disk.spare = before - 1
-        await reading.reader.give_way()
+        await reading.reader.yield_space()
         await quiet()
         assert files - 2 <= len(chunk_files(tmp_path)) < files
         disk.spare = 0
-        await reading.reader.give_way()
+        await reading.reader.yield_space()
         await quiet()
         assert not chunk_files(tmp_path)
         assert reading.chunks.size == 0
-        await reading.reader.give_way()
+        await reading.reader.yield_space()
         await quiet()
         assert disk.taken <= 3 * BLOCK  # the indexes of the segment that was read last
         assert await read_segments(reading, entries, 700) == expected
@@ -105,14 +105,14 @@ def test_the_caches_give_way_to_logs_that_grow(tmp_path: Path) -> None:
 
 
 def test_a_broker_looks_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_storage, "GIVE_WAY_SECONDS", 0.001)
+    monkeypatch.setattr(remote_storage, "YIELD_SECONDS", 0.001)
 
     async def story() -> None:
         disk = SmallDisk(tmp_path / "cache")
         reading, entries, _ = await a_reading_on(disk, tmp_path)
         await read_segments(reading, entries, 700)
         storage = object.__new__(remote_storage.RemoteStorage)
-        looking = asyncio.ensure_future(storage._give_way(reading.reader))
+        looking = asyncio.ensure_future(storage._yield_space(reading.reader))
         disk.spare = 0
         async with asyncio.timeout(20):
             await until(lambda: not chunk_files(tmp_path))
