@@ -12,7 +12,6 @@ Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka us
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
@@ -58,8 +57,6 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 REMOTE_AT_ONCE = 10
 """Partitions of a request whose remote segments are searched at once."""
-
-logger = logging.getLogger(__name__)
 
 
 class _Cold(NamedTuple):
@@ -170,7 +167,7 @@ async def _look_up_remote(
     except (TimeoutError, TooManyReads, MetadataNotReady):
         answers[place] = _failed(asked, ErrorCode.REPLICA_NOT_AVAILABLE)
     except RemoteStoreError as error:
-        logger.warning("%s: a search by time failed: %s", log.topic_partition, error)
+        reads.report(log, error)
         answers[place] = _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     except (StorageError, ReplicationError) as error:
         answers[place] = _failed(asked, partition_error(error, broker.data))

@@ -182,10 +182,12 @@ class _PartitionWriter:
         reason = "the time was over before the first attempt"
         while loop.time() < write.deadline and not write.offset.done():
             try:
-                code, offset, message = await self._attempt(write)
+                code, offset, message = await self._attempt_while_wanted(write)
             except (PeerUnavailable, ProtocolError, OSError) as error:
                 reason = str(error)
                 await self._disconnect()
+                if write.offset.done():
+                    break
             else:
                 if code is ErrorCode.NONE:
                     self._sequence = increment_sequence(self._sequence, 1)
@@ -200,6 +202,17 @@ class _PartitionWriter:
             await asyncio.sleep(max(0.0, min(BACKOFF_SECONDS, write.deadline - loop.time())))
         self._producer_id = NO_PRODUCER_ID  # whether the last batch was written is not known
         raise MetadataWriteFailed(f"{self._name}: {reason}")
+
+    async def _attempt_while_wanted(self, write: _Write) -> tuple[ErrorCode, int, str | None]:
+        """Makes an attempt, which ends when the caller leaves: a former leader publishes nothing, however long the connecting takes."""
+        attempt = asyncio.ensure_future(self._attempt(write))
+        try:
+            await asyncio.wait((attempt, write.offset), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            is_given_up = attempt.cancel()
+        if is_given_up:
+            raise PeerUnavailable("its caller has left")
+        return attempt.result()
 
     async def _attempt(self, write: _Write) -> tuple[ErrorCode, int, str | None]:
         """Sends the batch once. Returns the answer: error, offset, message."""

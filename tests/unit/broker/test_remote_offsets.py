@@ -130,7 +130,7 @@ def test_a_search_by_time_passes_over_a_segment_without_records() -> None:
     scenario()
 
 
-def test_a_failing_store_is_an_error_that_clients_repeat() -> None:
+def test_a_failing_store_is_an_error_that_clients_repeat_and_has_a_line_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     @on_a_loop
     async def scenario() -> None:
         bench = TieredBench()
@@ -138,6 +138,9 @@ def test_a_failing_store_is_an_error_that_clients_repeat() -> None:
         reading = await bench.move_away()
         reading.store.errors = [RemoteStoreError("503")] * 9
         assert (await offset_of(bench, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        reading.store.errors = [RemoteStoreError("503")] * 9
+        assert (await offset_of(bench, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert caplog.text.count("cannot be read from the remote store: 503") == 1
         reading.store.errors = []
         assert (await offset_of(bench, 0)).offset == 0
 
