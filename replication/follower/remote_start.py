@@ -114,12 +114,13 @@ async def _begin(
     stats = states.counters.of(followed.topic_partition.topic)
     stats.build_aux_state_requests += 1
     try:
-        state = await states.read(log, epochs, offset, leader_end)
-        if not fetcher.is_current(followed) or followed.partition.log is not log:
-            return
-        logger.info("%s: begins at offset %d, because the records from offset %d on are in the remote store", followed.topic_partition,
-                    state.offset, leader_start)  # fmt: skip
-        await states.begin(log, state, leader_start, lambda: fetcher.is_current(followed) and followed.partition.log is log)
+        async with states.slots:
+            state = await states.read(log, epochs, offset, leader_end)
+            if not fetcher.is_current(followed) or followed.partition.log is not log:
+                return
+            logger.info("%s: begins at offset %d, because the records from offset %d on are in the remote store", followed.topic_partition,
+                        state.offset, leader_start)  # fmt: skip
+            await states.begin(log, state, leader_start, lambda: fetcher.is_current(followed) and followed.partition.log is log)
     except MetadataNotReady:
         fetcher_failures.delay(fetcher, followed)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.replication.leader.partition import Partition
 from ottla.replication.ports.thread_work import done
@@ -26,6 +26,8 @@ from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
+MOST_AT_ONCE: Final = 8
+"""Logs that begin behind remote records at the same time. Their indexes are in memory meanwhile, and a lost disk may have had thousands."""
 _CHECK_PRODUCERS = "remote-producers"
 _READY_CHECKS = 50
 _READY_CHECK_SECONDS = 0.02
@@ -41,9 +43,9 @@ class AuxState(NamedTuple):
 
 
 class AuxStates:
-    """Reads the state of remote segments and begins logs with it."""
+    """Reads the state of remote segments and begins logs with it. A caller holds one of the `slots` from the reading to the end."""
 
-    __slots__ = ("_background", "_metadata", "_store", "counters", "on_tier")
+    __slots__ = ("_background", "_metadata", "_store", "counters", "on_tier", "slots")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class AuxStates:
         self._store = store
         self._metadata = metadata
         self._background = background
+        self.slots = asyncio.Semaphore(MOST_AT_ONCE)
         self.counters = counters
         self.on_tier = on_tier
         """Called when a follower learns that its log has a remote part, so that the metadata of it are read."""

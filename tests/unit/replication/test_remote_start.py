@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
+from ottla.protocol.topic_partition import TopicPartition
+from ottla.replication.follower import remote_start
 from ottla.replication.leader.partition import Partition
-from ottla.replication.remote.aux_state import AuxStates
+from ottla.replication.remote.aux_state import MOST_AT_ONCE, AuxStates
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.producers.state import ProducerState
@@ -337,3 +340,33 @@ def test_a_copy_of_a_lost_history_is_none_of_the_leaders(epochs: dict[int, int],
         await follower.pool.close()
 
     scenario()
+
+
+@in_virtual_time
+async def test_few_logs_begin_at_once_although_a_lost_disk_had_thousands() -> None:
+    """Their indexes are in memory meanwhile."""
+    remote = Remote()
+    await remote.fill()
+    states = remote.states()
+    gate, reading = asyncio.Event(), 0
+
+    async def wait(call: str, entry: SegmentEntry) -> None:
+        nonlocal reading
+        reading += 1
+        await gate.wait()
+
+    remote.store.before = wait
+    log = SimpleNamespace(topic_id=TOPIC_ID, topic_partition=TopicPartition(TOPIC, 0))
+    followed: Any = SimpleNamespace(topic_partition=log.topic_partition, partition=SimpleNamespace(log=log))
+    fetcher: Any = SimpleNamespace(is_current=lambda _: False)
+    epochs = [(0, 0), (1, 5)]
+    beginning = [asyncio.ensure_future(remote_start._begin(fetcher, followed, states, epochs, 9, 3, 12)) for _ in range(100)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert reading == MOST_AT_ONCE
+    for each in beginning[:MOST_AT_ONCE]:
+        each.cancel()  # their leader has changed
+    await until(lambda: reading == 2 * MOST_AT_ONCE)
+    gate.set()
+    await asyncio.gather(*beginning, return_exceptions=True)
+    assert reading == MOST_AT_ONCE + 2 * (100 - MOST_AT_ONCE)
