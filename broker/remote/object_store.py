@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, MutableSequence, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.broker.remote.encryption import CopyCipher, new_secret, open_key_ring
+from ottla.broker.remote.encryption import OVERHEAD_BYTES, CopyCipher, new_secret, open_key_ring
 from ottla.broker.remote.objects import COPY_BYTES, Objects
 from ottla.config.remote_store import OBJECT_KEY, OBJECT_PREFIX, REMOTE_SIZE, StoreSettings
 from ottla.protocol.records.batch import CODEC_MASK, HEADER_SIZE, parse_header
@@ -97,11 +97,13 @@ class ObjectStore:
         size = COPY_BYTES
         await self._budget.take(size)
         try:
+            _check_size(entry, INDEXES, await self._in_thread(partial(self._index_bytes, files)), MAX_INDEXES_BYTES)
             encryption, cipher = await self._in_thread(partial(self._seal, entry))
             chunks, is_compressed = await self._copy_records(entry, files, cipher)
             joined, ranges = join_indexes(await self._in_thread(partial(self._read_indexes, files, cipher)))
             await self._objects.put(object_key(prefix, entry, INDEXES), joined)
             manifest = write_manifest(Manifest(chunks, ranges, is_compressed, encryption), entry)
+            _check_size(entry, MANIFEST, len(manifest), MAX_MANIFEST_BYTES)
             await self._objects.put(object_key(prefix, entry, MANIFEST), manifest)
         finally:
             self._budget.give_back(size)
@@ -253,6 +255,12 @@ class ObjectStore:
             raise OSError(f"{path} has become shorter")
         return transform(data, at)
 
+    def _index_bytes(self, files: SegmentFiles) -> int:
+        """Returns the largest size that the object with the indexes may have."""
+        paths = (files.offset_index, files.time_index, files.transaction_index)
+        sizes = [self._filesystem.size(each) for each in paths if each] + [len(files.producer_snapshot), len(files.leader_epochs)]
+        return sum(size + OVERHEAD_BYTES for size in sizes)
+
     def _read_indexes(self, files: SegmentFiles, cipher: CopyCipher | None) -> dict[IndexKind, bytes]:
         read = self._filesystem.read_file
         parts = {
@@ -358,3 +366,9 @@ def _decompressed(frame: bytes | memoryview, most: int) -> bytes:
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=most)
     except zstandard.ZstdError as error:
         raise OSError(f"a chunk is no zstd frame: {error}") from None
+
+
+def _check_size(entry: SegmentEntry, suffix: str, size: int, most: int) -> None:
+    """Raises RemoteStoreError for an object that would not be read: the segment stays on its broker."""
+    if size > most:
+        raise RemoteStoreError(f"{main_key(entry)}.{suffix} would have {size} bytes, more than the {most} that are read")

@@ -46,6 +46,24 @@ def test_a_file_that_ends_early_is_not_copied(tmp_path: Path, monkeypatch: pytes
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("limit", "calls"), [("MAX_INDEXES_BYTES", 0), ("MAX_MANIFEST_BYTES", 2)])
+def test_what_could_not_be_read_again_is_not_copied(limit: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The segment would be removed here once the copy is finished."""
+
+    async def story() -> None:
+        memory = a_memory()
+        store = a_store(memory)
+        monkeypatch.setattr(object_store, limit, 20)
+        with pytest.raises(RemoteStoreError, match="more than the 20 that are read"):
+            await store.copy(ENTRY, segment_files(tmp_path, RECORDS))
+        assert len([each async for each in store.list("")]) == calls
+        monkeypatch.undo()
+        await store.copy(ENTRY, segment_files(tmp_path, RECORDS))
+        assert bytes(await store.fetch(ENTRY, 0, len(RECORDS))) == RECORDS
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("url", "keys", "is_signed"),
     [
