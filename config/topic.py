@@ -253,7 +253,7 @@ def check_remote_storage(values: Mapping[Key[Any], Any], *, remote_system: bool,
 
 
 def _check_local_retention(local: Key[int], local_value: int, total: Key[int], total_value: int) -> None:
-    if total_value == -1 or local_value == -2:
+    if total_value < 0 or local_value == -2:  # retention.bytes has no lower bound; below 0 it is no limit
         return
     if local_value == -1:
         raise ConfigValueError(local.name, local_value, f"Value must not be -1 as {total.name} value is set as {total_value}.")

@@ -103,6 +103,7 @@ ACCEPTED = [
     ({}, {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "0:1,1:2"}),
     ({}, {"local.retention.ms": "99999999999"}),
     (TIERED, {"remote.storage.enable": "true", "retention.ms": "10", "local.retention.ms": "10"}),
+    (TIERED, {"remote.storage.enable": "true", "retention.bytes": "-2", "local.retention.bytes": "10"}),  # below 0 is no limit
     (TIERED | {"inter.broker.protocol.version": "3.5"}, {"remote.storage.enable": "true"}),
 ]
 
