@@ -111,8 +111,9 @@ def highest_copied(bounds: LogBounds, known: KnownCopies) -> OffsetAndEpoch:
             entry = known.find(epoch, at)
             if entry is not None and is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
                 return OffsetAndEpoch(entry.end_offset, epoch)
-            if entry is None and start_offset <= at < bounds.log_start_offset:
-                return OffsetAndEpoch(at, epoch)  # it was copied, and removed with the records before the log start
+            # It was copied, and removed with the records before the log start. The first epoch may have begun before that.
+            if entry is None and at < bounds.log_start_offset and (start_offset <= at or start_offset == bounds.epochs[0][1]):
+                return OffsetAndEpoch(at, epoch)
             for entry in reversed(known.entries(epoch)):
                 if _is_readable(entry, bounds.log_end_offset, bounds.epochs):
                     return OffsetAndEpoch(entry.end_offset, epoch)

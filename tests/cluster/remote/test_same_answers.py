@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -57,6 +58,7 @@ class Broker(NamedTuple):
     client: WireClient
     bootstrap: str
     topic_id: bytes
+    store: Path
 
 
 def timestamp_of(batch: int, at: int) -> int:
@@ -83,7 +85,7 @@ def offsets_for(client: WireClient, timestamp: int, version: int = 9) -> dict[st
 
 
 @contextmanager
-def prepared(bootstrap: str, port: int) -> Iterator[Broker]:
+def prepared(bootstrap: str, port: int, store: Path) -> Iterator[Broker]:
     admin = AdminClient({"bootstrap.servers": bootstrap})  # its end would be that of the request
     admin.create_topics([NewTopic("t", 1, 1, config=TOPIC)])["t"].result(60)
     with a_wire_client(port) as client:
@@ -100,7 +102,7 @@ def prepared(bootstrap: str, port: int) -> Iterator[Broker]:
             lambda: offsets_for(client, EARLIEST_LOCAL)["offset"] == offsets_for(client, LATEST_TIERED)["offset"] + 1,
             what="all that was copied is gone here",
         )
-        yield Broker(client, bootstrap, found)
+        yield Broker(client, bootstrap, found, store)
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +116,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
     with (
         ApacheKafka(folder / "apache", 1, configs[0]) as kafka,
         a_broker(folder / "ottla", **configs[1], broker_id=kafka.broker_ids[0]) as ottla,
-        prepared(kafka.bootstrap, kafka.port()) as of_apache,
-        prepared(ottla.bootstrap, ottla.port) as ours,
+        prepared(kafka.bootstrap, kafka.port(), folder / "apache-store") as of_apache,
+        prepared(ottla.bootstrap, ottla.port, folder / "store") as ours,
     ):
         yield of_apache, ours
 
@@ -154,6 +156,13 @@ def check_offsets(apache: Broker, ours: Broker) -> None:
         assert offsets_for(ours.client, time) == offsets_for(apache.client, time), time - T0
 
 
+def delete_records(brokers: tuple[Broker, Broker], end: int) -> None:
+    for broker in brokers:
+        deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=end)])
+        (answer,) = broker.client.ask(DeleteRecordsRequest(topics=[deleted], timeout_ms=30_000), 2).topics[0].partitions
+        assert (answer.error_code, answer.low_watermark) == (0, end)
+
+
 def test_offsets_and_records_are_the_same_before_and_after_records_are_deleted(brokers: tuple[Broker, Broker]) -> None:
     apache, ours = brokers
     check_offsets(apache, ours)
@@ -168,10 +177,7 @@ def test_offsets_and_records_are_the_same_before_and_after_records_are_deleted(b
             (found,) = broker.client.ask(request, 4).topics[0].partitions
             answers.append((found.error_code, found.leader_epoch, found.end_offset))
         assert answers[0] == answers[1], epoch
-    for broker in brokers:
-        deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=DELETED_TO)])
-        (answer,) = broker.client.ask(DeleteRecordsRequest(topics=[deleted], timeout_ms=30_000), 2).topics[0].partitions
-        assert (answer.error_code, answer.low_watermark) == (0, DELETED_TO)
+    delete_records(brokers, DELETED_TO)
     for kind in (LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
         assert offsets_for(ours.client, kind) == offsets_for(apache.client, kind), kind
     for offset in (0, DELETED_TO - 1, DELETED_TO, DELETED_TO + 1, END):
@@ -211,3 +217,14 @@ def test_the_records_of_the_metadata_are_the_same_bytes_but_for_custom_metadata(
     copied = [[value for value in found if value[1] == 0 or value[-2] == 1] for found in (apache, ours)]
     assert len(copied[0]) >= 2 * 5
     assert copied[0] == copied[1]
+
+
+def test_the_last_copied_offset_is_the_same_when_all_copies_are_deleted(brokers: tuple[Broker, Broker]) -> None:
+    kinds = (LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
+    local_start = offsets_for(brokers[1].client, EARLIEST_LOCAL)["offset"]
+    for end in (local_start, local_start + 1, END):
+        delete_records(brokers, end)
+        eventually(lambda: not any(path for broker in brokers for path in broker.store.rglob("t-0-*/*.log")), what="no copy")
+        answers = [{kind: offsets_for(broker.client, kind) for kind in kinds} for broker in brokers]
+        assert answers[1] == answers[0], end
+        assert answers[0][LATEST_TIERED]["offset"] == local_start - 1

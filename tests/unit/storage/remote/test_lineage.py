@@ -114,6 +114,15 @@ def test_removed_copies_below_the_log_start_count_as_copied() -> None:
     assert highest_copied(LogBounds(55, 90, LOG), Copies(an_entry(50, 56, {5: 50}), removed=[removed])) == OffsetAndEpoch(56, 5)
 
 
+def test_removed_copies_count_as_copied_although_the_log_has_no_other_record_of_their_epoch_before_its_start() -> None:
+    removed = an_entry(50, 60, {5: 50})
+    cut = [(5, 61), (7, 70)]
+    assert highest_copied(LogBounds(61, 90, cut), Copies(removed=[removed])) == OffsetAndEpoch(60, 5)
+    assert highest_copied(LogBounds(65, 90, [(5, 65), (7, 70)]), Copies(removed=[removed])) == OffsetAndEpoch(60, 5)
+    assert highest_copied(LogBounds(70, 90, cut[1:]), Copies(removed=[removed])) == NOTHING_COPIED
+    assert highest_copied(LogBounds(75, 90, [(6, 75), (7, 80)]), Copies(removed=[an_entry(50, 60, {7: 50})])) == NOTHING_COPIED
+
+
 def test_the_first_offset_is_found_that_the_lineage_does_not_have() -> None:
     copies = Copies(an_entry(15, 29, {1: 15, 2: 20}), an_entry(30, 45, {3: 30, 4: 40}), an_entry(50, 75, {5: 50}))
     assert first_missing(15, 45, 90, LOG, copies.find) is None
