@@ -10,6 +10,7 @@ from ottla.config.keys.tiered import (
     REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME,
     REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
 )
+from ottla.config.remote_metadata import metadata_settings
 from ottla.config.topic import REMOTE_STORAGE_ENABLE
 
 LOCAL_TIERED_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
@@ -38,6 +39,7 @@ def check_remote_storage(config: BrokerConfig) -> None:
     if listener is not None and listener not in names:
         reason = f"Should be set as a listener name within valid broker listener name list: {','.join(names)}"
         raise ConfigValueError(REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME.name, listener, reason)
+    metadata_settings(config)  # its own errors, before the start writes anything
 
 
 def check_no_topic_is_tiered(config: BrokerConfig, overrides: Iterable[Mapping[str, str]]) -> None:

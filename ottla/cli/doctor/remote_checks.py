@@ -1,6 +1,7 @@
 """Judges tiered storage: a cluster's copies of segments by its metadata and offsets, and the remote store of a broker by its answers."""
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -10,9 +11,14 @@ from ottla.client.errors import Refused
 from ottla.client.offsets import EARLIEST, list_offsets, reachable_offsets
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
+from ottla.config.keys.log import LOG_DIRS
 from ottla.config.keys.tiered import REMOTE_LOG_STORAGE_SYSTEM_ENABLE
+from ottla.config.remote_store import store_settings
+from ottla.config.validation import log_dirs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.storage.remote.index_cache import DIRECTORY as INDEX_CACHE
+from ottla.storage.remote.local_layout import ROOT
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -128,9 +134,17 @@ def check_remote_store(config: BrokerConfig) -> Iterator[Finding]:
     if not config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
         return
     try:
-        asyncio.run(_probe(config))
+        if not _is_made_by_the_start(store_settings(config).directory, log_dirs(config[LOG_DIRS])[0]):
+            asyncio.run(_probe(config))
     except ConfigError as error:
         yield found("remote-store-unusable", str(error), "correct the keys rsm.config.*, or make the store reachable")
+
+
+def _is_made_by_the_start(store: str | None, log_directory: str) -> bool:
+    """Whether the folder of a store in a directory is missing because no broker with this log directory has used it yet."""
+    if store is None or os.path.exists(os.path.join(log_directory, INDEX_CACHE)):
+        return False
+    return os.path.isdir(store) and os.access(store, os.W_OK | os.X_OK) and not os.path.lexists(os.path.join(store, ROOT))
 
 
 async def _probe(config: BrokerConfig) -> None:

@@ -60,6 +60,7 @@ def test_a_directory_that_goes_is_told_until_it_comes_back(tmp_path: Path) -> No
         "rsm.config.dir": str(shared),
         "ottla.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}",
     }
+    logs = {"log.dirs": str(tmp_path / "logs")}
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
         assert health(broker) == "running\n"
         (shared / ROOT).rename(shared / "away")
@@ -67,7 +68,7 @@ def test_a_directory_that_goes_is_told_until_it_comes_back(tmp_path: Path) -> No
         state, reason = health(broker).splitlines()
         assert (state, str(shared) in reason) == ("degraded", True)
         assert health(broker, "/health/ready") == "running\n"
-        assert [each.kind.id for each in check_remote_store(BrokerConfig(keys))] == ["remote-store-unusable"]
+        assert [each.kind.id for each in check_remote_store(BrokerConfig(keys | logs))] == ["remote-store-unusable"]
         (line,) = [line for line in doctor(broker).splitlines() if "remote-store-degraded" in line]
         assert str(shared) in line
         assert is_writable(broker)

@@ -28,6 +28,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.remote_storage import LOCAL_TIERED_STORAGE
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.index_cache import DIRECTORY as INDEX_CACHE
 from ottla.storage.remote.local_layout import ROOT
 from ottla.storage.remote.ports import OWNER_NAME
 from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fill, local_starts
@@ -300,10 +301,14 @@ def test_the_doctor_asks_the_store_of_a_broker(tmp_path: Path) -> None:
     keys = {"remote.log.storage.system.enable": "true", "remote.log.storage.manager.class.name": LOCAL_TIERED_STORAGE}
 
     def kinds(directory: Path) -> list[tuple[str, str]]:
-        return [(each.kind.id, each.what) for each in check_remote_store(BrokerConfig(keys | {"rsm.config.dir": str(directory)}))]
+        paths = {"rsm.config.dir": str(directory), "log.dirs": str(tmp_path / "logs")}
+        return [(each.kind.id, each.what) for each in check_remote_store(BrokerConfig(keys | paths))]
 
     ((kind, what),) = kinds(tmp_path / "gone")
     assert (kind, "gone" in what, "\n" in what) == ("remote-store-unusable", True, False)
+    assert kinds(tmp_path) == [], "the first start makes the folder"
+    (tmp_path / "logs" / INDEX_CACHE).mkdir(parents=True)
+    assert [kind for kind, _ in kinds(tmp_path)] == ["remote-store-unusable"]
     (tmp_path / ROOT).mkdir()
     assert kinds(tmp_path) == []
     assert list(check_remote_store(BrokerConfig({}))) == []

@@ -47,9 +47,13 @@ def test_a_broker_may_have_a_store_that_is_built_in(properties: dict[str, str]) 
             "Invalid value X for configuration remote.log.metadata.manager.listener.name: Should be set as a listener name within valid "
             "broker listener name list: A,B",
         ),
+        (
+            {**ENABLED, "rlmm.config.remote.log.metadata.topic.num.partitions": "0"},
+            "Invalid value 0 for configuration rlmm.config.remote.log.metadata.topic.num.partitions: Value must be at least 1",
+        ),
     ],
 )
-def test_another_store_or_listener_ends_the_start(properties: dict[str, str], line: str) -> None:
+def test_another_store_listener_or_metadata_topic_ends_the_start(properties: dict[str, str], line: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check_remote_storage(BrokerConfig(properties))
     assert str(refused.value) == line
