@@ -63,7 +63,7 @@ class DirectoryStore:
         path = self._path(entry, LOG_SUFFIX)
         data = await self._run(path, partial(self._read, path, start, end))
         if len(data) != end - start:
-            raise RemoteObjectMissing(f"{path} has {start + len(data)} bytes, and {end} were expected")
+            raise RemoteObjectMissing(f"{path} has {len(data)} bytes from {start} on, and {end - start} were expected")
         return data
 
     async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
@@ -72,9 +72,10 @@ class DirectoryStore:
         try:
             return await self._run(path, partial(self._filesystem.read_file, path))
         except RemoteObjectMissing:
-            if kind is IndexKind.TRANSACTION and await self._run(path, partial(self._filesystem.exists, self._path(entry, LOG_SUFFIX))):
-                return b""
-            raise
+            if kind is not IndexKind.TRANSACTION:
+                raise
+            await self.size(entry)  # a whole copy may have no such file, so the error names the one that it must have
+            return b""
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """Returns None: the layout has no manifests."""
