@@ -6,7 +6,10 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.cli.output import counted, say
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -52,7 +55,8 @@ def read_metadata(
 ) -> list[SegmentCache]:
     """Reads `__remote_log_metadata`. Returns the entries of each partition of which it has records, also if they tell that all are gone.
 
-    `described` takes in all copies that have an entry, or had one. The other arguments and the errors are those of `known_copies`.
+    A line tells of records that are left out. `described` takes in all copies that have an entry, or had one. The other arguments and
+    the errors are those of `known_copies`.
     """
     from ottla.client.errors import ConnectionLost, Refused
     from ottla.client.fetcher import Fetcher
@@ -70,7 +74,7 @@ def read_metadata(
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             error.add("; no topic of this cluster has had tiered storage")
         raise
-    logs = {TopicPartition(METADATA_TOPIC, index): MetadataLog(index) for index in indexes}
+    logs = {TopicPartition(METADATA_TOPIC, index): MetadataLog(index, logs_skipped=False) for index in indexes}
     if chosen_partitions is not None:
         for each in chosen_partitions:
             logs[TopicPartition(METADATA_TOPIC, metadata_partition(each, len(indexes)))].know(each)
@@ -91,7 +95,16 @@ def read_metadata(
                         described.update(copies_begun(log, record.value))
                 if batch.next_offset >= ends[batch.partition]:
                     fetcher.positions.pop(batch.partition, None)
+    skipped = [log for log in logs.values() if log.skipped]
+    if skipped:
+        _say_once(f"{skipped[0].first_skipped} ({counted(sum(log.skipped for log in skipped), 'record')} left out in all)")
     return [each.cache for log in logs.values() for each in log.followed.values()]
+
+
+@lru_cache(16)
+def _say_once(text: str) -> None:
+    """Commands read the metadata several times, and the console whenever it is looked at."""
+    say(text)
 
 
 def copies_begun(log: MetadataLog, value: bytes | None) -> Iterator[CopyName]:

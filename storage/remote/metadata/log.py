@@ -57,8 +57,9 @@ class Followed:
 class MetadataLog:
     """See the module. `applied` counts records of followed partitions, `skipped` those that were left out."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, *, logs_skipped: bool = True) -> None:
         self.index = index
+        self._logs_skipped = logs_skipped
         self.position = 0
         """The offset of the next record to read."""
         self.last_epoch = NO_EPOCH
@@ -74,6 +75,8 @@ class MetadataLog:
         """The leader epoch of the record before that. If it has another one now, the log has lost records."""
         self.applied = 0
         self.skipped = 0
+        self.first_skipped = ""
+        """Names the first record that was left out, and why."""
         self._waiting: list[tuple[int, Future[None]]] = []
 
     @property
@@ -292,7 +295,11 @@ class MetadataLog:
 
     def _skip(self, offset: int, why: Exception) -> None:
         self.skipped += 1
+        named = f"{self.name}: the record at offset {offset} is left out: {why}"
+        self.first_skipped = self.first_skipped or named
+        if not self._logs_skipped:
+            return
         if self.skipped <= NAMED:
-            logger.error("%s: the record at offset %d is left out: %s", self.name, offset, why)
+            logger.error("%s", named)
         elif self.skipped == NAMED + 1:
             logger.error("%s: more records are left out; ottla_remote_log_metadata_skipped_records_total counts them", self.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
 from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
 from ottla.cli.main import main
@@ -117,6 +118,25 @@ def test_the_command_lists_copies_and_tells_which_are_read(tmp_path: Path) -> No
         assert listed("--unfinished", f"{A_PARTITION.topic[:1]}*") == [replaced, going]
         table = CliRunner().invoke(main, ["remote", "list", "-b", broker.bootstrap])
         assert "replaced" in table.stdout
+
+
+def test_the_command_tells_in_one_line_of_records_that_it_cannot_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with a_broker_in_process(tmp_path / "logs", **tiered(tmp_path / "shared")) as broker:
+        follow(broker)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for partition in range(3):
+            for value in (b"", b"\x01\x00\x01of another version", *[b"rubbish"] * 20):
+                producer.produce(METADATA_TOPIC, value, partition=partition)
+        assert producer.flush(30) == 0
+        copy(broker, an_entry(1, 0, 99))
+        caplog.clear()
+        done = CliRunner().invoke(main, ["remote", "list", "-b", broker.bootstrap, "--json"])
+        assert done.exit_code == 0, done.output
+        assert [each["start_offset"] for each in json.loads(done.stdout)] == [0]
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(METADATA_TOPIC)
+        assert line.endswith("(66 records left out in all)")
+        assert not [record for record in caplog.records if "is left out" in record.getMessage()]
 
 
 def test_the_command_finds_copies_that_the_store_does_not_have(tmp_path: Path) -> None:
