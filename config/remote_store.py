@@ -5,6 +5,7 @@ LocalTieredStorage has `dir`. Aiven's plugin has `storage.backend.class` and the
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigValueError
@@ -19,7 +20,18 @@ BACKENDS: Final = (S3, GCS, AZURE)
 
 _Kind = tuple[ValueType[Any], object]
 
+
+def _check_url(name: str, value: str) -> None:
+    try:
+        url = urlsplit(value)
+    except ValueError:
+        url = urlsplit("")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ConfigValueError(name, value, "Must be a URL such as https://s3.example.com")
+
+
 _TEXT: Final = String()
+_URL: Final = String(check=_check_url)
 _FLAG: Final = Bool()
 _OF_ALL: Final[dict[str, _Kind]] = {
     "key.prefix": (_TEXT, ""),
@@ -36,7 +48,7 @@ _OF_BACKEND: Final[dict[str, dict[str, _Kind]]] = {
     S3: {
         "s3.bucket.name": (_TEXT, None),
         "s3.region": (_TEXT, None),
-        "s3.endpoint.url": (_TEXT, None),
+        "s3.endpoint.url": (_URL, None),
         "s3.path.style.access.enabled": (_FLAG, None),
         "aws.access.key.id": (_TEXT, None),
         "aws.secret.access.key": (_TEXT, None),
@@ -44,7 +56,7 @@ _OF_BACKEND: Final[dict[str, dict[str, _Kind]]] = {
     },
     GCS: {
         "gcs.bucket.name": (_TEXT, None),
-        "gcs.endpoint.url": (_TEXT, None),
+        "gcs.endpoint.url": (_URL, None),
         "gcs.credentials.path": (_TEXT, None),
         "gcs.credentials.json": (_TEXT, None),
         "gcs.credentials.default": (_FLAG, None),
@@ -54,7 +66,7 @@ _OF_BACKEND: Final[dict[str, dict[str, _Kind]]] = {
         "azure.account.name": (_TEXT, None),
         "azure.account.key": (_TEXT, None),
         "azure.sas.token": (_TEXT, None),
-        "azure.endpoint.url": (_TEXT, None),
+        "azure.endpoint.url": (_URL, None),
     },
 }
 _NEEDED: Final = {S3: ("s3.bucket.name", "s3.region"), GCS: ("gcs.bucket.name",), AZURE: ("azure.container.name",)}

@@ -38,6 +38,10 @@ _DENIED: Final = re.compile(
     r"status code: 40[13]\b|\b(?:AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed)\b"
 )
 """Finds refused credentials in errors that obstore takes for others, such as those of a listing."""
+_DOCUMENT: Final = re.compile(r":? *<[?!a-zA-Z]")
+"""Finds where the answer of a store begins in the text of an error."""
+_SAID: Final = re.compile(r"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<\n]{1,200}))?")
+"""Finds what such an answer, in XML, says."""
 
 _Result = TypeVar("_Result")
 
@@ -173,9 +177,11 @@ def _ms(time: datetime) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of the text of obstore, which goes on with a debug form."""
-    text = str(error).strip().splitlines()
-    return text[0][:300] if text else type(error).__name__
+    """What the store says, and the line of obstore before, which goes on with the document and a debug form."""
+    text = str(error).strip() or type(error).__name__
+    line = _DOCUMENT.split(text, 1)[0].splitlines()[0][:300]
+    said = _SAID.search(text, 0, 4000)
+    return line if said is None else ": ".join((line, *filter(None, said.groups()))).removesuffix(".")
 
 
 def open_objects(settings: StoreSettings) -> Objects:

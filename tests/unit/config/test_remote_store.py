@@ -54,6 +54,12 @@ FAULTS = {
     "another backend": ({"storage.backend.class": "x"}, AIVEN_REMOTE_STORAGE, "rsm.config.storage.backend.class"),
     "no bucket": ({"storage.backend.class": S3, "storage.s3.region": "r"}, AIVEN_REMOTE_STORAGE, "storage.s3.bucket.name"),
     "no region": ({"storage.backend.class": S3, "storage.s3.bucket.name": "b"}, AIVEN_REMOTE_STORAGE, "storage.s3.region"),
+    "an address without its protocol": (
+        S3_KEYS | {"storage.s3.endpoint.url": "s3.example.com:9000"},
+        AIVEN_REMOTE_STORAGE,
+        "s3.endpoint.url",
+    ),
+    "an address that is none": (S3_KEYS | {"storage.s3.endpoint.url": "http://[::1"}, AIVEN_REMOTE_STORAGE, "s3.endpoint.url"),
     "chunks of nothing": (S3_KEYS | {"chunk.size": "0"}, AIVEN_REMOTE_STORAGE, "chunk.size"),
     "encryption without a key": (S3_KEYS | {"encryption.enabled": "true"}, AIVEN_REMOTE_STORAGE, "encryption.key.pair.id"),
     "a key without its files": (
