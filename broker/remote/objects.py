@@ -40,6 +40,8 @@ _DENIED: Final = re.compile(
 """Finds refused credentials in errors that obstore takes for others, such as those of a listing."""
 _DOCUMENT: Final = re.compile(r":? *<[?!a-zA-Z]")
 """Finds where the answer of a store begins in the text of an error."""
+_MOST_TEXT: Final = 1000
+"""A line of obstore names an object twice, and then says what happened."""
 _SAID: Final = re.compile(r"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<\n]{1,200}))?")
 """Finds what such an answer, in XML, says."""
 
@@ -179,7 +181,7 @@ def _ms(time: datetime) -> int:
 def _reason(error: Exception) -> str:
     """What the store says, and the line of obstore before, which goes on with the document and a debug form."""
     text = str(error).strip() or type(error).__name__
-    line = _DOCUMENT.split(text, 1)[0].splitlines()[0][:300]
+    line = _DOCUMENT.split(text, 1)[0].splitlines()[0][:_MOST_TEXT]
     said = _SAID.search(text, 0, 4000)
     return line if said is None else ": ".join((line, *filter(None, said.groups()))).removesuffix(".")
 
