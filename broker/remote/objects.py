@@ -156,7 +156,7 @@ class Objects:
         except self._missing as error:
             if asks_bucket:
                 await self.probe()
-                raise RemoteObjectMissing(where) from None
+                raise RemoteObjectMissing(f"{where} is missing") from None
             raise RemoteStoreError(f"{where}: {_reason(error)}") from None
         except self._exists:
             raise _Exists(where) from None
