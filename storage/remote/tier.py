@@ -4,11 +4,11 @@ A `PartitionLog` with remote storage has a `Tier`. The tasks in `replication/rem
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from ottla.config.topic import TopicConfig
 from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentState, any_copy
-from ottla.storage.remote.lineage import NOTHING_COPIED, Epochs, Find, OffsetAndEpoch, epoch_of, first_missing, with_records
+from ottla.storage.remote.lineage import NO_OFFSET, NOTHING_COPIED, Epochs, Find, OffsetAndEpoch, epoch_of, first_missing, with_records
 from ottla.storage.remote.ports import MetadataNotReady
 
 BROKERS_TOPICS = frozenset(
@@ -31,10 +31,10 @@ class Tier:
         """The end of the log when this process opened it, or that of a later copy that this process has made."""
         self.copied: OffsetAndEpoch = NOTHING_COPIED
         """The last offset in the store, and its epoch. Kafka's highestOffsetInRemoteStorage."""
-        self.find: Find = _nothing
-        """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`)."""
-        self.entries: Callable[[int], Sequence[SegmentEntry]] = _no_entries
-        """Returns the copies of a leader epoch by start offset (`RemoteLogMetadata.entries`)."""
+        self.find: Find = _not_read
+        """Returns the finished copy that has an offset in a leader epoch (`RemoteLogMetadata.find`). Raises MetadataNotReady."""
+        self.entries: Callable[[int], Sequence[SegmentEntry]] = _not_read
+        """Returns the copies of a leader epoch by start offset (`RemoteLogMetadata.entries`). Raises MetadataNotReady."""
         self.is_known = False
         """Whether `copied` comes from the metadata, which are read after the start."""
         self.checked_epoch = -1
@@ -96,9 +96,6 @@ def was_tiered(topic: str, config: TopicConfig, checkpoint: int | None, first_ba
     return config.has_remote_store and topic not in BROKERS_TOPICS and checkpoint is not None and checkpoint <= first_base_offset
 
 
-def _no_entries(epoch: int) -> Sequence[SegmentEntry]:
-    return ()
-
-
-def _nothing(epoch: int, offset: int, accepts: Accepts = any_copy, /) -> SegmentEntry | None:
-    return None
+def _not_read(epoch: int, offset: int = NO_OFFSET, accepts: Accepts = any_copy, /) -> NoReturn:
+    """Until the metadata are read: a reader that took the store for empty would pass over all remote records."""
+    raise MetadataNotReady("the metadata have not been read yet")

@@ -2,10 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
 
 from ottla.broker.remote.remote_storage import copy_of
+from ottla.replication.reading.remote_read import RemoteReads
 from ottla.replication.remote.positions import CopiesOf, refresh
 from ottla.storage.remote.entries import SegmentState, SegmentUpdate
+from ottla.storage.remote.ports import MetadataNotReady
 from tests.support.remote_segments import an_entry
 from tests.support.tiered_replicas import TIERED, TieredReplica
 
@@ -52,3 +57,17 @@ def test_a_copy_with_records_that_the_log_does_not_have_is_not_read_and_hides_no
         assert starts(replica) == [0, 0, None, None, None, None]
 
     asyncio.run(scenario())
+
+
+def test_a_log_whose_metadata_are_not_read_yet_has_not_no_copies() -> None:
+    """Or else a search by time would begin with the first local record, and pass over all others."""
+    replica = TieredReplica()
+    log = replica.log
+    replica.lead()
+    replica.produce(4)
+    log.delete_old_segments(lambda segment, _: segment.base_offset < 2, "test", keeps_log_start=True)
+    reads = RemoteReads(cast("Any", None), copy_of, lambda: 500)
+    for find in (copy_of, reads.entry, reads.entry_from):
+        with pytest.raises(MetadataNotReady):
+            find(log, 1)
+    assert reads.entry_from(log, 2) is None
