@@ -30,6 +30,10 @@ class CopiesOf:
         """See RemoteLogMetadata."""
         return self._metadata.entries(self._partition, epoch)
 
+    def epochs(self) -> Sequence[int]:
+        """See RemoteLogMetadata."""
+        return self._metadata.epochs(self._partition)
+
     def unfinished(self, epoch: int) -> Sequence[SegmentEntry]:
         """See RemoteLogMetadata."""
         return self._metadata.unfinished(self._partition, epoch)
@@ -75,11 +79,11 @@ def find_log_start(log: PartitionLog, copies: CopiesOf) -> bool:
     watermark is still below.
     """
     if lacks_epochs(log):
-        return True
-    bounds = bounds_of(log)
-    first = first_remote_offset(bounds, copies.entries)
-    start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
-    start = _first_without_copy(log, copies, start)
+        start = _first_known_offset(log, copies)
+    else:
+        first = first_remote_offset(bounds_of(log), copies.entries)
+        start = log.local_log_start_offset if first is None else min(first, log.local_log_start_offset)
+        start = _first_without_copy(log, copies, start)
     if start > log.log_start_offset:
         log.increment_log_start_offset(min(start, log.high_watermark), "older records were removed from the remote store")
     return start <= log.log_start_offset
@@ -138,6 +142,23 @@ def is_only_copy(log: PartitionLog, copies: CopiesOf, entry: SegmentEntry) -> bo
     if not is_in_lineage(entry, bounds.log_end_offset, bounds.epochs):
         return False
     return first_missing(first, last, bounds.log_end_offset, bounds.epochs, copies.find) is not None
+
+
+def _first_known_offset(log: PartitionLog, copies: CopiesOf) -> int:
+    """Finds where a log begins that lacks the epochs of its start: with the first offset whose epoch it knows.
+
+    The epochs before went with their records, and the log start offset of that time was lost. But if a copy of any history has only older
+    records, the epochs may have been lost alone. Then the log start offset stays.
+    """
+    first = min((begin for _, begin in log.leader_epochs.entries), default=log.local_log_start_offset)
+    first = min(first, log.local_log_start_offset)
+    for epoch in copies.epochs():
+        for entry in copies.entries(epoch):
+            if entry.start_offset >= first:
+                break
+            if entry.end_offset < first and (not _is_removed(entry) or is_to_copy_again(entry)):
+                return log.log_start_offset
+    return first
 
 
 def _first_without_copy(log: PartitionLog, copies: CopiesOf, end: int) -> int:

@@ -140,6 +140,9 @@ class RemoteLogMetadata(Protocol):
     def highest_offset(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """The largest end offset of finished copies in the epoch."""
 
+    def epochs(self, partition: TopicIdPartition) -> Sequence[int]:
+        """The leader epochs that copies have had, in no order."""
+
     def entries(self, partition: TopicIdPartition, epoch: int) -> Sequence[SegmentEntry]:
         """All entries of an epoch by start offset, unreferenced ones and those being deleted included."""
 

@@ -230,7 +230,7 @@ def test_what_was_not_copied_is_missing(case: Case) -> None:
     case.copy(an_entry(0, 99, len(RECORDS)))
     other = an_entry(0, 99, len(RECORDS), uuid=2)
 
-    with pytest.raises(RemoteObjectMissing, match="is missing|No such file"):
+    with pytest.raises(RemoteObjectMissing, match=r"is missing|No such file"):
         do(case.store.fetch(other, 0, 10))
     for kind in IndexKind:
         with pytest.raises(RemoteObjectMissing):

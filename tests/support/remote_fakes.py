@@ -196,6 +196,10 @@ class MemoryMetadata:
         """See RemoteLogMetadata."""
         return self._readable(partition).highest_offset(epoch)
 
+    def epochs(self, partition: TopicIdPartition) -> Sequence[int]:
+        """See RemoteLogMetadata."""
+        return list(self._readable(partition).epochs)
+
     def entries(self, partition: TopicIdPartition, epoch: int) -> Sequence[SegmentEntry]:
         """See RemoteLogMetadata."""
         return self._readable(partition).entries(epoch)

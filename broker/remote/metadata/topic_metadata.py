@@ -86,6 +86,10 @@ class TopicMetadata:
         """See RemoteLogMetadata."""
         return self._cache(partition).highest_offset(epoch)
 
+    def epochs(self, partition: TopicIdPartition) -> list[int]:
+        """See RemoteLogMetadata."""
+        return list(self._cache(partition).epochs)
+
     def entries(self, partition: TopicIdPartition, epoch: int) -> SegmentEntries:
         """See RemoteLogMetadata."""
         return self._cache(partition).entries(epoch)

@@ -87,6 +87,28 @@ def test_a_leader_that_lost_the_epochs_of_its_remote_records_removes_nothing() -
     run(scenario())
 
 
+@pytest.mark.parametrize("removed", [[], [0], [0, 1]])
+def test_a_log_without_the_start_that_it_had_begins_with_the_first_epoch_that_it_knows(removed: list[int]) -> None:
+    """Its epochs went with the records before offset 2. If there still are copies of these, the epochs alone may have been lost."""
+
+    async def scenario() -> None:
+        replica = await copied(local_retention_ms=1)
+        delete_old_segments(replica.log, replica.clock.now_ms())
+        replica.log.increment_log_start_offset(2, "records were deleted by a client")
+        for entry in replica.entries():
+            if entry.start_offset in removed:
+                await replica.metadata.update(SegmentUpdate(entry.id, 1, 0, DELETING))
+        replica.log.close()
+        replica.log = replica.partition.log = replica.open(log_start_offset=0)
+        replica.log.update_high_watermark(replica.log.log_end_offset)
+        assert (replica.log.log_start_offset, replica.log.leader_epochs.entries) == (0, [(0, 2)])
+        replica.lead(1)
+        assert find_log_start(replica.log, CopiesOf(replica.metadata, TIERED))
+        assert replica.log.log_start_offset == (2 if removed == [0, 1] else 0)
+
+    run(scenario())
+
+
 def test_a_new_leader_does_not_look_at_all_finished_copies_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         replica = await copied(local_retention_ms=1)
