@@ -179,7 +179,7 @@ def _ms(time: datetime) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """What the store says, and the line of obstore before, which goes on with the document and a debug form."""
+    """The line of obstore, without the document and the debug form behind it, and the answer of the store that is in the document."""
     text = str(error).strip() or type(error).__name__
     line = _DOCUMENT.split(text, 1)[0].splitlines()[0][:_MOST_TEXT]
     said = _SAID.search(text, 0, 4000)
