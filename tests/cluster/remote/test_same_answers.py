@@ -13,8 +13,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -48,6 +50,7 @@ CHECKS = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms":
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = range(-1, -6, -1)
 DELETED_TO = 23
 """Within the second batch of a remote segment."""
+FIRST_WITH_REPLICA_STATE = 15
 EVENT_TIMESTAMP = {0: 16 + 1 + 8 + 8 + 4 + 8, 1: 16 + 1 + 4}
 """Its place in a record of the metadata behind the beginning of the segment's uuid, by the kind of the record."""
 
@@ -126,7 +129,8 @@ def fetched(broker: Broker, offset: int, version: int, replica_id: int = -1) -> 
     """The answer once there are records or an error: a read of the store may take more than one fetch."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
-        replica_id=replica_id,
+        replica_id=replica_id if version < FIRST_WITH_REPLICA_STATE else -1,
+        replica_state=ReplicaState(replica_id=replica_id if version >= FIRST_WITH_REPLICA_STATE else -1),
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=1 << 20,
@@ -156,6 +160,39 @@ def check_offsets(apache: Broker, ours: Broker) -> None:
         assert offsets_for(ours.client, time) == offsets_for(apache.client, time), time - T0
 
 
+def checked(client: WireClient, configs: dict[str, str]) -> list[tuple[str, str | None]]:
+    """The answers to a topic with these keys, and to a change of `t`; neither has an effect."""
+    given = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=given)
+    (created,) = client.ask(CreateTopicsRequest(topics=[topic], validate_only=True), 7).topics
+    changes = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in configs.items()]
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=changes)
+    (changed,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1).responses
+    return [(ErrorCode.of(each.error_code).name, each.error_message) for each in (created, changed)]
+
+
+RULES: list[dict[str, str]] = [
+    *({"remote.storage.enable": "true", "cleanup.policy": policy} for policy in ("compact", "compact,delete", "delete,compact", "")),
+    *({"remote.storage.enable": "true", key: "true"} for key in ("remote.log.copy.disable", "remote.log.delete.on.disable")),
+    *(
+        {"remote.storage.enable": "true", f"retention.{unit}": total, f"local.retention.{unit}": local}
+        for unit, totals in (("ms", ("-1", "0", "1000")), ("bytes", ("-2", "-1", "0", "1000")))
+        for total in totals
+        for local in ("-3", "-2", "-1", "0", "999", "1000", "1001", "x", "")
+    ),
+]
+
+
+def test_the_rules_for_topics_are_the_same(brokers: tuple[Broker, Broker]) -> None:
+    apache, ours = brokers
+    refused = 0
+    for configs in RULES:
+        answers = checked(ours.client, configs)
+        assert answers == checked(apache.client, configs), configs
+        refused += answers[0][0] != "NONE"
+    assert 20 < refused < len(RULES) - 20
+
+
 def delete_records(brokers: tuple[Broker, Broker], end: int) -> None:
     for broker in brokers:
         deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=end)])
@@ -169,6 +206,9 @@ def test_offsets_and_records_are_the_same_before_and_after_records_are_deleted(b
     for offset in (-1, *range(0, END + 2, 3), END, END + 1):
         for version in (11, 17):
             assert fetched(ours, offset, version) == fetched(apache, offset, version), (offset, version)
+    for offset in (-1, 0, END // 2, END - 25, END, END + 1):
+        for version in (4, 11, 13, 14, 15, 17):
+            assert fetched(ours, offset, version, 1) == fetched(apache, offset, version, 1), (offset, version)
     for epoch in (-1, 0, 1):
         answers = []
         for broker in brokers:
