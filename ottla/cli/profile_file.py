@@ -1,15 +1,19 @@
 """Changes the file of the profiles. Comments and all other tables stay as they are, and the file is replaced as a whole.
 
+Commands change it one after the other: each holds a lock beside the file from its reading to its writing.
+
 The file is for its owner alone (mode 0600): addresses and names of credentials' files are in it, but no secrets.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +27,28 @@ _KEY: Final = re.compile(r"""\s*(?:"(?P<quoted>[^"]+)"|'(?P<literal>[^']+)'|(?P<
 Value = str | float | int
 
 
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Lets one command at a time read and change the file. Raises ClientError if the lock cannot be made."""
+    kept = file.resolve()
+    try:
+        os.makedirs(kept.parent, _FOLDER_MODE, exist_ok=True)
+        descriptor = os.open(kept.with_name(f".{kept.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            os.close(descriptor)
+            raise
+    except OSError as error:
+        raise ClientError(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def change(file: Path, name: str, new: Mapping[str, Value] | None) -> None:
-    """Give the file a profile with these keys in place of the one of this name; None removes it.
+    """Give the file a profile with these keys in place of the one of this name; None removes it. The caller has it `locked`.
 
     Raises ClientError if the file cannot be read or written, or has a form that this function does not understand.
     """
@@ -87,7 +111,6 @@ def _replace(file: Path, text: str) -> None:
     try:
         kept = file.resolve()  # beside it, as a link may lead to another disk
         new = kept.with_name(f"{kept.name}.new")
-        os.makedirs(kept.parent, _FOLDER_MODE, exist_ok=True)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
         with open(descriptor, "w", encoding="utf-8") as opened:
             os.fchmod(descriptor, _MODE)

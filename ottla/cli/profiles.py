@@ -135,16 +135,17 @@ def describe(name: str, as_json: bool) -> None:
 @json_option
 def create(name: str, as_json: bool, **options: Any) -> None:
     """Add a profile to the file, and the file if there is none."""
-    from ottla.cli.profile_file import change
+    from ottla.cli.profile_file import change, locked
 
     if not _NAME.fullmatch(name):
         raise click.UsageError(f"{name!r} is no name of a profile: those have letters, digits, hyphens and underscores.")
     found = {"bootstrap-server": DEFAULT_BOOTSTRAP, **_given(options)}
     with reported_errors():
         _check(found)
-        if profiles_file().exists() and name in _tables():
-            raise ClientError(f"there is a profile {name} in {profiles_file()} already; `ottla profiles alter {name}` changes it")
-        change(profiles_file(), name, found)
+        with locked(profiles_file()):
+            if profiles_file().exists() and name in _tables():
+                raise ClientError(f"there is a profile {name} in {profiles_file()} already; `ottla profiles alter {name}` changes it")
+            change(profiles_file(), name, found)
     report_outcomes([(name, None)], "created", as_json=as_json)
 
 
@@ -155,12 +156,12 @@ def create(name: str, as_json: bool, **options: Any) -> None:
 @json_option
 def alter(name: str, removed: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Change options of a profile; the others stay."""
-    from ottla.cli.profile_file import change
+    from ottla.cli.profile_file import change, locked
 
     given = _given(options)
     if not given and not removed:
         raise click.UsageError("Nothing to change: name an option, or one to --unset.")
-    with reported_errors():
+    with reported_errors(), locked(profiles_file()):
         found = {key: value for key, value in {**read_profile(name), **given}.items() if key not in removed}
         _check(found)
         change(profiles_file(), name, found)
@@ -172,14 +173,15 @@ def alter(name: str, removed: tuple[str, ...], as_json: bool, **options: Any) ->
 @json_option
 def delete(names: tuple[str, ...], as_json: bool) -> None:
     """Remove profiles from the file. The files that they name stay."""
-    from ottla.cli.profile_file import change
+    from ottla.cli.profile_file import change, locked
 
     outcomes: list[tuple[str, ClientError | None]] = []
     for name in names:
         try:
-            if name not in profile_names():
-                raise ClientError(f"there is no profile {name} in {profiles_file()}")
-            change(profiles_file(), name, None)
+            with locked(profiles_file()):
+                if name not in profile_names():
+                    raise ClientError(f"there is no profile {name} in {profiles_file()}")
+                change(profiles_file(), name, None)
         except ClientError as error:
             outcomes.append((name, error))
         else:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ottla.cli.main import main
+from tests.support.broker_process import eventually
 
 HAND_WRITTEN = """# my clusters
 [one]
@@ -142,3 +145,22 @@ def test_a_link_stays_one_and_the_new_file_is_made_on_the_disk_where_it_leads(
     assert file.is_symlink()
     assert kept.read_text().startswith("# mine\n")
     assert folders == [(kept.parent, kept.parent)]
+
+
+def test_of_two_commands_at_a_time_none_loses_what_the_other_wrote(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, others = os.replace, []
+
+    def is_done_or_waits(other: subprocess.Popen[bytes]) -> bool:
+        waits = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
+        return other.poll() is not None or any(words[5] == str(other.pid) for words in waits)
+
+    def while_another_one_creates(new: Path, old: Path) -> None:
+        if not others:
+            others.append(subprocess.Popen([sys.executable, "-P", "-m", "ottla", "profiles", "create", "second"]))
+            eventually(lambda: is_done_or_waits(others[0]))
+        replace(new, old)
+
+    monkeypatch.setattr(os, "replace", while_another_one_creates)
+    profiles("create", "first")
+    assert others[0].wait(20) == 0
+    assert sorted(tomllib.loads(file.read_text())) == ["first", "second"]
