@@ -197,6 +197,8 @@ class Environment:
         if reason:
             say(f"the hot path runs as Python: {reason}")
             return
+        log = self.folder / "compiled.log"
+        say(f"compiling the hot path, which takes two to four minutes on two cores, unless it is in the cache ({log})")
         tools = self.folder / "build-tools"
         with self.locked():
             stamp = tools / ".installed"
@@ -205,7 +207,6 @@ class Environment:
                 requires = self._project()["build-system"]["requires"]
                 self.pip("install", "--no-warn-conflicts", "--upgrade", "--target", str(tools), *requires)
                 stamp.write_text(wanted_state, encoding="ascii")
-        log = self.folder / "compiled.log"
         with log.open("w") as output:
             done = subprocess.run(
                 [str(self.python), "setup.py", "--quiet", "build_ext", "--inplace"],

@@ -208,9 +208,9 @@ class Stage:
 
 @contextmanager
 def _shown(record: IO[str] | None) -> Iterator[Show]:
-    """Draws on a terminal; elsewhere prints a line now and then."""
+    """Draws on a terminal that can; elsewhere prints a line now and then."""
     output: IO[str] = sys.stdout if record is None else cast("IO[str]", Recording(sys.stdout, record))
-    if not sys.stdout.isatty() and record is None:
+    if record is None and (not sys.stdout.isatty() or Console().is_dumb_terminal):
         yield _lines()
         return
     console = Console(file=output, force_terminal=True)

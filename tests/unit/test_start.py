@@ -155,12 +155,14 @@ def test_without_a_compiler_the_broker_runs_as_python(clone: Path) -> None:
     assert ran.stdout.startswith("broker serve")
 
 
-def test_a_compiler_that_fails_is_one_line_with_its_log_and_is_tried_again(clone: Path) -> None:
+def test_compiling_begins_with_a_line_and_a_compiler_that_fails_is_one_line_with_its_log_and_is_tried_again(clone: Path) -> None:
     installed(clone, "echo broken; exit 1")
     for _ in range(2):
         failed = start(clone, "compile")
         assert failed.returncode == 1
-        assert failed.stderr.startswith("ottla: the hot path could not be compiled, and runs as Python; ")
+        announced, reason = failed.stderr.splitlines()
+        assert announced.startswith("ottla: compiling the hot path, which takes two to four minutes")
+        assert reason.startswith("ottla: the hot path could not be compiled, and runs as Python; ")
         assert (clone / ".venv" / "compiled.log").read_text() == "broken\n"
 
 
@@ -171,7 +173,8 @@ def test_compiled_modules_are_not_compiled_again(clone: Path) -> None:
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         (clone / name).touch()
     (clone / hot["record"]()).write_text(hot["digest"](clone))
-    assert start(clone, "compile").returncode == 0
+    compiled = start(clone, "compile")
+    assert (compiled.returncode, compiled.stderr) == (0, "")
     assert start(clone, "serve", "--port", "0").stderr == ""
 
 
