@@ -1,7 +1,8 @@
 """Kills, stops and pauses brokers of a cluster of `ottla cluster up` during a run, by a seeded schedule.
 
 One broker at a time: the next fault waits until all brokers are ready and in sync again. With acks=all and two required replicas, no
-acknowledged record may be lost then. Broker, fault and pause follow from the seed. Copiers are victims in the same way.
+acknowledged record may be lost then. Broker, fault and pause follow from the seed. Copiers are victims in the same way. If
+the run is killed, a guard resumes or starts the broker that is paused or stopped.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ottla.validate.guard import Guard
 from ottla.validate.plan import DidNotFinish, Unusable
 
 Fault = Literal["kill", "stop", "pause"]
@@ -24,6 +26,7 @@ Kind = Literal["broker", "copier"]
 
 FAULTS: tuple[Fault, ...] = ("kill", "stop", "pause")
 VICTIMS: tuple[Kind, ...] = ("broker", "copier")
+_OPPOSITES = {"stop": "start", "pause": "resume"}
 _COMMAND_S = 120.0
 _IN_SYNC_S = 120.0
 _LOOK_S = 0.5
@@ -122,15 +125,22 @@ class Brokers:
     def __init__(self, directory: Path) -> None:
         """Raises Unusable when no cluster of several brokers runs there."""
         self._directory = directory
+        self._guard: Guard | None = None
         self.ids = brokers_of(directory)
 
     def hit(self, fault: Fault, victim: int) -> None:
         """See Victims."""
-        self._tell(fault, victim)
+        if fault == "kill":
+            self._tell(fault, victim)
+            return
+        self._guard = Guard(_command(self._directory, _OPPOSITES[fault], str(victim)))
+        self._tell(fault, victim, self._guard.descriptor)
 
     def undo(self, fault: Fault, victim: int) -> None:
         """See Victims."""
-        self._tell("start" if fault == "stop" else "resume", victim)
+        self._tell(_OPPOSITES[fault], victim)
+        if self._guard is not None:
+            self._guard.end()
 
     def until_well(self, over: threading.Event) -> None:
         """All are in sync, whether it is over or not. See Victims."""
@@ -140,8 +150,8 @@ class Brokers:
                 raise DidNotFinish(f"the brokers are not in sync again {_IN_SYNC_S:.0f} s after the last fault")
             time.sleep(_LOOK_S)
 
-    def _tell(self, command: str, broker: int) -> None:
-        done = _ottla_cluster(self._directory, command, str(broker))
+    def _tell(self, command: str, broker: int, *inherited: int) -> None:
+        done = _ottla_cluster(self._directory, command, str(broker), inherited=inherited)
         if done.returncode != 0:
             raise DidNotFinish(f"ottla cluster {command} {broker}: {' '.join(done.stderr.split())}")
 
@@ -168,15 +178,20 @@ def _status(directory: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _ottla_cluster(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _command(directory: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "ottla", "cluster", *arguments, "--dir", str(directory)]
+
+
+def _ottla_cluster(directory: Path, *arguments: str, inherited: Sequence[int] = ()) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [sys.executable, "-P", "-m", "ottla", "cluster", *arguments, "--dir", str(directory)],
+            _command(directory, *arguments),
             capture_output=True,
             text=True,
             check=False,
             timeout=_COMMAND_S,
             stdin=subprocess.DEVNULL,
+            pass_fds=inherited,
             start_new_session=True,  # Ctrl-C in a terminal would else end the command that resumes a broker
         )
     except subprocess.TimeoutExpired:

@@ -25,6 +25,7 @@ from ottla.client.group_offsets.committed import commit_offsets, committed_offse
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.validate.chaos import Fault, Kind
 from ottla.validate.copying.settings import Settings
+from ottla.validate.guard import Guard
 from ottla.validate.plan import Copies, DidNotFinish, Plan
 from ottla.validate.sizes import batch_bytes
 from ottla.validate.topic import Offsets, Topic, connected
@@ -124,14 +125,14 @@ class Copiers:
         elif fault == "stop":
             copier.end()
         else:
-            copier.signal(signal.SIGSTOP)
+            copier.pause()
 
     def undo(self, fault: Fault, victim: int) -> None:
         """See Victims."""
         if fault == "stop":
             self._copiers[victim].start()
         else:
-            self._copiers[victim].signal(signal.SIGCONT)
+            self._copiers[victim].resume()
 
     def until_well(self, over: threading.Event) -> None:
         """Some rows were committed since. See Victims."""
@@ -198,6 +199,7 @@ class _Process:
         self._settings = settings
         self._hear = hear
         self._process: subprocess.Popen[str] | None = None
+        self._guard: Guard | None = None
         self._lock = threading.RLock()
         self._is_wanted = False
 
@@ -235,15 +237,30 @@ class _Process:
 
     def kill(self) -> None:
         with self._lock:
+            self._end_guard()
             if self._process is not None:
                 self._process.kill()
                 self._process.wait()
                 self._close(self._process)
 
-    def signal(self, number: int) -> None:
+    def pause(self) -> None:
+        """Suspend the process. It would not hear that the run was killed, so a guard kills it then."""
         with self._lock:
             if self._process is not None:
-                self._process.send_signal(number)
+                self._guard = Guard(["kill", "-KILL", str(self._process.pid)])
+                self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End a pause."""
+        with self._lock:
+            if self._process is not None:
+                self._process.send_signal(signal.SIGCONT)
+            self._end_guard()
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.end()
+            self._guard = None
 
     @staticmethod
     def _close(process: subprocess.Popen[str]) -> None:
