@@ -80,13 +80,11 @@ class Broker(Orders):
 
     def pause(self) -> None:
         """Pause the broker (SIGSTOP), as a machine without processor time would."""
-        self._running().send(signal.SIGSTOP)
-        self._running().is_paused = True
+        self._running().pause()
 
     def resume(self) -> None:
         """End a pause."""
-        self._running().is_paused = False
-        self._running().send(signal.SIGCONT)
+        self._running().resume()
         if self._cut_off:
             self._order_cut()
 

@@ -1,7 +1,7 @@
 """Declares the fixtures `ottla`, `kafka` and `ottla_cluster`.
 
 With pytest-xdist each worker has brokers of its own, or all share the one of `ottla` (`ottla_shared`). Brokers end with the process that
-started them, whatever happens to it, and their directories are removed.
+started them, whatever happens to it. A fixture removes the directory of a broker that has started.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         def start(size: int = 3, **config: object) -> Cluster:
             __tracebackhide__ = True
             directory = tmp_path_factory.mktemp("ottla-cluster")
+            cluster = Cluster(directory, size, **config)  # the logs of one that does not start stay
             held.callback(shutil.rmtree, directory, ignore_errors=True)
-            return held.enter_context(Cluster(directory, size, **config))
+            return held.enter_context(cluster)
 
         yield start

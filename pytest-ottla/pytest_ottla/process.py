@@ -1,7 +1,7 @@
 """Runs `ottla serve --ephemeral --json` and passes commands to it, one line of JSON each way.
 
-The broker ends when this process ends, however that happens. Nothing of Ottla is imported here, so a project's own modules cannot be in
-its way.
+The broker ends when this process ends, however that happens, also a paused one. Nothing of Ottla is imported here, so a project's own
+modules cannot be in its way.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 """Time for the answer to a command beyond the command's own timeout, seconds."""
+_RESUME_LATER = 'read -r over || kill -CONT "$1"'
+"""The input of this shell ends without a line when the process that paused the broker has ended."""
 __tracebackhide__ = True  # a failure shows the line of the test
 
 
@@ -65,7 +67,7 @@ class BrokerProcess:
         """Guards the answers that have arrived."""
         self._answers: dict[int, dict[str, Any]] = {}
         self._is_reading = False
-        self.is_paused = False
+        self._guard: subprocess.Popen[bytes] | None = None
         try:
             self.described = self._line(time.monotonic() + START_SECONDS)
         except (OttlaError, ValueError):  # no line, or another than a broker prints
@@ -125,15 +127,35 @@ class BrokerProcess:
             self._changed.notify_all()
         self._answers[answer.get("id", 0)] = answer
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        self._process.send_signal(number)
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is suspended."""
+        return self._guard is not None
+
+    def pause(self) -> None:
+        """Suspend the process. It cannot notice the end of this one, so a shell resumes it then, and it ends."""
+        if self._guard is None:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _RESUME_LATER, "guard", str(self.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End a pause."""
+        self._process.send_signal(signal.SIGCONT)
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.communicate(b"over\n")
 
     def end(self, number: signal.Signals) -> int:
         """End the process by a signal, also a paused one; returns its exit status. Raises OttlaError if it had to be killed instead."""
         if self.is_running:
             self._process.send_signal(number)
-            self._process.send_signal(signal.SIGCONT)
+        self.resume()
         try:
             return self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -105,11 +105,13 @@ def test_all_workers_of_xdist_can_share_a_broker_and_none_is_left(project: pytes
     assert not (project.path / "tmp" / "ottla-shared").exists()
 
 
-def test_a_broker_ends_with_a_test_run_that_is_killed(project: pytest.Pytester) -> None:
-    file = project.makepyfile("""
+@pytest.mark.parametrize("fault", ["heal", "pause"])
+def test_a_broker_ends_with_a_test_run_that_is_killed(fault: str, project: pytest.Pytester) -> None:
+    file = project.makepyfile(f"""
         import time
 
         def test_it(ottla, request):
+            ottla.{fault}()
             (request.config.rootpath / "ready").write_text(str(ottla.pid))
             time.sleep(60)
     """)
@@ -121,7 +123,7 @@ def test_a_broker_ends_with_a_test_run_that_is_killed(project: pytest.Pytester) 
     pid = int(ready.read_text())
     process.send_signal(signal.SIGKILL)
     process.wait()
-    eventually(lambda: not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text())
+    eventually(lambda: not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text(), 30)
 
 
 @pytest.mark.parametrize("library", ["confluent_kafka", "aiokafka", "kafka_python"])

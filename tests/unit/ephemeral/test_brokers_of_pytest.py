@@ -1,6 +1,8 @@
 """Brokers of pytest-ottla over processes that a test plays: cuts, restarts, and an end that does not come."""
 
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,21 @@ import pytest
 
 from pytest_ottla import Broker, Cluster, OttlaError, broker, process
 from pytest_ottla.process import BrokerProcess
+from tests.support.broker_process import eventually
 
+PLUGIN = Path(__file__).parents[3] / "pytest-ottla"
 HANGING = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('{}', flush=True); signal.pause()"
+PAUSED_AND_LEFT = """
+import os, signal, sys
+from pathlib import Path
+from pytest_ottla import process
+
+process.command = lambda: [sys.executable, "-c", "import sys; print('{}', flush=True); sys.stdin.read()"]
+paused = process.BrokerProcess({}, Path(sys.argv[1]))
+paused.pause()
+print(paused.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 class FakeProcess:
@@ -34,8 +49,11 @@ class FakeProcess:
             self.delay_ms = arguments["ms"]
         return [0, 1, 2] if do == "brokers" else None
 
-    def send(self, number: signal.Signals) -> None:
-        """It does not react."""
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
 
     def end(self, number: signal.Signals) -> int:
         self.is_running = False
@@ -105,3 +123,11 @@ def test_a_broker_that_does_not_stop_is_killed_and_that_is_said(tmp_path: Path, 
     with pytest.raises(OttlaError, match=r"the broker did not stop within 0\.2 s, and was killed"):
         hanging.end(signal.SIGTERM)
     assert not hanging.is_running
+
+
+def test_a_paused_broker_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PAUSED_AND_LEFT, str(tmp_path / "broker.log")]
+    environment = {**os.environ, "PYTHONPATH": str(PLUGIN)}
+    left = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert left.returncode == -signal.SIGKILL
+    eventually(lambda: not Path(f"/proc/{int(left.stdout)}/exe").exists(), 10, "the end of the paused process")
