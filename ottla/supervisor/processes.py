@@ -1,5 +1,5 @@
-"""Starts, watches and signals one broker process. All methods are called on the supervisor's loop, and none of them
-blocks.
+"""Starts, watches and signals one broker process. The methods of `BrokerProcess` are called on the supervisor's loop, and none of them
+waits for the disk; `Outputs` does.
 
 The end of the process is noticed by a pidfd instead of SIGCHLD: a pidfd belongs to this one process, and signals
 through it reach no other.
@@ -30,27 +30,23 @@ class BrokerProcess:
     def __init__(
         self,
         command: Sequence[str],
-        error_file: Path,
-        log_file: Path,
+        standard_error: int,
         on_ready: Callable[[dict[str, Any]], None],
         on_exit: Callable[[int], None],
     ) -> None:
         """Start the process in a group of its own: Ctrl-C in a terminal only reaches the supervisor, which then stops
-        the brokers. It writes its log to `log_file`, and everything else to `error_file`."""
+        the brokers. `standard_error` is a descriptor, which the caller closes. Raises OSError."""
         self._loop = asyncio.get_running_loop()
         self._on_ready = on_ready
         self._on_exit = on_exit
-        self._log = _Output(log_file)
-        self._errors = _Output(error_file)
-        with open(error_file, "ab", opener=opener) as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment_of_broker(os.environ),
-                process_group=0,
-            )
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=standard_error,
+            env=environment_of_broker(os.environ),
+            process_group=0,
+        )
         assert self._process.stdout is not None
         self.name: ProcessName = name_of(self._process.pid)
         try:
@@ -69,13 +65,6 @@ class BrokerProcess:
     def send(self, number: signal.Signals) -> None:
         """Send a signal; does nothing if the process has ended."""
         self._process.send_signal(number)
-
-    def last_log_line(self) -> str:
-        """The reason why this run ended: its last line `ottla: ...`, or else the last line that it wrote to either file."""
-        errors = self._errors.last_lines()
-        found = [line.removeprefix("ottla: ") for line in errors if line.startswith("ottla: ")]
-        lines = found or errors or self._log.last_lines()
-        return lines[-1] if lines else ""
 
     def _hear(self) -> None:
         data = os.read(self._output, 4096)
@@ -103,6 +92,23 @@ def environment_of_broker(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in _OF_SUPERVISOR and (name in NOT_CONFIGURATION or not name.startswith(ENVIRONMENT_PREFIX))
     }
+
+
+class Outputs:
+    """The files of one run: the process writes its log to `log_file`, and everything else to `error_file`."""
+
+    def __init__(self, error_file: Path, log_file: Path) -> None:
+        """Open the file for the standard error output, which the caller closes. Raises OSError."""
+        self._log = _Output(log_file)
+        self._errors = _Output(error_file)
+        self.standard_error = opener(str(error_file), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def last_log_line(self) -> str:
+        """The reason why this run ended: its last line `ottla: ...`, or else the last line that it wrote to either file."""
+        errors = self._errors.last_lines()
+        found = [line.removeprefix("ottla: ") for line in errors if line.startswith("ottla: ")]
+        lines = found or errors or self._log.last_lines()
+        return lines[-1] if lines else ""
 
 
 class _Output:

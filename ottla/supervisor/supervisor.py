@@ -3,6 +3,9 @@
 The supervisor holds the directory's lock as long as it lives, so there is only one at a time. It ends its brokers
 before itself. If it is killed, the kernel signals the brokers to stop (`child`), and the next supervisor of the
 directory waits for those that have not ended yet.
+
+One thread does what needs the disk, in order. So a disk that answers late delays neither the watchdog of the service manager nor commands
+about other brokers.
 """
 
 import asyncio
@@ -11,10 +14,13 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.broker.process import ending_signals
 from ottla.broker.service_manager import ServiceManager
@@ -25,10 +31,13 @@ from ottla.supervisor.host_endpoint import BrokerFacts, HostEndpoint
 from ottla.supervisor.layout import Layout
 from ottla.supervisor.layout_check import check_ids, check_layout
 from ottla.supervisor.metadata_convergence import wait_until_converged, without_rack
-from ottla.supervisor.processes import BrokerProcess
+from ottla.supervisor.processes import BrokerProcess, Outputs
 from ottla.supervisor.restarts import Effect, NotNow, State, Supervised
+from ottla.supervisor.template import Template
 
 logger = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 STOP_SECONDS = 60.0
 """Time for a broker to stop before it is killed, seconds."""
@@ -55,12 +64,20 @@ class Supervisor:
         self._patience = PATIENCE_WITH_ZOOKEEPER if layout.uses_zookeeper else PATIENCE
         self._brokers = {broker_id: Supervised(broker_id, self._patience) for broker_id in layout.broker_ids}
         self._processes: dict[int, BrokerProcess] = {}
+        self._outputs: dict[int, Outputs] = {}
+        self._launching: dict[int, signal.Signals | None] = {}
+        """The brokers whose files are being written for a start, with the signal that came meanwhile."""
+        self._disk = ThreadPoolExecutor(1, "disk")
+        self._tasks: set[asyncio.Task[None]] = set()
         self._metrics: dict[int, str] = {}
         """The address of the metrics of each broker that serves some."""
         self._growing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._ending = asyncio.Event()
         self._name = state_file.name_of(os.getpid())
+        self._writing: asyncio.Task[None] | None = None
+        self._is_stale = False
+        """Whether something has changed since the state file was written."""
         self._unwritten: str | None = None
         """Why the state file is not up to date; None if it is."""
 
@@ -95,6 +112,8 @@ class Supervisor:
             if endpoint is not None:
                 await endpoint.close()
             manager.close()
+            await asyncio.gather(*self._tasks)
+            self._disk.shutdown()
             os.close(lock)
 
     # -- all brokers
@@ -171,21 +190,44 @@ class Supervisor:
         elif effect is Effect.WAIT:
             asyncio.get_running_loop().call_later(broker.pause_seconds, self._on_pause_over, broker, broker.restarts)
         elif effect in _SIGNALS:
-            self._processes[broker.broker_id].send(_SIGNALS[effect])
+            process = self._processes.get(broker.broker_id)
+            if process is not None:
+                process.send(_SIGNALS[effect])
+            elif broker.broker_id in self._launching:
+                self._launching[broker.broker_id] = _SIGNALS[effect]
+            # Else the process has ended already, and why is being read.
         self._note_change()
 
     def _launch(self, broker: Supervised) -> None:
-        broker_id = broker.broker_id
+        self._launching[broker.broker_id] = None
+        self._begin(self._start_process(broker))
+
+    async def _start_process(self, broker: Supervised) -> None:
+        broker_id, layout = broker.broker_id, self._layout
+
+        def prepare() -> tuple[list[str], Outputs]:
+            command = layout.command(broker_id, self._name.pid)
+            return command, Outputs(layout.error_file(broker_id), layout.log_file(broker_id))
+
         try:
-            self._processes[broker_id] = BrokerProcess(
-                self._layout.command(broker_id, self._name.pid),
-                self._layout.error_file(broker_id),
-                self._layout.log_file(broker_id),
-                lambda found: self._on_ready(broker, found),
-                lambda status: self._on_exit(broker, status),
-            )
+            try:
+                command, outputs = await self._on_disk(prepare)
+            finally:
+                number = self._launching.pop(broker_id)
+            try:
+                if number is None:
+                    self._processes[broker_id] = BrokerProcess(
+                        command, outputs.standard_error, partial(self._on_ready, broker), partial(self._on_exit, broker)
+                    )
+                    self._outputs[broker_id] = outputs
+            finally:
+                os.close(outputs.standard_error)
         except OSError as error:  # no memory, no process, or no file for its properties or its output
             self._on_end(broker, 1, f"its process cannot be started: {error}")
+            return
+        if number is not None:
+            self._on_end(broker, 0 if number is signal.SIGTERM else -number, "")
+        self._note_change()
 
     def _on_ready(self, broker: Supervised, found: dict[str, Any]) -> None:
         if found.get("metrics"):
@@ -194,9 +236,16 @@ class Supervisor:
         logger.info("broker %d is ready, process %d", broker.broker_id, self._processes[broker.broker_id].name.pid)
 
     def _on_exit(self, broker: Supervised, status: int) -> None:
-        process = self._processes.pop(broker.broker_id)
+        del self._processes[broker.broker_id]
+        outputs = self._outputs.pop(broker.broker_id)
         self._metrics.pop(broker.broker_id, None)
-        self._on_end(broker, status, process.last_log_line() if status > 0 else "")
+        if status > 0:
+            self._begin(self._read_end(broker, status, outputs))
+        else:
+            self._on_end(broker, status, "")
+
+    async def _read_end(self, broker: Supervised, status: int, outputs: Outputs) -> None:
+        self._on_end(broker, status, await self._on_disk(outputs.last_log_line))
 
     def _on_end(self, broker: Supervised, status: int, said: str) -> None:
         effect = broker.on_exit(status, said, time.monotonic())
@@ -222,9 +271,21 @@ class Supervisor:
     # -----------------------------------------------------------------------------------------------------------
 
     def _note_change(self) -> None:
-        self._write_state()
+        self._is_stale = True
+        if self._writing is None or self._writing.done():
+            self._writing = self._begin(self._write_state())
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let it run; the supervisor does not end before it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _on_disk(self, work: Callable[[], Found]) -> Found:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
     def _progress(self) -> str:
         """The state of all brokers in a line, for the service manager."""
@@ -237,19 +298,21 @@ class Supervisor:
             for broker_id, broker in self._brokers.items()
         ]
 
-    def _write_state(self) -> None:
-        """Write the state file. A full disk must not end the supervisor: commands ask it as long as it lives, and do not read the file."""
-        try:
-            state_file.write(self._layout.directory, self._name, self.status(), self._layout.command_config)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            if reason != self._unwritten:
-                logger.warning(
-                    "%s cannot be written: %s; it is tried again with each change", self._layout.directory / state_file.NAME, reason
-                )
-            self._unwritten = reason
-        else:
-            self._unwritten = None
+    async def _write_state(self) -> None:
+        """Write the state file until it is up to date. A full disk must not end the supervisor: commands ask it as long as it lives, and
+        do not read the file."""
+        while self._is_stale:
+            self._is_stale = False
+            file, state = self._layout.directory / state_file.NAME, self.status()
+            try:
+                await self._on_disk(partial(state_file.write, file.parent, self._name, state, self._layout.command_config))
+            except OSError as error:
+                reason = error.strerror or str(error)
+                if reason != self._unwritten:
+                    logger.warning("%s cannot be written: %s; it is tried again with each change", file, reason)
+                self._unwritten = reason
+            else:
+                self._unwritten = None
 
     async def _next_change(self, seconds: float | None = None) -> None:
         """Wait until something has changed, the supervisor is ending, or `seconds` have passed."""
@@ -315,9 +378,9 @@ class Supervisor:
             while len(self._brokers) < count and not self._ending.is_set():
                 broker_id = self._layout.first_id + len(self._brokers)
                 try:
-                    self._reload()
+                    await self._reload()
                     layout = self._layout.of_size(len(self._brokers) + 1)
-                    check_layout(layout)
+                    await self._on_disk(partial(check_layout, layout))
                     await check_ids(layout, [broker_id])
                     if self._ending.is_set():  # "down" has told all brokers to stop meanwhile, and would wait for a new one
                         break
@@ -329,23 +392,26 @@ class Supervisor:
                 if "error" in answer:
                     new = self._brokers.get(broker_id)
                     if new is not None and not new.state.has_process and not self._ending.is_set():
-                        self._forget(broker_id)
+                        await self._forget(broker_id)
                     return {**answer, "started": started}
                 started.append({"id": broker_id, "address": self._layout.address(broker_id)})
             await self._await_convergence()
         return {"error": "the cluster is going down", "started": started} if self._ending.is_set() else {"started": started}
 
-    def _forget(self, broker_id: int) -> None:
+    async def _forget(self, broker_id: int) -> None:
         """The last broker, which has no process, is no longer one of the cluster, also for a start without the state file."""
         del self._brokers[broker_id]
-        with suppress(OSError):
-            self._layout.properties_file(broker_id).unlink(missing_ok=True)
+        file = self._layout.properties_file(broker_id)
         self._layout = self._layout.of_size(len(self._brokers))
         self._note_change()
+        with suppress(OSError):
+            await self._on_disk(partial(file.unlink, missing_ok=True))
 
     async def _command(self, broker: Supervised, command: str, stays_down: bool) -> control.Answer:
         if command == "start":
-            self._reload()
+            await self._reload()
+            if self._ending.is_set():  # "down" has come meanwhile, and waits for no broker that starts after it
+                return {"error": "the cluster is going down"}
             self._carry_out(broker, broker.on_start())
             while broker.state in {State.STARTING, State.WAITING}:
                 await self._next_change()
@@ -358,14 +424,13 @@ class Supervisor:
                 await self._next_change()
             return {}
         if command == "restart":
-            self._reload()  # before the stop: with a configuration that is invalid by now the broker goes on
+            await self._reload()  # before the stop: with a configuration that is invalid by now the broker goes on
             await self._command(broker, "stop", False)
-            # "down" may have come meanwhile, and waits for no broker that starts after it.
-            return {"error": "the cluster is going down"} if self._ending.is_set() else await self._command(broker, "start", False)
+            return await self._command(broker, "start", False)
         if command == "remove":
             if broker.state not in {State.STOPPED, State.FAILED} or broker.broker_id != max(self._brokers) or len(self._brokers) == 1:
                 return {"error": f"broker {broker.broker_id} is {broker.state.value}; only the last one can be removed, when it is stopped"}
-            self._forget(broker.broker_id)
+            await self._forget(broker.broker_id)
             return {}
         if command == "kill":
             process = self._processes.get(broker.broker_id)
@@ -381,12 +446,18 @@ class Supervisor:
             return {}
         return {"error": f"the supervisor has no command {command}"}
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """Read the template again, so that a restart by an operator applies its changes. Raises ConfigError, and keeps the old one then."""
-        if self._layout.template.file is not None:
-            layout = self._layout.reloaded(os.environ)
-            check_layout(layout)
-            self._layout = layout
+        layout = self._layout
+        if layout.template.file is not None:
+
+            def read() -> Template:
+                reloaded = layout.reloaded(os.environ)
+                check_layout(reloaded)
+                return reloaded.template
+
+            template = await self._on_disk(read)
+            self._layout = replace(self._layout, template=template)  # whose size may have changed meanwhile
 
 
 def take_lock(directory: Path) -> int:

@@ -17,10 +17,10 @@ SECTION = re.split(r"^## ", PAGE.partition("\n## The client library\n")[2], maxs
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", SECTION, flags=re.MULTILINE | re.DOTALL)
 SAID = (
     "",
-    r"orders-0 \d+ None\n",
-    r"(?:orders-\d \d+ (?:None|b'customer-7') b'[^']+'\n){6}",
-    r"\d records of orders-\d\n(?:\d records of orders-\d\n)*",
-    r"\['__consumer_offsets', 'orders'\]\n3600000 Empty\n",
+    r"invoices-0 \d+ None\n",
+    r"(?:invoices-\d \d+ (?:None|b'customer-7') b'[^']+'\n){6}",
+    r"\d records of invoices-\d\n(?:\d records of invoices-\d\n)*",
+    r"\['__consumer_offsets', 'invoices'\]\n3600000 Empty\n",
     r"no broker can be reached at 127\.0\.0\.1:1: Connection refused\n",
     "",
 )

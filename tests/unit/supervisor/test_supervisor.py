@@ -29,7 +29,7 @@ SECONDS = 20.0
 class FakeProcess:
     """A broker that is ready at once, and ends by every signal."""
 
-    def __init__(self, _: object, __: Path, ___: Path, on_ready: Callable[[dict[str, Any]], None], on_exit: Callable[[int], None]) -> None:
+    def __init__(self, _: object, __: object, on_ready: Callable[[dict[str, Any]], None], on_exit: Callable[[int], None]) -> None:
         self.name = name_of(os.getpid())
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
@@ -37,9 +37,6 @@ class FakeProcess:
 
     def send(self, number: signal.Signals) -> None:
         self._loop.call_soon(self._on_exit, 0 if number is signal.SIGTERM else -number)
-
-    def last_log_line(self) -> str:
-        return ""
 
 
 def supervise(
@@ -139,6 +136,39 @@ def test_a_full_disk_keeps_no_command_from_its_end(
     assert lines == [f"{tmp_path}/cluster.json cannot be written: No space left on device; it is tried again with each change"]
 
 
+def test_a_disk_that_stands_still_keeps_no_command_waiting_and_a_stop_meanwhile_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def started_one(*arguments: Any) -> FakeProcess:
+        started.append(arguments)
+        return FakeProcess(*arguments)
+
+    def stand(*_: object) -> None:
+        stands.set()
+        goes_on.wait(SECONDS)
+
+    async def orders() -> list[Any]:
+        monkeypatch.setattr(state_file, "write", stand)
+        try:
+            killed = await asking(tmp_path, command="kill", id=0)
+            assert await asyncio.to_thread(stands.wait, SECONDS)
+            while (status := await asking(tmp_path, command="status"))["brokers"][0]["state"] != "starting":
+                pass
+            stopping = asyncio.ensure_future(asking(tmp_path, command="stop", id=0))
+            while (await asking(tmp_path, command="status"))["brokers"][0]["state"] != "stopping":
+                pass
+        finally:
+            goes_on.set()
+        stopped, again = await stopping, await asking(tmp_path, command="status")
+        return [killed, status["brokers"][0]["pid"], stopped, again["brokers"][0]["state"], await asking(tmp_path, command="down")]
+
+    assert supervise(tmp_path, monkeypatch, orders, started_one) == [{}, None, {}, "stopped", {}]
+    assert len(started) == 1
+
+
 def test_brokers_are_added_in_order_and_only_the_last_one_that_is_stopped_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,10 +202,9 @@ def test_a_broker_that_is_given_up_when_a_host_grows_is_forgotten(tmp_path: Path
                 super().__init__(command, *arguments)
             else:
                 self.name, on_exit = name_of(os.getpid()), arguments[-1]
+                with (tmp_path / "broker-1.err").open("a") as errors:
+                    errors.write("ottla: no disk\n")
                 asyncio.get_running_loop().call_soon(on_exit, 1)
-
-        def last_log_line(self) -> str:
-            return "no disk"
 
     async def orders() -> list[control.Answer]:
         return [await asking(tmp_path, command="grow", brokers=3), await asking(tmp_path, command="status"),
@@ -239,7 +268,7 @@ def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "pidfd_open", refuse)
 
     async def start() -> None:
-        BrokerProcess(["cat", "/dev/zero"], tmp_path / "err", tmp_path / "log", lambda _: None, lambda _: None)
+        BrokerProcess(["cat", "/dev/zero"], subprocess.DEVNULL, lambda _: None, lambda _: None)
 
     with pytest.raises(OSError, match="Too many open files"):
         asyncio.run(start())
