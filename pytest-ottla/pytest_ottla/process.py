@@ -133,7 +133,7 @@ class BrokerProcess:
         return self._guard is not None
 
     def pause(self) -> None:
-        """Suspend the process. It cannot notice the end of this one, so a shell resumes it then, and it ends."""
+        """Suspend the process. A shell resumes the process when the tests have ended, since a suspended broker cannot notice their end."""
         if self._guard is None:
             self._guard = subprocess.Popen(
                 ["/bin/sh", "-c", _RESUME_LATER, "guard", str(self.pid)],
