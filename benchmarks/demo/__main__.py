@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from benchmarks.demo.brokers import Brokers, CannotStart, brokers
+from benchmarks.demo.brokers import CONSOLE, Brokers, CannotStart, brokers, console_default
 from benchmarks.demo.film import film, picture
 from benchmarks.demo.screen import WIDTH, Moment, Screen
 from benchmarks.demo.spark_counts import SparkCounts
@@ -80,7 +80,7 @@ class Rates:
 @click.option("--rate", type=click.IntRange(1, 20_000), default=500, show_default=True, help="Events a second.")
 @click.option("--kill-every", type=click.FloatRange(5), default=60.0, show_default=True, metavar="SECONDS", help="Time between two kills.")
 @click.option("--seconds", type=click.FloatRange(1), help="End by itself after this time.")
-@click.option("--console", "console_address", default="127.0.0.1:8080", show_default=True, help="The address of the console.")
+@click.option("--console", "console_address", help=f"The address of the console.  [default: {CONSOLE}, or a free port if that is in use]")
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Also count with Spark, if it is installed.")
 @click.option("--record", type=click.File("w+", encoding="utf-8"), help="Also write the screen to a file for asciinema.")
 @click.option(
@@ -93,7 +93,7 @@ def main(
     rate: int,
     kill_every: float,
     seconds: float | None,
-    console_address: str,
+    console_address: str | None,
     spark: bool,
     record: IO[str] | None,
     pictures: Path | None,
@@ -104,7 +104,7 @@ def main(
     try:
         with ExitStack() as held:
             click.echo(f"starting {size} brokers below {directory}", err=True)
-            running = held.enter_context(brokers(directory, size, console_address))
+            running = held.enter_context(brokers(directory, size, console_address or console_default()))
             traffic = Traffic(running.bootstrap, rate)
             counts = SparkCounts(running.bootstrap, directory) if spark else None
             stage = Stage(running, traffic, counts, kill_every)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from ottla.client import ClientError, Cluster
 from ottla.supervisor import control
 
+CONSOLE = "127.0.0.1:8080"
 _STOP_SECONDS = 60.0
 _ANSWER_SECONDS = 5.0
 
@@ -64,6 +66,16 @@ class Brokers:
             address = f"{each['host']}:{each['port']}"
             rows.append(BrokerRow(number, address, each["state"], each["pid"], each["restarts"], leads, behind))
         return rows
+
+
+def console_default() -> str:
+    """The usual address of the console, or a free port if another program uses that address."""
+    host, _, port = CONSOLE.partition(":")
+    try:
+        socket.create_server((host, int(port))).close()
+    except OSError:
+        return f"{host}:0"
+    return CONSOLE
 
 
 @contextmanager

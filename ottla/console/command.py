@@ -317,7 +317,11 @@ def _serve(app: Starlette, listener: Listener) -> None:
     try:
         listening = socket.create_server((listener.host, listener.port), family=family)
     except OSError as error:
-        raise ClientError(f"{listener.host}:{listener.port} cannot be bound: {error.strerror}; set another --listen") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)  # its own text names the address once more
+        raise ClientError(
+            f"the console cannot use {listener.host}:{listener.port} ({reason}): name another address by --listen, "
+            "for a cluster by --console-listen"
+        ) from None
     # Metadata of 100,000 partitions is a million objects without cycles; the collector would scan them several times.
     gc.set_threshold(_COLLECTED_AFTER)
     with listening:

@@ -1,11 +1,13 @@
-"""The demonstration on an output that cannot draw: a line now and then instead of the screen."""
+"""The demonstration where something is missing: an output that cannot draw, and the usual address of the console."""
 
+import socket
 import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from benchmarks.demo import brokers
 from benchmarks.demo.__main__ import _shown
 
 
@@ -19,3 +21,10 @@ def test_an_output_that_cannot_draw_gets_lines(
     with _shown(None) as show:
         show(screen, cast("Any", 7))
     assert capsys.readouterr().out == "0:ready  written 7\n"
+
+
+def test_the_console_takes_a_free_port_if_the_usual_one_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr(brokers, "CONSOLE", f"127.0.0.1:{other.getsockname()[1]}")
+        assert brokers.console_default() == "127.0.0.1:0"
+    assert brokers.console_default() == brokers.CONSOLE

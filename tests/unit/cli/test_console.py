@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import socket
 import time
 from pathlib import Path
 
@@ -324,6 +325,14 @@ def test_all_addresses_need_a_name() -> None:
 def test_options_that_cannot_be_used_are_refused(options: tuple[str, ...], error: str) -> None:
     refused = CliRunner().invoke(main, ["console", *options])
     assert (refused.exit_code, error in refused.output) == (2, True), refused.output
+
+
+def test_an_address_in_use_is_one_line_that_names_the_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        refused = CliRunner().invoke(main, ["console", "-b", "127.0.0.1:1", "--listen", address])
+    assert refused.exit_code == 1
+    assert refused.output.startswith(f"ottla: the console cannot use {address} (Address already in use): name another address by --listen")
 
 
 @pytest.mark.parametrize(
