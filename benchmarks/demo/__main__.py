@@ -99,7 +99,8 @@ def main(
     pictures: Path | None,
 ) -> None:
     """Show a cluster at work while its brokers are killed, one after the other. Status 1 if an event is lost, repeated or not shared."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the latter when the terminal is closed
+        signal.signal(number, _interrupt)
     directory = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
     try:
         with ExitStack() as held:
@@ -147,7 +148,8 @@ class Stage:
                 self._loop(show, end, pictures)
         except KeyboardInterrupt:
             click.echo("\nwriting has ended; what was written is checked", err=True)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         self._is_over = True
         self._traffic.stop()
         if self._counts is not None:

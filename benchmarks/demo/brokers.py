@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -80,8 +81,9 @@ def console_default() -> str:
 
 @contextmanager
 def brokers(directory: Path, size: int, console: str) -> Iterator[Brokers]:
-    """Starts the brokers, and a console at host:port; ends them all. Raises CannotStart."""
-    command = [sys.executable, "-P", "-m", "ottla", "cluster", "up", str(size), "--dir", str(directory), "--base-port", "0"]
+    """Starts the brokers, and a console at host:port; ends them all, also when this process is killed. Raises CannotStart."""
+    command = [sys.executable, "-P", "-m", "ottla.cli.supervised", str(os.getpid()), "cluster", "up", str(size)]
+    command += ["--dir", str(directory), "--base-port", "0"]
     command += ["--console", "--console-listen", console, "--json", "--set", "min.insync.replicas=2"]
     log = directory / "supervisor.log"
     with log.open("wb") as errors:

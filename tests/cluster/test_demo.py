@@ -34,7 +34,7 @@ def test_it_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     )
     try:
         eventually((pictures / "demo-kill.svg").exists, 60)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGHUP)
         said, _ = process.communicate(timeout=120)
     finally:
         process.kill()
@@ -53,3 +53,16 @@ def test_it_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert "share group page-jobs" in re.sub(r"&#160;", " ", (pictures / "demo.svg").read_text(encoding="utf-8"))
     assert not list(tmp_path.glob("ottla-demo-*"))
     assert processes_with(str(tmp_path / "ottla-demo-")) == []
+
+
+def test_no_broker_outlives_a_demonstration_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.demo", "--no-spark", "--console", "127.0.0.1:0"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        eventually(lambda: "ready" in process.stdout.readline(), 60)
+    finally:
+        process.kill()
+        process.communicate()
+    eventually(lambda: processes_with(str(tmp_path / "ottla-demo-")) == [], 60)
