@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.security.acl_index import AclIndex
 from ottla.controller.znodes import changes, security
 from ottla.controller.znodes import layout as znodes
-from ottla.controller.znodes.java_order import properties_order, scala_map_order
+from ottla.controller.znodes.java_order import java_hash, properties_order, scala_map_order
 from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.protocol.acls import AccessControlEntry, Operation, PatternType, PermissionType, ResourcePattern, ResourceType
 from ottla.protocol.topic_partition import TopicPartition
@@ -310,3 +310,14 @@ def test_a_resource_whose_only_acl_no_answer_could_show_has_an_acl_all_the_same(
         [AccessControlEntry(found.principal, found.host, Operation.READ, PermissionType.ALLOW)],
     )
     assert not index.decide("User:a", "127.0.0.1", Operation.READ, ResourceType.TOPIC, "t", without_acls=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Aa", "polygenelubricants", "gr\u00fc\u00dfe", "\U0001f600", "\ud800", "x" * 256, "\uffff" * 257, "y" * 600]
+)
+def test_a_hash_is_that_of_java(text: str) -> None:
+    expected, units = 0, text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        expected = (expected * 31 + int.from_bytes(units[at : at + 2])) % 2**32
+    assert java_hash(text) == expected
+    assert java_hash("polygenelubricants") == 2**31  # as Java says
