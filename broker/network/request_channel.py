@@ -349,7 +349,7 @@ class RequestChannel:
         self._arm_turn()
 
     def wake_last(self, connection: Connection) -> None:
-        """Wake a connection that was handled in this turn. In the next turn it goes on behind connections that still wait for their part."""
+        """Wake a connection that was handled in this turn. In the next one it goes on behind connections that still wait for a part."""
         self._served.append(connection)
         self._arm_turn()
 
