@@ -23,6 +23,7 @@ from ottla.controller.errors import (
     InvalidReplicationFactor,
     NoNode,
     NoReassignmentInProgress,
+    SessionExpired,
     StoreError,
     UnknownTopicOrPartition,
 )
@@ -61,16 +62,23 @@ class ReassignmentOrder:
         return {}
 
     async def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions from the node, and delete it when none is left."""
+        """Remove partitions from the node, and delete it when none is left. If the store refuses that it is tried again: what has led to
+        it is done, or must go on."""
         done = set(partitions)
         if not done:
             return
-        ordered = await self.read()
-        left = {partition: target for partition, target in ordered.items() if partition not in done}
-        if left == ordered:
-            return
-        write: Write = SetData(REASSIGN_PARTITIONS, encode_reassignments(left)) if left else Delete(REASSIGN_PARTITIONS)
-        await self._core.states.write_or_raise([write], ignoring=(NoNode,))
+        try:
+            ordered = await self.read()
+            left = {partition: target for partition, target in ordered.items() if partition not in done}
+            if left == ordered:
+                return
+            write: Write = SetData(REASSIGN_PARTITIONS, encode_reassignments(left)) if left else Delete(REASSIGN_PARTITIONS)
+            await self._core.states.write_or_raise([write], ignoring=(NoNode,))
+        except SessionExpired:
+            raise
+        except StoreError as error:
+            logger.error("%s stays as it is for now, because it cannot be written: %s", REASSIGN_PARTITIONS, error)
+            self._core.states.on_refused()
 
 
 logger = logging.getLogger(__name__)
@@ -137,7 +145,7 @@ class Reassignments:
         watch = self._core.watch("ZkPartitionReassignment", self.on_order)
         await self._core.store.pipeline([Exists(REASSIGN_PARTITIONS, watch)])
         ordered = await self._order.read()
-        wanted, refused = {}, set()
+        wanted, settled = {}, set()
         for partition, target in ordered.items():
             await self._core.pause()
             try:
@@ -145,11 +153,13 @@ class Reassignments:
                 assignment = self._assignment_towards(partition, target)
             except ControllerError as error:
                 logger.warning("/admin/reassign_partitions: %s cannot be moved to %s: %s", partition, list(target), error)
-                refused.add(partition)
+                settled.add(partition)
                 continue
-            if assignment != self._context.assignment(partition) or not assignment.is_reassigning:
+            if assignment != self._context.assignment(partition):
                 wanted[partition] = assignment
-        await self._order.remove(refused)
+            elif not assignment.is_reassigning:
+                settled.add(partition)  # it has ended, but the node could not be written then
+        await self._order.remove(settled)
         if await self._begin(wanted):
             self._core.states.on_refused()
 
