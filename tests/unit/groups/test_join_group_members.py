@@ -1,5 +1,7 @@
 """JoinGroup, SyncGroup and LeaveGroup: what the coordinator is told of a client; the answer to a leader, packed as the message says."""
 
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from weakref import ref
@@ -13,8 +15,9 @@ from ottla.broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_g
 from ottla.broker.handlers.groups.leave_group import handle_leave_group
 from ottla.broker.handlers.groups.sync_group import handle_sync_group
 from ottla.broker.network.gather import UNCOPIED_BYTES
-from ottla.broker.network.request_channel import CLOSE
+from ottla.broker.network.request_channel import CLOSE, Pending
 from ottla.broker.request.context import RequestContext
+from ottla.broker.request.running import RunningRequests
 from ottla.coordination.groups.classic_group import MemberMetadata
 from ottla.coordination.groups.effects import LeaveReply, LeaveResult
 from ottla.coordination.groups.membership import Leaving
@@ -29,6 +32,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from ottla.protocol.schema.registry import api
 from tests.support.connections import ClientConnection
 from tests.support.groups import GroupDriver
+from tests.support.handler_bench import on_a_loop
 from tests.support.pauses import Steps, at_once, steps_of
 from tests.support.services import services_with
 
@@ -137,6 +141,41 @@ def test_very_many_members_leave_in_steps_and_each_is_answered(count: int) -> No
     )
     assert groups.times == max(1, -(-count // 500))
     assert taken - count == 2 * groups.times
+
+
+class Held(Told):
+    """A coordinator that answers later, the last part first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replies: list[Callable[[], None]] = []
+
+    def leave(self, group_id: str, leaving: list[Leaving], reply: LeaveReply) -> None:
+        code = ErrorCode.UNKNOWN_MEMBER_ID if self.replies else ErrorCode.NONE
+        self.replies.append(partial(reply, LeaveResult(ErrorCode.NONE, [code] * len(leaving))))
+
+
+@on_a_loop
+async def test_members_that_leave_are_answered_in_their_order_when_all_of_their_parts_are_known() -> None:
+    groups = Held()
+    written: list[Any] = []
+
+    def encode(_: int, response: object) -> bytes:
+        written.append(response)
+        return b""
+
+    services = services_with(groups=groups, running=RunningRequests())
+    context = RequestContext(ApiKey.LEAVE_GROUP, 5, 0, "c", ClientConnection(), services, encode)
+    members = [MemberIdentity(member_id=f"m{number}") for number in range(501)]
+    answer = await handle_leave_group(LeaveGroupRequest(group_id="g", members=members), context)
+    assert isinstance(answer, Pending)
+    for reply in reversed(groups.replies):
+        assert not answer.completed
+        reply()
+    assert answer.completed
+    (response,) = written
+    assert [each.member_id for each in response.members] == [each.member_id for each in members]
+    assert [each.error_code for each in response.members] == [ErrorCode.NONE] * 500 + [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_very_many_assignments_are_read_in_steps() -> None:
