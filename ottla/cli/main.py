@@ -65,9 +65,12 @@ class LazyGroup(CommandGroup):
         """See click.Group. An argument that an error repeats may be copied from a list of names, and moves no cursor of a terminal."""
         try:
             return super().invoke(ctx)
-        except click.ClickException as error:
-            error.message = for_stream(error.message, sys.stderr)
-            raise
+        except click.UsageError as error:
+            told = error.format_message()
+            shown = for_stream(told, sys.stderr)
+            if shown == told:
+                raise
+            raise click.UsageError(shown, error.ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands, from COMMANDS alone."""

@@ -93,6 +93,7 @@ class MemoryFileSystem:
         self.directories = {"/"}
         self.now_ms = 0
         self.has_unnamed_files = True
+        self.has_few_files = False
         self._locked: set[str] = set()
 
     def after_power_cut(self, seed: int) -> "MemoryFileSystem":
@@ -145,7 +146,7 @@ class MemoryFileSystem:
         return False
 
     def is_scarce(self, file: File) -> bool:
-        return False
+        return self.has_few_files
 
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         """There is no such limit in memory."""
