@@ -60,7 +60,7 @@ class RunningRequests:
         except StopIteration as end:
             answer: Answer = end.value
         except Exception as error:
-            answer = _failed(error)
+            answer = _failed(error, pending)
         else:
             return self._go_on(running)
         if pending is None:
@@ -89,7 +89,7 @@ class RunningRequests:
             running.coroutine.close()  # the task may have been cancelled before it began
             pending.complete(CLOSE)
         elif (error := task.exception()) is not None:
-            pending.complete(_failed(error))
+            pending.complete(_failed(error, pending))
         else:
             settle(pending, task.result())
         self.large.leave(pending)
@@ -117,9 +117,11 @@ class RunningRequests:
         await self.drain()
 
 
-def _failed(error: BaseException) -> Completion:
-    """The answer after a bug of the broker."""
-    logger.error("unexpected error in a request; closing its connection", exc_info=error)
+def _failed(error: BaseException, pending: Pending | None) -> Completion:
+    """The answer after a bug of the broker. A request does not know its connection before it waits."""
+    client = None if pending is None else getattr(pending.connection, "client", None)
+    who = "" if client is None else f" of {client.connection_id}"
+    logger.error("unexpected error in a request%s; closing its connection", who, exc_info=error)
     return CLOSE
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from ottla.broker.network.request_channel import CLOSE, Answer, Pending
 from ottla.broker.request.large_requests import HANDED_ON_BYTES, free
 from ottla.broker.request.running import RunningRequests
+from ottla.broker.security.client import Client
 from ottla.pauses import pause
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.handler_bench import on_a_loop
@@ -246,6 +249,8 @@ def test_a_fault_closes_its_connection_and_no_other(pauses: bool, caplog: pytest
     async def scenario() -> None:
         bench = Bench()
         pending = Pending(in_turns=True, waiting_bytes=1)
+        client = Client("127.0.0.1:1-127.0.0.1:2-3", "127.0.0.1", 2, "PLAINTEXT")
+        pending.connection = cast("Any", Mock(client=client))
         bench.running.large.wait(failing(), pending)
         fine = bench.large_request("fine", 2)
         await bench.rest()
@@ -254,6 +259,7 @@ def test_a_fault_closes_its_connection_and_no_other(pauses: bool, caplog: pytest
 
     scenario()
     assert "a fault of ours" in caplog.text
+    assert "unexpected error in a request of 127.0.0.1:1-127.0.0.1:2-3; closing its connection" in caplog.text
 
 
 @on_a_loop
