@@ -80,7 +80,7 @@ class BatchReader:
             self._remember(next_offset, segment, position + length)
         begun = None if finder is None else finder.read_of(position, length)
         file = segment.file
-        if segment.filesystem.is_scarce(file):
+        if segment.filesystem.is_scarce(file):  # 0.1 µs
             # An answer may wait for its client for long, and must not hold one of the last files meanwhile. It has few records, in memory.
             if not min_one_batch:
                 return FetchSlice(None, offset)
