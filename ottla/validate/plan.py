@@ -17,6 +17,7 @@ _SEGMENTS = 100
 _FEWEST_SEGMENTS = 20
 _MOST_SEGMENT_BYTES = 1 << 30
 _BATCH_BYTES = 16_384
+_COPIER_BATCH_BYTES = 1_000_000
 _AROUND_RECORD = 100
 
 
@@ -134,6 +135,11 @@ class Plan:
         """Size of the segments of a new topic with tiered storage: the active one, which stays on its broker, is a hundredth or less."""
         wanted = self.rows * (self.record_bytes + self.longest_key) // self.partitions // _SEGMENTS
         return max(min(wanted, _MOST_SEGMENT_BYTES), self._least_segment_bytes)
+
+    @property
+    def copier_batch_bytes(self) -> int:
+        """Largest batch of a copier, which has to fit into a segment of the topic that it writes to."""
+        return self.segment_bytes // 2 if self.tiered else _COPIER_BATCH_BYTES
 
     @property
     def _least_segment_bytes(self) -> int:

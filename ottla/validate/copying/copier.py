@@ -71,6 +71,7 @@ class Copier:
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
                 "compression.type": settings.codec,
                 "message.max.bytes": max(1_000_000, settings.largest_batch),
+                "batch.size": settings.batch_bytes,
                 "linger.ms": 5,
             }
         )

@@ -186,6 +186,7 @@ class Copiers:
             seed=plan.seed,
             codec=plan.codec,
             largest_batch=batch_bytes(plan),
+            batch_bytes=plan.copier_batch_bytes,
             security=plan.security.librdkafka() if isinstance(plan.security, ConfiguredSecurity) else {},
         )
 

@@ -22,5 +22,6 @@ class Settings:
     seed: int
     codec: str
     largest_batch: int
+    batch_bytes: int
     security: Mapping[str, str] = field(default_factory=dict)
     """Keys of librdkafka for TLS and SASL. They may be secrets, so they are in no command line."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.config.remote_storage import AIVEN_REMOTE_STORAGE, LOCAL_TIERED_STORAGE
-from ottla.validate.plan import Plan, Unusable, check_tiered
+from ottla.validate.plan import Copies, Plan, Unusable, check_tiered
 from ottla.validate.verify import KINDS
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
@@ -70,6 +70,17 @@ def check_that_it_holds(report: dict[str, Any], rows: int = ROWS) -> None:
 def test_every_record_is_found_when_nine_tenths_are_in_the_remote_store_only(spark: SparkSession, store: str, tmp_path: Path) -> None:
     with a_tiered_ottla(store, tmp_path) as bootstrap:
         check_that_it_holds(validated(spark, plan_of(bootstrap, tmp_path)))
+
+
+@deep
+def test_every_row_that_was_copied_in_transactions_is_found_there(spark: SparkSession, tmp_path: Path) -> None:
+    """Segments are smaller than the batches that librdkafka would make of a transaction."""
+    with a_tiered_ottla("directory", tmp_path) as bootstrap:
+        plan = replace(plan_of(bootstrap, tmp_path), copies=Copies())
+        assert plan.segment_bytes < 500 * plan.record_bytes
+        report = validated(spark, plan)
+        assert report["holds"], report["examples"]
+        assert report["remote"]["records"] >= ROWS * 0.9
 
 
 @deep
