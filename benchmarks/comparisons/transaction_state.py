@@ -20,7 +20,8 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -32,6 +33,7 @@ from ottla.coordination.partitions.topic_log import TopicLog, encode_pairs
 from ottla.coordination.transactions.log_records import transaction_key, transaction_value
 from ottla.coordination.transactions.metadata import VERSION_0, TransactionState, TransitMetadata
 from ottla.coordination.transactions.partitions import Partitions
+from ottla.pauses import begin_slices
 from ottla.protocol.compiled import describe
 from ottla.protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
@@ -65,11 +67,19 @@ def a_record(number: int) -> tuple[bytes, bytes]:
     return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), at_once(transaction_value(transit, 0))
 
 
+@asynccontextmanager
+async def a_bench(disks: Disks | None = None, **config: str | int) -> AsyncIterator[TransactionBench]:
+    """A coordinator whose long work pauses as in a broker, which it does not in unit tests."""
+    async with a_transaction_bench(disks, **config) as bench:
+        begin_slices(asyncio.get_running_loop())
+        yield bench
+
+
 async def load(ids: int) -> Numbers:
     """Print and return how long loading takes, and what it leaves in memory."""
     disks = Disks()
     disks.clock = _Running()
-    async with a_transaction_bench(disks) as bench:
+    async with a_bench(disks) as bench:
         await bench.coordinate()
         partition = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0)
         log = TopicLog(TRANSACTION_STATE_TOPIC, bench.replica_manager, bench.purgatory, bench.clock, timeout_ms=TIMEOUT_MS)
@@ -125,7 +135,7 @@ class _Longest:
 
 async def large(partitions: int) -> Numbers:
     """Print the turns of a transaction with many partitions; returns the longest ones."""
-    async with a_transaction_bench() as bench:
+    async with a_bench() as bench:
         await bench.coordinate()
         topics = [f"topic-{number}" for number in range(-(-partitions // PARTITIONS_PER_TOPIC))]
         all_of_them = frozenset(range(PARTITIONS_PER_TOPIC))
@@ -152,7 +162,7 @@ def _end(bench: TransactionBench, reply: Callable[[ErrorCode], None]) -> None:
 
 async def many_topics(topics: int) -> Numbers:
     """Print the turns of a request that adds one partition of each of many topics; returns the longest one."""
-    async with a_transaction_bench(message_max_bytes=64 << 20) as bench:
+    async with a_bench(message_max_bytes=64 << 20) as bench:
         await bench.coordinate()
         named: Partitions = {f"topic-{number}": frozenset((0,)) for number in range(topics)}
         bench.init()
@@ -163,7 +173,7 @@ async def many_topics(topics: int) -> Numbers:
 
 async def crowd(ids: int, open_at_once: int) -> Numbers:
     """Print and return the time of many ids, some of which have open transactions at once, and the longest turn of their markers."""
-    async with a_transaction_bench() as bench:
+    async with a_bench() as bench:
         await bench.coordinate()
         names = [f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1" for number in range(ids)]
         turns = Turns(where=False)

@@ -1,14 +1,17 @@
 """Transactional loads: their frames, the places of error codes, what the generator does with refusals, and the lines of the part."""
 
+import asyncio
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 import pytest
 
+from benchmarks.comparisons.transaction_state import a_bench
 from benchmarks.loadgen.runner import LoadFailedError
 from benchmarks.loadgen.transactional import Asked, To, Transaction, TransactionLoad, run_transactions
 from benchmarks.loads import frames, transaction_frames
@@ -17,6 +20,7 @@ from benchmarks.loads.transaction_frames import Identity
 from benchmarks.loads.transactions import AT_LEAST
 from benchmarks.parts.transactions import KEYS, PART
 from benchmarks.turns.sizes import NORMAL
+from ottla.pauses import is_over
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -189,3 +193,15 @@ def test_every_load_of_one_broker_and_of_three_has_its_targets() -> None:
     assert {lines[f"{key}{what}"].ratio_at_least for key in loads for what in ("", "-p99")} == {AT_LEAST}
     assert {lines[key].at_most for key in ("others-open-cost", "others-held-cost", "read-committed-cost")} == {1.1}
     assert {key for key, _ in PART.details(NORMAL)} == set(KEYS) == set(PART.choices)
+
+
+def test_the_coordinator_that_is_measured_pauses_as_in_a_broker() -> None:
+    async def play() -> bool:
+        async with a_bench():
+            deadline = time.monotonic() + 1
+            while time.monotonic() < deadline:
+                if is_over():
+                    return True
+        return False
+
+    assert asyncio.run(play())
