@@ -1,22 +1,22 @@
 """Declares the fixtures `ottla`, `kafka` and `ottla_cluster`.
 
 With pytest-xdist each worker has brokers of its own, or all share the one of `ottla` (`ottla_shared`). Brokers end with the process that
-started them, whatever happens to it. A fixture removes the directory of a broker that has started.
+started them, whatever happens to it, and their directories are removed.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_ottla.broker import Broker
+from pytest_ottla.broker import Broker, OttlaError
 from pytest_ottla.cluster import Cluster
+from pytest_ottla.guard import started_in
 from pytest_ottla.namespace import Kafka
 
 if TYPE_CHECKING:
@@ -72,11 +72,8 @@ def ottla(
         with SharedBroker(lent, tmp_path_factory.getbasetemp().parent / "ottla-shared", ottla_config) as shared:
             yield shared
         return
-    directory = tmp_path_factory.mktemp("ottla")
-    with ExitStack() as held:
-        broker = Broker(directory, **ottla_config)  # the log of one that does not start stays
-        held.callback(shutil.rmtree, directory, ignore_errors=True)
-        yield held.enter_context(broker)
+    with started_in(tmp_path_factory.mktemp("ottla"), lambda directory: Broker(directory, **ottla_config)) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -96,8 +93,9 @@ def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         def start(size: int = 3, **config: object) -> Cluster:
             __tracebackhide__ = True
             directory = tmp_path_factory.mktemp("ottla-cluster")
-            cluster = Cluster(directory, size, **config)  # the logs of one that does not start stay
-            held.callback(shutil.rmtree, directory, ignore_errors=True)
-            return held.enter_context(cluster)
+            try:
+                return held.enter_context(started_in(directory, lambda directory: Cluster(directory, size, **config)))
+            except OttlaError as error:
+                raise error.with_traceback(None) from None  # without the frames of the context managers
 
         yield start

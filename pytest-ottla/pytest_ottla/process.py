@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_ottla.guard import Guard, inherited
+
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 """Time for the answer to a command beyond the command's own timeout, seconds."""
-_RESUME_LATER = 'read -r over || kill -CONT "$1"'
-"""The input of this shell ends without a line when the process that paused the broker has ended."""
 __tracebackhide__ = True  # a failure shows the line of the test
 
 
@@ -58,6 +58,7 @@ class BrokerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                pass_fds=tuple(inherited),
                 start_new_session=True,  # an interrupt at the terminal is for the tests
             )
         self._sending = threading.Lock()
@@ -67,7 +68,7 @@ class BrokerProcess:
         """Guards the answers that have arrived."""
         self._answers: dict[int, dict[str, Any]] = {}
         self._is_reading = False
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         try:
             self.described = self._line(time.monotonic() + START_SECONDS)
         except (OttlaError, ValueError):  # no line, or another than a broker prints
@@ -133,15 +134,9 @@ class BrokerProcess:
         return self._guard is not None
 
     def pause(self) -> None:
-        """Suspend the process. A shell resumes the process when the tests have ended, since a suspended broker cannot notice their end."""
+        """Suspend the process. If the tests are killed, the process is resumed, since a suspended broker cannot notice their end."""
         if self._guard is None:
-            self._guard = subprocess.Popen(
-                ["/bin/sh", "-c", _RESUME_LATER, "guard", str(self.pid)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self._guard = Guard(["kill", "-CONT", str(self.pid)])
             self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -149,7 +144,7 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGCONT)
         guard, self._guard = self._guard, None
         if guard is not None:
-            guard.communicate(b"over\n")
+            guard.end()
 
     def end(self, number: signal.Signals) -> int:
         """End the process by a signal, also a paused one; returns its exit status. Raises OttlaError if it had to be killed instead."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import socket
 import socketserver
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_ottla.broker import Broker
+from pytest_ottla.guard import started_in
 from pytest_ottla.orders import Orders
 from pytest_ottla.process import ANSWER_SECONDS, START_SECONDS, OttlaError
 
@@ -35,6 +36,7 @@ class Lender:
         self._key = secrets.token_hex()
         self._starting = threading.Lock()
         self._broker: Broker | None = None
+        self._held = ExitStack()
         self._config: dict[str, str] = {}
         lender = self
 
@@ -60,8 +62,7 @@ class Lender:
         self._server.server_close()
         with self._starting:
             if self._broker is not None:
-                self._broker.stop()
-                shutil.rmtree(self._broker.directory, ignore_errors=True)
+                self._held.close()
                 self._broker = None
 
     def _outcome(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +80,8 @@ class Lender:
         """The addresses of the broker, which the first call starts."""
         with self._starting:
             if self._broker is None:
-                self._broker, self._config = Broker(directory, **config), config
+                starting = started_in(directory, lambda directory: Broker(directory, **config))
+                self._broker, self._config = self._held.enter_context(starting), config
             elif config != self._config:
                 raise OttlaError(f"all workers share one broker, so ottla_config must be the same in all: {config} is not {self._config}")
             return self._broker.bootstrap_servers

@@ -124,6 +124,7 @@ def test_a_broker_ends_with_a_test_run_that_is_killed(fault: str, project: pytes
     process.send_signal(signal.SIGKILL)
     process.wait()
     eventually(lambda: not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text(), 30)
+    eventually(lambda: not (project.path / "tmp" / "ottla0").exists(), 30, "the end of the directory")
 
 
 @pytest.mark.parametrize("library", ["confluent_kafka", "aiokafka", "kafka_python"])
@@ -143,12 +144,15 @@ def test_the_example_passes_in(program: str, arguments: tuple[str, ...]) -> None
     assert done.stdout == "new\n"
 
 
-def test_a_cluster_that_does_not_start_shows_the_line_of_the_test(project: pytest.Pytester) -> None:
-    source = """
+def test_a_cluster_that_does_not_start_shows_the_line_of_the_test_and_a_log_that_is_there(project: pytest.Pytester) -> None:
+    project.makepyfile("""
         def test_it(ottla_cluster):
             ottla_cluster(2, num_partition=3)
-        """
-    output = run(project, source, failed=1).stdout.str()
+        """)
+    output = project.runpytest_subprocess("-q", f"--basetemp={project.path}/tmp").stdout.str()
+    assert brokers_under(project.path) == []
+    assert f"its log is {project.path}/tmp/ottla-cluster0/0/broker.log" in output
+    assert (project.path / "tmp" / "ottla-cluster0" / "0" / "broker.log").exists()
     assert "did you mean num.partitions?" in output
     assert "thread.py" not in output
     assert "plugin.py" not in output

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_ottla import Broker, Cluster, OttlaError, broker, process
+from pytest_ottla import Broker, Cluster, OttlaError, broker, guard, process
 from pytest_ottla.process import BrokerProcess
 from tests.support.broker_process import eventually
 
@@ -25,6 +25,28 @@ paused = process.BrokerProcess({}, Path(sys.argv[1]))
 paused.pause()
 print(paused.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
+"""
+IN_A_DIRECTORY = """
+import os, signal, sys, time
+from pathlib import Path
+from pytest_ottla import guard, process
+
+BROKER = "import pathlib, sys; print('{}', flush=True); sys.stdin.read(); (pathlib.Path(sys.argv[-1]) / 'written at the end').touch()"
+directory = Path(sys.argv[1])
+
+
+class Left:
+    def __enter__(self):
+        print(process.BrokerProcess({"directory": directory}, directory / "broker.log").pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def __exit__(self, *_):
+        pass
+
+
+process.command = lambda: [sys.executable, "-c", BROKER]
+with guard.started_in(directory, lambda directory: Left()):
+    pass
 """
 
 
@@ -125,9 +147,33 @@ def test_a_broker_that_does_not_stop_is_killed_and_that_is_said(tmp_path: Path, 
     assert not hanging.is_running
 
 
-def test_a_paused_broker_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PAUSED_AND_LEFT, str(tmp_path / "broker.log")]
+def run_alone(program: str, path: Path) -> str:
+    """The output of a program that kills itself."""
     environment = {**os.environ, "PYTHONPATH": str(PLUGIN)}
+    command = [sys.executable, "-c", program, str(path)]
     left = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
     assert left.returncode == -signal.SIGKILL
-    eventually(lambda: not Path(f"/proc/{int(left.stdout)}/exe").exists(), 10, "the end of the paused process")
+    return left.stdout
+
+
+def test_a_paused_broker_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
+    left = run_alone(PAUSED_AND_LEFT, tmp_path / "broker.log")
+    eventually(lambda: not Path(f"/proc/{int(left)}/exe").exists(), 10, "the end of the paused process")
+
+
+def test_the_directory_of_a_run_that_was_killed_is_removed_when_its_brokers_have_ended(tmp_path: Path) -> None:
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    left = run_alone(IN_A_DIRECTORY, directory)
+    eventually(lambda: not directory.exists(), 10, "the end of the directory")
+    assert not Path(f"/proc/{int(left)}/exe").exists()
+
+
+def test_the_log_of_a_broker_that_does_not_start_stays(tmp_path: Path) -> None:
+    def start(directory: Path) -> Broker:
+        (directory / "broker.log").touch()
+        raise OttlaError("no port")
+
+    with pytest.raises(OttlaError, match="no port"), guard.started_in(tmp_path, start):
+        pass
+    assert (tmp_path / "broker.log").exists()
