@@ -82,8 +82,8 @@ def is_repository() -> bool:
 
 
 def tracked_files() -> list[Path]:
-    """What git knows, and what it would take in."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    """What git knows. A user of a clone may keep other files in it, such as the plan.json of docs/command-line.md."""
+    command = ["git", "ls-files", "--cached"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [ROOT / name for name in names if (ROOT / name).is_file()]
 
