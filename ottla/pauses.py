@@ -218,15 +218,15 @@ async def _await(rest: Rest) -> None:
 
 async def in_slices(steps: Generator[None, None, _T]) -> _T:
     """The result of a generator that yields where it may pause."""
-    result: list[_T] = []
-
-    def run() -> Iterator[None]:
-        result.append((yield from steps))
-
-    for _ in run():
+    # No function within this one: in compiled code it would refer to itself and to the result, until the collector finds them.
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
         if is_over():
             await pause()
-    return result[0]
 
 
 async def each(items: Iterable[_T], make: Callable[[_T], _Made]) -> list[_Made]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import gc
+import weakref
+from collections.abc import Coroutine, Generator
 from itertools import count
 from typing import Any
 
@@ -181,3 +183,20 @@ def test_items_are_sorted_some_at_once() -> None:
     steps, items = steps_of(in_order(each * 7919 % number for each in range(number)))
     assert steps == 5
     assert list(items) == list(range(number))
+
+
+def test_what_was_made_in_slices_refers_to_nothing_that_refers_to_it() -> None:
+    class Made:
+        pass
+
+    def steps() -> Generator[None, None, Made]:
+        yield
+        return Made()
+
+    gc.collect()
+    gc.disable()
+    try:
+        made = weakref.ref(at_once(in_slices(steps())))
+        assert made() is None, "in compiled code a function within a coroutine refers to itself"
+    finally:
+        gc.enable()
