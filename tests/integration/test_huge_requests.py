@@ -13,14 +13,18 @@ from types import CodeType, FrameType
 
 import pytest
 
+from ottla.broker.handlers.configs.config_resources import MAX_ENTRIES
 from ottla.broker.handlers.table import SERVED, handlers_of
 from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.registry import INTER_BROKER_APIS
+from tests.support.admin_requests import a_topic, create
 from tests.support.grants import Grants
 from tests.support.huge_requests import huge_requests
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.pauses import every_pause_waits
+from tests.support.wire_client import a_wire_client
 
 ELEMENTS = 2000
 MOST_CALLS = 1500
@@ -146,3 +150,10 @@ def test_no_turn_of_the_loop_refuses_all_elements_of_a_request(broker: InProcess
         assert_no_turn_has_all_elements(broker, key, in_first_version=in_first_version, leaves_nothing=True)
     finally:
         broker.run(authorize, AllowAll())
+
+
+def test_a_new_topic_has_a_limited_number_of_configurations(broker: InProcessBroker) -> None:
+    with a_wire_client(broker.port) as client:
+        (created,) = create(client, a_topic("much", configs={f"key-{number}": "1" for number in range(MAX_ENTRIES + 1)}))
+    assert created.error_code == ErrorCode.INVALID_REQUEST
+    assert created.error_message == "2001 configurations of one topic; at most 2000 can be set at once."

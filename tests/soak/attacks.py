@@ -36,6 +36,7 @@ from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
 from tests.support.golden_replay import decode, receive, request_frame
 from tests.support.hostile import GoodClient
+from tests.support.huge_requests import huge_requests
 from tests.support.odd_batches import an_odd_record, framed
 from tests.support.wire_client import a_wire_client
 
@@ -60,6 +61,15 @@ STAY_S = 3.0
 PAUSE_S = 0.001
 STORM_MEMBERS = 5_000
 STORM_CONNECTIONS = 50
+MUCH = 100_000
+"""Elements of a request, with one or more in each. A broker reads 500,000 in all."""
+MUCH_REPEATS = 3
+MUCH_APIS = frozenset(
+    {
+        *("ADD_PARTITIONS_TO_TXN", "CREATE_ACLS", "DELETE_GROUPS", "DELETE_TOPICS"),
+        *("JOIN_GROUP", "OFFSET_COMMIT", "OFFSET_FETCH", "WRITE_TXN_MARKERS"),
+    }
+)
 UNREAD = "unread"
 UNREAD_METADATA = 15 * MiB
 UNREAD_CONNECTIONS = 60
@@ -338,6 +348,20 @@ def repeat_a_join_and_never_read(broker: Watched) -> None:
             time.sleep(UNREAD_PAUSE_S)
 
 
+def ask_much(broker: Watched) -> None:
+    """Requests with very many elements, one after the other: APIs of all kinds, and the same ones again."""
+    for _ in range(MUCH_REPEATS):
+        for _, request in huge_requests(MUCH, MUCH_APIS):
+            at_once(broker, 1, [request])
+
+
+def cut_off_the_end(broker: Watched) -> None:
+    """The same requests without their last bytes: each is decoded up to there."""
+    for _, request in huge_requests(MUCH, MUCH_APIS):
+        body = request[4:-2]
+        at_once(broker, 1, [len(body).to_bytes(4, "big") + body])
+
+
 def prepare_rolls(broker: Watched) -> None:
     with a_wire_client(broker.port) as client:
         create(client, a_topic(BOMBS, configs={"segment.bytes": "100"}))
@@ -373,6 +397,8 @@ ATTACKS = {
     "one-group": Attack(f"{STORM_MEMBERS:,} members join one group", prepare_members, partial(join_storm, groups=1)),
     "groups": Attack(f"{STORM_MEMBERS:,} members join 500 groups", prepare_members, partial(join_storm, groups=500)),
     "limited": Attack(f"{STORM_MEMBERS:,} members join a group of 100", prepare_members, partial(join_storm, groups=1), LIMIT),
+    "much": Attack(f"{MUCH_REPEATS} times 8 APIs with {MUCH:,} elements", nothing, ask_much),
+    "cut": Attack(f"8 APIs with {MUCH:,} elements, cut off", nothing, cut_off_the_end),
     "rolls": Attack("4,000 Produces that roll a segment each", prepare_rolls, roll),
 }
 

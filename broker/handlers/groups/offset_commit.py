@@ -314,6 +314,7 @@ class OffsetCommit:
             if topic not in self._decided:
                 answer.begin_topic(topic)
                 await self._write_committed(topic)
+        await discard(self._decided)
         return answer.finish(self._connection.throttle(REQUEST, 0))
 
     async def _write_decided(self, decided: list[tuple[int, int]]) -> None:
@@ -333,6 +334,7 @@ class OffsetCommit:
             self._decided[topic] = _WRITTEN
             await discard(decided)
             await pause()
+        await discard(self._decided)
         await discard(self._store_answers)
 
     async def _write_committed(self, topic: bytes) -> None:

@@ -7,6 +7,7 @@ leader of every partition of the new topics, or after the timeout. Without ZooKe
 deleted, because Apache Kafka 4 creates it at once.
 """
 
+from ottla.broker.handlers.configs.config_resources import MAX_ENTRIES
 from ottla.broker.request.context import RequestContext
 from ottla.controller.admin.topic_admin import CreatedTopic, NewTopic
 from ottla.controller.errors import AdminTimeout, ControllerError
@@ -51,13 +52,16 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         elif not may_create_any and not context.is_authorized(Operation.CREATE, ResourceType.TOPIC, topic.name):
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             result.error_message = "Authorization failed."
+        elif len(topic.configs) > MAX_ENTRIES:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = f"{len(topic.configs)} configurations of one topic; at most {MAX_ENTRIES} can be set at once."
         else:
             wanted.append((topic, result))
             continue
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     outcomes = await broker.administration.topic_admin.create_topics(
-        context.scratch(await each(wanted, lambda pair: _new_topic(pair[0]))),
+        context.scratch([await _new_topic(topic) for topic, _ in wanted]),
         validate_only=request.validate_only,
         timeout_ms=request.timeout_ms,
         take_mutations=quota.take,
@@ -80,14 +84,14 @@ def _unknown(topic: CreatableTopic) -> CreatableTopicResult:
     return CreatableTopicResult(name=topic.name, configs=[], num_partitions=-1, replication_factor=-1)
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
-        {config.name: config.value for config in topic.configs},
-    )
+async def _new_topic(topic: CreatableTopic) -> NewTopic:
+    assignments: dict[int, list[int]] = {}
+    for assignment in topic.assignments:
+        assignments[assignment.partition_index] = assignment.broker_ids
+        await pause()
+    configs = {config.name: config.value for config in topic.configs}
+    await pause()
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
 
 
 def _may_describe(topic: str, context: RequestContext) -> bool:
