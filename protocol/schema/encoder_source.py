@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ottla.protocol.schema.message import Message, Struct
 
 
-_JOINED_PIECES = 1000
-"""Pieces that an encoder in steps joins at once, which takes 0.1 ms."""
+_JOINED_PIECES = 250
+"""Pieces that an encoder in steps joins at once. Names of 32 KiB make that 8 MB, which takes 5 ms."""
 
 _SEPARATE_BYTES = 1024
 """Smallest encoding of a shared element that is a part of its own, bytes: longer ones are in memory once, not once for each message."""
