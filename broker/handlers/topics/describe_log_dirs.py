@@ -6,7 +6,7 @@ The lag is -1 for a log whose partition this broker does not host yet, because t
 Deviation: directories are in the order of log.dirs. Queries for the space of file systems block for microseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ottla.broker.request.context import RequestContext
 from ottla.pauses import pause
@@ -28,22 +28,22 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
     """Describe each log directory with the requested partitions in it, or with all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = None if request.topics is None else await _asked_for(request.topics)
+    wanted = None if request.topics is None else context.scratch(await _asked_for(request.topics))
     found = context.broker.data.log_manager.describe_log_dirs()
     replicas = context.broker.data.replica_manager
     return DescribeLogDirsResponse(results=[await _result(each, wanted, replicas) for each in found])
 
 
-async def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> set[tuple[str, int]]:
-    asked: set[tuple[str, int]] = set()
+async def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> dict[tuple[str, int], None]:
+    asked: dict[tuple[str, int], None] = {}
     for topic in topics:
         for partition in topic.partitions:
-            asked.add((topic.topic, partition))
+            asked[topic.topic, partition] = None
             await pause()
     return asked
 
 
-async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None, replicas: ReplicaManager) -> DescribeLogDirsResult:
+async def _result(found: LogDirDescription, wanted: Collection[tuple[str, int]] | None, replicas: ReplicaManager) -> DescribeLogDirsResult:
     if not found.is_live:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=found.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
