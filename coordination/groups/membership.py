@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.coordination.groups.classic_group import NO_MEMBER_ID, ClassicGroup
-from ottla.coordination.groups.effects import Effect, JoinResult, SyncResult, reply_to_join, reply_to_sync
+from ottla.coordination.groups.effects import Effect, JoinResult, SyncResult
 from ottla.coordination.groups.group import GroupState
 from ottla.coordination.groups.rebalance import prepare_rebalance, remove_member, remove_pending_member
 from ottla.coordination.partitions.effects import Arm, Many, Reply
@@ -80,9 +80,10 @@ def on_unloaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
     def effects() -> Iterator[Reply]:
         for member in members:
-            out: list[Reply] = []
-            reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.NOT_COORDINATOR), out)
-            reply_to_sync(member, SyncResult(ErrorCode.NOT_COORDINATOR), out)
-            yield from out
+            if (waiter := group.take_join_waiter(member)) is not None:
+                yield Reply(waiter, JoinResult(member.member_id, ErrorCode.NOT_COORDINATOR))
+            if (waiter := member.sync_waiter) is not None:
+                member.sync_waiter = None
+                yield Reply(waiter, SyncResult(ErrorCode.NOT_COORDINATOR))
 
     return [Many(effects(), len(members))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ottla.broker.network.request_channel import CLOSE
@@ -11,7 +9,6 @@ from ottla.broker.request.context import RequestContext
 from ottla.broker.request.malformed import MALFORMED, discard_half_read
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from ottla.protocol.schema.message import Message
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.pauses import steps_of
 
@@ -41,8 +38,7 @@ async def test_what_a_handler_needs_until_the_answer_is_emptied_one_element_in_a
     context = RequestContext(ApiKey.ALTER_CONFIGS, 2, 0, None, bench.connection, bench.services, lambda _, __: CLOSE)
     items: list[int] = context.scratch(list(range(MANY)))
     times: dict[int, int] = context.scratch(dict.fromkeys(range(MANY), 1))
-    request: Any = context.scratch(AlterConfigsRequest(resources=[a_resource(number) for number in range(MANY)]))
-    assert isinstance(request, Message)
+    request = context.scratch(AlterConfigsRequest(resources=[a_resource(number) for number in range(MANY)]))
     steps, _ = steps_of(context.discard_scratches())
     assert steps >= 3 * MANY
     assert (items, times, request.resources) == ([], {}, [])
