@@ -15,8 +15,8 @@ from typing import Final
 
 MOST_SCANNED: Final = 20_000
 """New objects through which the collector looks at once: 2 ms. If a request that has ended leaves more, most of them are freed soon."""
-RETRY_SECONDS: Final = 0.01
-MOST_RETRIES: Final = 100
+RETRY_SECONDS: Final = 0.05
+MOST_RETRIES: Final = 600
 
 
 class CollectorPauses:
