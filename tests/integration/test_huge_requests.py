@@ -18,8 +18,9 @@ from ottla.broker.handlers.table import SERVED, handlers_of
 from ottla.broker.security.authorizer import AllowAll, Authorizer
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.schema.registry import INTER_BROKER_APIS
-from tests.support.admin_requests import a_topic, create
+from tests.support.admin_requests import BROKER, a_topic, create
 from tests.support.grants import Grants
 from tests.support.huge_requests import huge_requests
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
@@ -150,6 +151,15 @@ def test_no_turn_of_the_loop_refuses_all_elements_of_a_request(broker: InProcess
         assert_no_turn_has_all_elements(broker, key, in_first_version=in_first_version, leaves_nothing=True)
     finally:
         broker.run(authorize, AllowAll())
+
+
+def test_the_configurations_of_a_resource_that_are_described_are_limited(broker: InProcessBroker) -> None:
+    keys = [f"key-{number}" for number in range(MAX_ENTRIES + 1)]
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="0", configuration_keys=keys)
+    with a_wire_client(broker.port) as client:
+        (described,) = client.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+    assert described.error_code == ErrorCode.INVALID_REQUEST
+    assert described.error_message == "2001 configurations of one resource; at most 2000 can be described at once."
 
 
 def test_a_new_topic_has_a_limited_number_of_configurations(broker: InProcessBroker) -> None:

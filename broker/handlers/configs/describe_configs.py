@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ottla.broker.configuration.dynamic_config import TOPICS_AT_ONCE
 from ottla.broker.configuration.loggers import describe_loggers
 from ottla.broker.configuration.resource_configs import CLIENT_METRICS, GROUPS
-from ottla.broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, known_kinds, refusal
+from ottla.broker.handlers.configs.config_resources import MAX_ENTRIES, REFUSALS, ConfigResourceType, known_kinds, refusal
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
 from ottla.config.resources import describe_client_metrics, describe_group
@@ -96,6 +96,8 @@ async def _entries(
     resource: DescribeConfigsResource, keys: Sequence[str] | None, overrides: Mapping[str, Overrides], context: RequestContext
 ) -> list[ConfigEntry] | None:
     """The entries, or None for a topic that this broker does not know. Raises REFUSALS."""
+    if keys is not None and len(keys) > MAX_ENTRIES:
+        raise InvalidAdminRequest(f"{len(keys)} configurations of one resource; at most {MAX_ENTRIES} can be described at once.")
     broker, name = context.broker, resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         validate_topic_name(name)
