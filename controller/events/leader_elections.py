@@ -21,6 +21,7 @@ from ottla.controller.znodes.changes import decode_partitions
 from ottla.controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
 from ottla.controller.znodes.pauses import slices
 from ottla.controller.znodes.znode_json import MalformedZNode
+from ottla.pauses import how_often
 from ottla.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class LeaderElections:
         """Elect preferred or, with `unclean`, any leaders of these partitions. Returns the leader or the error of each."""
         results: dict[TopicPartition, ElectionResult] = {}
         electable = []
-        for partition in dict.fromkeys(partitions):
+        for partition in await how_often(partitions):
             await self._core.pause()
             objection = self._objection(partition, unclean=unclean)
             if objection is None:
@@ -55,6 +56,7 @@ class LeaderElections:
         await batch.send()
         strategy = "OfflinePartitionLeaderElectionStrategy(true)" if unclean else "PreferredReplicaPartitionLeaderElectionStrategy"
         for partition in electable:
+            await self._core.pause()
             if partition in elected:
                 results[partition] = self._context.leaderships[partition].state.leader
             else:
