@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.handlers.shares.state_requests import Results, answer_states
+from ottla.broker.handlers.shares.state_requests import AnswerTypes, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.coordination.shares.state.coordinator import Reply, StateResult
+from ottla.coordination.shares.state.coordinator import Reply
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -18,6 +16,8 @@ from ottla.protocol.messages.initialize_share_group_state import (
 )
 from ottla.protocol.schema.message import Message
 
+_TYPES = AnswerTypes(InitializeShareGroupStateResponse, InitializeStateResult, PartitionResult)
+
 
 async def handle_initialize_share_group_state(request: InitializeShareGroupStateRequest, context: RequestContext) -> Message | Answer:
     """Ask the coordinator for each share partition."""
@@ -26,20 +26,4 @@ async def handle_initialize_share_group_state(request: InitializeShareGroupState
     def ask(key: SharePartitionKey, asked: PartitionData, reply: Reply) -> None:
         coordinator.initialize(key, asked.state_epoch, asked.start_offset, reply)
 
-    return await answer_states(request.group_id, request.topics, context, ask, _response)
-
-
-def _response(results: Results) -> InitializeShareGroupStateResponse:
-    return InitializeShareGroupStateResponse(
-        results=[
-            InitializeStateResult(topic_id=topic_id, partitions=[_result(*each) for each in partitions]) for topic_id, partitions in results
-        ]
-    )
-
-
-def _result(asked: Any, result: StateResult) -> PartitionResult:
-    return PartitionResult(
-        partition=asked.partition,
-        error_code=result.error,
-        error_message=result.message,
-    )
+    return await answer_states(request, context, ask, _TYPES)

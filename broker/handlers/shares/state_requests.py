@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from itertools import starmap
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import DelayedAnswer, RequestContext
@@ -18,30 +19,47 @@ from ottla.protocol.schema.message import Message
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Reply], None]
 """Asks the coordinator for a result, with the key and the partition of the request."""
 
-Results: TypeAlias = list[tuple[bytes, list[tuple[Any, StateResult]]]]
+_Results: TypeAlias = list[tuple[bytes, list[tuple[Any, StateResult]]]]
 """By topic id, the partitions of the request and their results."""
 
-Respond: TypeAlias = Callable[[Results], Message]
+
+class AnswerTypes(NamedTuple):
+    """The structures of the response to one of the requests."""
+
+    response: Callable[..., Message]
+    topic: Callable[..., Any]
+    partition: Callable[..., Any]
+    more: Callable[[StateResult], dict[str, Any]] = lambda _: {}
+    """Fields of a partition besides its number and its error."""
+
+    def respond(self, results: _Results) -> Message:
+        """The response with these results."""
+        return self.response(
+            results=[self.topic(topic_id=topic_id, partitions=list(starmap(self._partition, each))) for topic_id, each in results]
+        )
+
+    def _partition(self, asked: Any, result: StateResult) -> Any:
+        return self.partition(partition=asked.partition, error_code=result.error, error_message=result.message, **self.more(result))
 
 
-async def answer_states(group_id: str, topics: Sequence[Any], context: RequestContext, ask: Ask, respond: Respond) -> Message | Answer:
+async def answer_states(request: Any, context: RequestContext, ask: Ask, types: AnswerTypes) -> Message | Answer:
     """Ask for each partition, and respond when all results are there."""
     is_authorized = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    if is_authorized and not group_id:
-        return respond([])
-    gathered = _Gathered(topics, DelayedAnswer(context), respond)
-    for topic, results in zip(topics, gathered.results, strict=True):
+    if is_authorized and not request.group_id:
+        return types.respond([])
+    gathered = _Gathered(request.topics, DelayedAnswer(context), types.respond)
+    for topic, results in zip(request.topics, gathered.results, strict=True):
         for at, asked in enumerate(topic.partitions):
             reply = partial(gathered.on_result, results[1], at, asked)
             if is_authorized:
-                ask(SharePartitionKey(group_id, topic.topic_id, asked.partition), asked, reply)
+                ask(SharePartitionKey(request.group_id, topic.topic_id, asked.partition), asked, reply)
             else:
                 reply(refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
             await pause()
     answer = gathered.answer.answer()
     if isinstance(answer, Pending):
         return answer
-    return respond(gathered.results)
+    return types.respond(gathered.results)
 
 
 class _Gathered:
@@ -49,8 +67,8 @@ class _Gathered:
 
     __slots__ = ("_left", "_respond", "answer", "results")
 
-    def __init__(self, topics: Sequence[Any], answer: DelayedAnswer, respond: Respond) -> None:
-        self.results: Results = [(topic.topic_id, [(None, StateResult())] * len(topic.partitions)) for topic in topics]
+    def __init__(self, topics: Sequence[Any], answer: DelayedAnswer, respond: Callable[[_Results], Message]) -> None:
+        self.results: _Results = [(topic.topic_id, [(None, StateResult())] * len(topic.partitions)) for topic in topics]
         self.answer = answer
         self._respond = respond
         self._left = sum(len(topic.partitions) for topic in topics)

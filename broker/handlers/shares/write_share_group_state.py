@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ottla.broker.handlers.shares.state_requests import Results, answer_states
+from ottla.broker.handlers.shares.state_requests import AnswerTypes, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
 from ottla.coordination.shares.record_states import StateBatch
-from ottla.coordination.shares.state.coordinator import Reply, StateResult, StateWrite
+from ottla.coordination.shares.state.coordinator import Reply, StateWrite
 from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.write_share_group_state import (
     PartitionData,
@@ -18,6 +16,8 @@ from ottla.protocol.messages.write_share_group_state import (
     WriteStateResult,
 )
 from ottla.protocol.schema.message import Message
+
+_TYPES = AnswerTypes(WriteShareGroupStateResponse, WriteStateResult, PartitionResult)
 
 
 async def handle_write_share_group_state(request: WriteShareGroupStateRequest, context: RequestContext) -> Message | Answer:
@@ -31,20 +31,4 @@ async def handle_write_share_group_state(request: WriteShareGroupStateRequest, c
         write = StateWrite(asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches)
         coordinator.write(key, write, reply)
 
-    return await answer_states(request.group_id, request.topics, context, ask, _response)
-
-
-def _response(results: Results) -> WriteShareGroupStateResponse:
-    return WriteShareGroupStateResponse(
-        results=[
-            WriteStateResult(topic_id=topic_id, partitions=[_result(*each) for each in partitions]) for topic_id, partitions in results
-        ]
-    )
-
-
-def _result(asked: Any, result: StateResult) -> PartitionResult:
-    return PartitionResult(
-        partition=asked.partition,
-        error_code=result.error,
-        error_message=result.message,
-    )
+    return await answer_states(request, context, ask, _TYPES)
