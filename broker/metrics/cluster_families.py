@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.build import EMULATES, version
 from ottla.broker.logs.setup import dropped_lines
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.families import Family, Kind, counter, gauge, labelled, single, timer
 from ottla.coordination.groups.classic_group import CLASSIC, CLASSIC_STATES
 from ottla.coordination.groups.group import GroupState
 from ottla.protocol.compiled import IS_COMPILED
@@ -31,34 +31,22 @@ def _in_state(state: GroupState) -> Family:
     )
 
 
-def _loop_lag(view: View) -> Reading:
-    yield "", view.loop_watch.lag.look()
-
-
-def _store_latency(view: View) -> Reading:
-    if view.services.administration.store.session_events is not None:
-        yield "", view.store_latency.look()
+def _session_events(view: View) -> SessionEvents | None:
+    return view.services.administration.store.session_events
 
 
 def _session(mbean: str, doc: str, read: Callable[[SessionEvents], int]) -> Family:
-    def values(view: View) -> Reading:
-        events = view.services.administration.store.session_events
-        if events is not None:
-            yield "", read(events)
+    def value(view: View) -> int | None:
+        events = _session_events(view)
+        return None if events is None else read(events)
 
     pattern = f"kafka.server:name={mbean},type=SessionExpireListener"
-    name = f"kafka_server_sessionexpirelistener_{mbean.removesuffix('PerSec').lower()}_total"
-    return Family(name, Kind.COUNTER, (), pattern, doc, values)
+    return counter(f"kafka_server_sessionexpirelistener_{mbean.removesuffix('PerSec').lower()}_total", pattern, doc, value)
 
 
 def _disk(mbean: str, key: str, doc: str) -> Family:
-    def read(_: View) -> Reading:
-        found = _process_io().get(key)
-        if found is not None:
-            yield "", found
-
     pattern = f"kafka.server:name={mbean},type=KafkaServer"
-    return Family(f"kafka_server_kafkaserver_{mbean.replace('-', '_')}", Kind.GAUGE, (), pattern, doc, read)
+    return gauge(f"kafka_server_kafkaserver_{mbean.replace('-', '_')}", pattern, doc, lambda _: _process_io().get(key))
 
 
 def _process_io() -> dict[str, int]:
@@ -70,23 +58,17 @@ def _process_io() -> dict[str, int]:
     return {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _build(_: View) -> Reading:
-    labels = ("version", "emulates", "python", "hot_path")
-    hot_path = "compiled" if IS_COMPILED else "pure Python"
-    yield labels_text(labels, (version(), EMULATES, platform.python_version(), hot_path)), 1
-
-
 CLUSTER_FAMILIES: tuple[Family, ...] = (
     _groups("NumGroups", "Groups that this broker coordinates.", lambda view: view.groups),
     *(_in_state(state) for state in CLASSIC_STATES),
     _groups("NumOffsets", "Offsets that those groups have committed.", lambda view: view.committed_offsets),
-    Family(
+    labelled(
         "ottla_build_info",
         Kind.GAUGE,
         ("version", "emulates", "python", "hot_path"),
         "",
         "1, with labels for the version of Ottla, the emulated version of Apache Kafka, and whether the hot path is compiled.",
-        _build,
+        lambda _: [((version(), EMULATES, platform.python_version(), "compiled" if IS_COMPILED else "pure Python"), 1)],
     ),
     gauge(
         "kafka_server_kafkaserver_brokerstate",
@@ -110,22 +92,18 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
     _session("ZooKeeperDisconnectsPerSec", "Connections to ZooKeeper that were lost.", lambda events: events.disconnects),
     _session("ZooKeeperExpiresPerSec", "Sessions that ZooKeeper ended.", lambda events: events.expirations),
     _session("ZooKeeperAuthFailuresPerSec", "Connections on which ZooKeeper refused the credentials.", lambda events: events.auth_failures),
-    Family(
+    timer(
         "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
-        Kind.SUMMARY,
-        (),
         "kafka.server:name=ZooKeeperRequestLatencyMs,type=ZooKeeperClientMetrics",
         "Time from a request to ZooKeeper until its answer, in milliseconds.",
-        _store_latency,
-        0.001,
+        lambda view: None if _session_events(view) is None else view.store_latency.look(),
     ),
-    Family(
+    single(
         "ottla_event_loop_lag_seconds",
         Kind.SUMMARY,
-        (),
         "",
         "Delay of a timer of the event loop, measured ten times a second: the time that all work waited for the longest piece of work.",
-        _loop_lag,
+        lambda view: view.loop_watch.lag.look(),
         1e-6,
     ),
     counter(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.metrics.controller_metrics import STATES, state_of
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.families import MILLISECONDS, Family, Kind, Value, counter, gauge, labelled, timer
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
-
-MILLISECONDS = 0.001
-"""Milliseconds per microsecond, the unit of the measured times."""
 
 _WHAT = {
     "ControllerChange": "to take part in the election of a controller, and to become it",
@@ -36,30 +33,20 @@ def _controller(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
     return gauge(f"kafka_controller_kafkacontroller_{mbean.lower()}", pattern, doc, read)
 
 
-def _timer(name: str) -> Family:
-    def read(view: View) -> Reading:
-        yield "", view.controller_metrics.timers[name].look()
-
+def _stage(name: str) -> Family:
     mbean = f"{name}RateAndTimeMs"
     pattern = f"kafka.controller:name={mbean},type=ControllerStats"
     doc = f"Time that it took {_WHAT[name]}."
-    return Family(f"kafka_controller_controllerstats_{mbean.lower()}", Kind.SUMMARY, (), pattern, doc, read, MILLISECONDS)
+    return timer(
+        f"kafka_controller_controllerstats_{mbean.lower()}", pattern, doc, lambda view: view.controller_metrics.timers[name].look()
+    )
 
 
-def _event_queue_times(view: View) -> Reading:
-    yield "", view.controller_metrics.event_queue.look()
-
-
-def _queue_sizes(view: View) -> Reading:
-    for broker_id, size in view.services.cluster.controller.request_queue_sizes.items():
-        yield labels_text(("broker_id",), (broker_id,)), size
-
-
-def _request_queue_times(view: View) -> Reading:
+def _request_queue_times(view: View) -> Iterator[tuple[Sequence[object], Value]]:
     queues = view.controller_metrics.request_queues
     for broker_id in view.services.cluster.controller.request_queue_sizes:
         if broker_id in queues:
-            yield labels_text(("broker_id",), (broker_id,)), queues[broker_id].look()
+            yield (broker_id,), queues[broker_id].look()
 
 
 CONTROLLER_FAMILIES: tuple[Family, ...] = (
@@ -98,7 +85,7 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
         "The controller's current work: 0 none; " + ", ".join(f"{number} {name}" for name, number in STATES.items()) + ".",
         lambda view: state_of(view.services.cluster.controller.current_event),
     ),
-    *(_timer(name) for name in STATES),
+    *(_stage(name) for name in STATES),
     gauge(
         "kafka_controller_controllereventmanager_eventqueuesize",
         "kafka.controller:name=EventQueueSize,type=ControllerEventManager",
@@ -111,14 +98,11 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
         "Replicas that became leader without being in sync.",
         lambda view: view.services.cluster.controller.unclean_elections,
     ),
-    Family(
+    timer(
         "kafka_controller_controllereventmanager_eventqueuetimems",
-        Kind.SUMMARY,
-        (),
         "kafka.controller:name=EventQueueTimeMs,type=ControllerEventManager",
         "Time that events waited in the controller's queue.",
-        _event_queue_times,
-        MILLISECONDS,
+        lambda view: view.controller_metrics.event_queue.look(),
     ),
     gauge(
         "kafka_controller_controllerchannelmanager_totalqueuesize",
@@ -126,15 +110,15 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
         "Requests of the controller that wait to be sent to brokers.",
         lambda view: sum(view.services.cluster.controller.request_queue_sizes.values()),
     ),
-    Family(
+    labelled(
         "kafka_controller_controllerchannelmanager_queuesize",
         Kind.GAUGE,
         ("broker_id",),
         "kafka.controller:broker-id=*,name=QueueSize,type=ControllerChannelManager",
         "The same by broker.",
-        _queue_sizes,
+        lambda view: (((broker_id,), size) for broker_id, size in view.services.cluster.controller.request_queue_sizes.items()),
     ),
-    Family(
+    labelled(
         "kafka_controller_controllerchannelmanager_requestrateandqueuetimems",
         Kind.SUMMARY,
         ("broker_id",),

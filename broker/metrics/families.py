@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics.histogram import Distribution
 
@@ -30,6 +30,9 @@ class Kind(Enum):
     GAUGE = "gauge"
     SUMMARY = "summary"
 
+
+MILLISECONDS: Final = 0.001
+"""Milliseconds per microsecond, the unit of the measured times."""
 
 Value = float | Distribution
 Reading = Iterable[tuple[str, Value]]
@@ -74,11 +77,45 @@ def escaped(text: str) -> str:
     return text
 
 
-def gauge(name: str, mbean: str, doc: str, read: Callable[[View], float]) -> Family:
+def single(name: str, kind: Kind, mbean: str, doc: str, read: Callable[[View], Value | None], scale: float = 1.0) -> Family:
+    """A family without labels, and without a value while `read` has None."""
+
+    def values(view: View) -> Reading:
+        value = read(view)
+        return () if value is None else (("", value),)
+
+    return Family(name, kind, (), mbean, doc, values, scale)
+
+
+def gauge(name: str, mbean: str, doc: str, read: Callable[[View], float | None]) -> Family:
     """A gauge without labels."""
-    return Family(name, Kind.GAUGE, (), mbean, doc, lambda view: [("", read(view))])
+    return single(name, Kind.GAUGE, mbean, doc, read)
 
 
-def counter(name: str, mbean: str, doc: str, read: Callable[[View], float]) -> Family:
+def counter(name: str, mbean: str, doc: str, read: Callable[[View], float | None]) -> Family:
     """A counter without labels."""
-    return Family(name, Kind.COUNTER, (), mbean, doc, lambda view: [("", read(view))])
+    return single(name, Kind.COUNTER, mbean, doc, read)
+
+
+def timer(name: str, mbean: str, doc: str, read: Callable[[View], Distribution | None]) -> Family:
+    """A summary of times without labels, in milliseconds, which are measured in microseconds."""
+    return single(name, Kind.SUMMARY, mbean, doc, read, MILLISECONDS)
+
+
+def labelled(
+    name: str,
+    kind: Kind,
+    labels: tuple[str, ...],
+    mbean: str,
+    doc: str,
+    read: Callable[[View], Iterable[tuple[Sequence[object], Value]]],
+    scale: float = 1.0,
+    more_mbeans: tuple[str, ...] = (),
+) -> Family:
+    """A family whose `read` has the values of the labels with each value."""
+
+    def values(view: View) -> Reading:
+        for label_values, value in read(view):
+            yield labels_text(labels, label_values), value
+
+    return Family(name, kind, labels, mbean, doc, values, scale, more_mbeans)

@@ -9,10 +9,10 @@ and names the lag as the usual exporters of consumer lag do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labelled, labels_text
 from ottla.coordination.groups.committed import read_stored
 from ottla.coordination.groups.consumer.group import CONSUMER, CONSUMER_STATES
 from ottla.coordination.groups.share.group import SHARE, SHARE_STATES
@@ -20,7 +20,8 @@ from ottla.coordination.shares.record_states import AcknowledgeType
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
-    from ottla.coordination.groups.group import Group
+    from ottla.coordination.groups.coordinator import GroupCoordinator
+    from ottla.coordination.groups.group import Group, GroupState
     from ottla.coordination.shares.partition import SharePartition
     from ottla.replication.control.replica_manager import ReplicaManager
 
@@ -56,35 +57,24 @@ def _lags(view: View) -> Reading:
             yield each.labels, each.lag
 
 
-def _not_shown(view: View) -> int:
-    return view.committed_offsets - len(view.group_offsets)
+def _groups_by_state(name: str, kind_of_groups: str, group_type: str, states: Iterable[GroupState]) -> Family:
+    return labelled(
+        f"kafka_server_group_coordinator_metrics_{name}_count",
+        Kind.GAUGE,
+        ("state",),
+        "kafka.server:state=*,type=group-coordinator-metrics",
+        f"{kind_of_groups} that this broker coordinates, by state.",
+        lambda view: (((state.value.lower(),), view.group_states[group_type][state]) for state in states),
+    )
 
 
-def _of_types(view: View) -> Reading:
-    for group_type, states in view.group_states.items():
-        yield labels_text(("protocol",), (group_type,)), sum(states.values())
-
-
-def _in_states(view: View) -> Reading:
-    for state in CONSUMER_STATES:
-        yield labels_text(("state",), (state.value.lower(),)), view.group_states[CONSUMER][state]
-
-
-def _rebalances(view: View) -> int:
-    return view.services.coordinators.groups.consumer.machine.rebalances
-
-
-def _metadata_bytes(view: View) -> int:
-    return view.services.coordinators.groups.groups.metadata.taken
-
-
-def _share_groups_in_states(view: View) -> Reading:
-    for state in SHARE_STATES:
-        yield labels_text(("state",), (state.value.lower(),)), view.group_states[SHARE][state]
-
-
-def _rebalances_of_share_groups(view: View) -> int:
-    return view.services.coordinators.groups.share.machine.rebalances
+def _rebalances(name: str, kind_of_groups: str, read: Callable[[GroupCoordinator], int]) -> Family:
+    return counter(
+        f"kafka_server_group_coordinator_metrics_{name}_rebalance_count",
+        "kafka.server:type=group-coordinator-metrics",
+        f"Changes of members, subscriptions or topics of {kind_of_groups}, each of which begins a rebalance.",
+        lambda view: read(view.services.coordinators.groups),
+    )
 
 
 GROUP_FAMILIES = (
@@ -92,44 +82,20 @@ GROUP_FAMILIES = (
         "ottla_group_metadata_bytes",
         "",
         "Memory for the members of all groups of this broker, at most `ottla.all.groups.max.metadata.bytes`.",
-        _metadata_bytes,
+        lambda view: view.services.coordinators.groups.groups.metadata.taken,
     ),
-    Family(
+    labelled(
         "kafka_server_group_coordinator_metrics_group_count",
         Kind.GAUGE,
         ("protocol",),
         "kafka.server:protocol=*,type=group-coordinator-metrics",
         "Groups that this broker coordinates, by the type of the group.",
-        _of_types,
+        lambda view: (((group_type,), sum(states.values())) for group_type, states in view.group_states.items()),
     ),
-    Family(
-        "kafka_server_group_coordinator_metrics_consumer_group_count",
-        Kind.GAUGE,
-        ("state",),
-        "kafka.server:state=*,type=group-coordinator-metrics",
-        "Groups of the new protocol that this broker coordinates, by state.",
-        _in_states,
-    ),
-    counter(
-        "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count",
-        "kafka.server:type=group-coordinator-metrics",
-        "Changes of members, subscriptions or topics of groups of the new protocol, each of which begins a rebalance.",
-        _rebalances,
-    ),
-    Family(
-        "kafka_server_group_coordinator_metrics_share_group_count",
-        Kind.GAUGE,
-        ("state",),
-        "kafka.server:state=*,type=group-coordinator-metrics",
-        "Share groups that this broker coordinates, by state.",
-        _share_groups_in_states,
-    ),
-    counter(
-        "kafka_server_group_coordinator_metrics_share_group_rebalance_count",
-        "kafka.server:type=group-coordinator-metrics",
-        "Changes of members, subscriptions or topics of share groups, each of which begins a rebalance.",
-        _rebalances_of_share_groups,
-    ),
+    _groups_by_state("consumer_group", "Groups of the new protocol", CONSUMER, CONSUMER_STATES),
+    _rebalances("consumer_group", "groups of the new protocol", lambda groups: groups.consumer.machine.rebalances),
+    _groups_by_state("share_group", "Share groups", SHARE, SHARE_STATES),
+    _rebalances("share_group", "share groups", lambda groups: groups.share.machine.rebalances),
     Family(
         "ottla_group_committed_offset",
         Kind.GAUGE,
@@ -150,7 +116,7 @@ GROUP_FAMILIES = (
         "ottla_group_offsets_not_shown",
         "",
         "Committed offsets of groups that this broker coordinates, beyond `ottla.group.lag.max.series`. With 0, the default, all are.",
-        _not_shown,
+        lambda view: view.committed_offsets - len(view.group_offsets),
     ),
 )
 
@@ -167,16 +133,6 @@ def _of_share_partition(name: str, mbean: str, kind: Kind, doc: str, value: Call
     return Family(f"kafka_server_sharepartitionmetrics_{name}", kind, LABELS, pattern, doc, read)
 
 
-def _acknowledgements(view: View) -> Reading:
-    acknowledged = view.services.coordinators.share_leader.acknowledged
-    for kind in _TYPES:
-        yield labels_text(("ackType",), (kind.name.capitalize(),)), acknowledged[kind]
-
-
-def _writes(view: View) -> int:
-    return view.services.coordinators.shares.writes
-
-
 def _load_time(attribute: str, doc: str, of_times: Callable[[list[float]], float]) -> Family:
     def read(view: View) -> float:
         times = view.services.coordinators.shares.load_times.recent()
@@ -186,13 +142,13 @@ def _load_time(attribute: str, doc: str, of_times: Callable[[list[float]], float
 
 
 SHARE_FAMILIES: tuple[Family, ...] = (
-    Family(
+    labelled(
         "kafka_server_sharegroupmetrics_recordacknowledgements_total",
         Kind.COUNTER,
         ("ackType",),
         "kafka.server:ackType=*,name=RecordAcknowledgementsPerSec,type=ShareGroupMetrics",
         "Records that members of share groups have acknowledged at this broker, by the type of the acknowledgement.",
-        _acknowledgements,
+        lambda view: (((kind.name.capitalize(),), view.services.coordinators.share_leader.acknowledged[kind]) for kind in _TYPES),
     ),
     _of_share_partition(
         "inflightmessagecount",
@@ -219,7 +175,7 @@ SHARE_FAMILIES: tuple[Family, ...] = (
         "kafka_server_share_coordinator_metrics_write_total",
         _COORDINATOR,
         "Writes of the state of share partitions that this broker coordinates.",
-        _writes,
+        lambda view: view.services.coordinators.shares.writes,
     ),
     _load_time(
         "avg",

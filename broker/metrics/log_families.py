@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labelled, timer
 from ottla.broker.metrics.view import PARTITION_LABELS
 from ottla.storage.disk.clock import elapsed_ms
 
@@ -25,11 +25,14 @@ def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Famil
 
 
 def _of_directory(name: str, mbean: str, doc: str, value: Callable[[View, str], float]) -> Family:
-    def read(view: View) -> Reading:
-        for path in list(view.services.data.log_manager.directories.all):
-            yield labels_text(("logDirectory",), (path,)), value(view, path)
-
-    return Family(name, Kind.GAUGE, ("logDirectory",), f"kafka.log:logDirectory=*,{mbean}", doc, read)
+    return labelled(
+        name,
+        Kind.GAUGE,
+        ("logDirectory",),
+        f"kafka.log:logDirectory=*,{mbean}",
+        doc,
+        lambda view: (((path,), value(view, path)) for path in list(view.services.data.log_manager.directories.all)),
+    )
 
 
 def _cleaner(name: str, kind: str, doc: str, value: Callable[[LogCleaner], float]) -> Family:
@@ -37,23 +40,16 @@ def _cleaner(name: str, kind: str, doc: str, value: Callable[[LogCleaner], float
     return gauge(prometheus_name, f"kafka.log:name={name},type={kind}", doc, lambda view: value(view.services.data.log_manager.cleaner))
 
 
-def _flushes(view: View) -> Reading:
-    yield "", view.flushes.look()
-
-
 LOG_FAMILIES: tuple[Family, ...] = (
     _of_log("Size", "Bytes of the log.", lambda log: log.size_bytes),
     _of_log("LogEndOffset", "The offset that the next record gets.", lambda log: log.log_end_offset),
     _of_log("LogStartOffset", "The first offset that can be read.", lambda log: log.log_start_offset),
     _of_log("NumLogSegments", "Segments of the log.", lambda log: len(log.segments)),
-    Family(
+    timer(
         "kafka_log_logflushstats_logflushrateandtimems",
-        Kind.SUMMARY,
-        (),
         "kafka.log:name=LogFlushRateAndTimeMs,type=LogFlushStats",
         "Flushes of logs to the disk, and how long they take in milliseconds.",
-        _flushes,
-        0.001,
+        lambda view: view.flushes.look(),
     ),
     gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -97,13 +93,11 @@ LOG_FAMILIES: tuple[Family, ...] = (
         "Part of the last cleaned log that was kept, in percent.",
         lambda cleaner: 100 * cleaner.last_stats.bytes_written / max(1, cleaner.last_stats.bytes_read),
     ),
-    Family(
+    counter(
         "kafka_utils_throttler_cleaner_io_count",
-        Kind.COUNTER,
-        (),
         "kafka.utils:name=cleaner-io,type=Throttler",
         "Bytes that the cleaner has read and written, which log.cleaner.io.max.bytes.per.second limits; counted when a log is done.",
-        lambda view: [("", view.services.data.log_manager.cleaner.io_bytes)],
+        lambda view: view.services.data.log_manager.cleaner.io_bytes,
     ),
     _cleaner("max-clean-time-secs", "LogCleaner", "How long the last cleaning took.", lambda cleaner: cleaner.last_stats.elapsed_seconds),
     _cleaner(

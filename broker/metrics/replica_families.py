@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labelled, labels_text, timer
 from ottla.broker.metrics.view import PARTITION_LABELS
 
 if TYPE_CHECKING:
@@ -33,12 +33,9 @@ def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) 
 
 
 def _refused(mbean: str, attribute: str, doc: str) -> Family:
-    def read(view: View) -> float:
-        value: int = getattr(view.services.data.replica_manager.topic_stats, attribute)
-        return value
-
     name = f"kafka_server_brokertopicmetrics_{mbean.removesuffix('PerSec').lower()}_total"
-    return counter(name, f"kafka.server:name={mbean},type=BrokerTopicMetrics", doc, read)
+    pattern = f"kafka.server:name={mbean},type=BrokerTopicMetrics"
+    return counter(name, pattern, doc, lambda view: getattr(view.services.data.replica_manager.topic_stats, attribute))
 
 
 def _of_partition(mbean: str, doc: str, value: Callable[[Partition], float]) -> Family:
@@ -55,25 +52,20 @@ def _replica_manager(mbean: str, doc: str, read: Callable[[View], float]) -> Fam
     return gauge(f"kafka_server_replicamanager_{mbean.lower()}", pattern, doc, read)
 
 
-def _purgatories(view: View) -> list[Purgatory]:
-    data = view.services.data
-    return [data.produce_purgatory, data.fetch_purgatory, data.remote_fetch_purgatory, data.delete_records_purgatory]
-
-
 def _of_purgatory(mbean: str, doc: str, value: Callable[[Purgatory], int]) -> Family:
-    def read(view: View) -> Reading:
-        for purgatory in _purgatories(view):
-            yield labels_text(("delayedOperation",), (purgatory.name,)), value(purgatory)
+    def read(view: View) -> Iterator[tuple[Sequence[object], int]]:
+        data = view.services.data
+        for purgatory in (data.produce_purgatory, data.fetch_purgatory, data.remote_fetch_purgatory, data.delete_records_purgatory):
+            yield (purgatory.name,), value(purgatory)
 
     pattern = f"kafka.server:delayedOperation=*,name={mbean},type=DelayedOperationPurgatory"
     name = f"kafka_server_delayedoperationpurgatory_{mbean.lower()}"
-    return Family(name, Kind.GAUGE, ("delayedOperation",), pattern, doc, read)
+    return labelled(name, Kind.GAUGE, ("delayedOperation",), pattern, doc, read)
 
 
-def _fetch_expirations(view: View) -> Reading:
+def _fetch_expirations(view: View) -> list[tuple[tuple[str], int]]:
     followers = view.services.data.replica_manager.topic_stats.follower_fetch_expirations
-    yield labels_text(("fetcherType",), ("consumer",)), view.services.data.fetch_purgatory.expirations - followers
-    yield labels_text(("fetcherType",), ("follower",)), followers
+    return [(("consumer",), view.services.data.fetch_purgatory.expirations - followers), (("follower",), followers)]
 
 
 def _isr_changes(mbean: str, doc: str, value: Callable[[IsrChanges], int]) -> Family:
@@ -181,14 +173,11 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "Partitions that were not verified to be in the open transaction of a producer.",
         lambda view: view.services.coordinators.transaction_verifier.failures,
     ),
-    Family(
+    timer(
         "kafka_server_addpartitionstotxnmanager_verificationtimems",
-        Kind.SUMMARY,
-        (),
         "kafka.server:name=VerificationTimeMs,type=AddPartitionsToTxnManager",
         "Questions whether partitions are in the open transaction of a producer, and how long the answers took in milliseconds.",
-        lambda view: [("", view.verifications.look())],
-        0.001,
+        lambda view: view.verifications.look(),
     ),
     _of_partition(
         "UnderReplicated",
@@ -220,7 +209,7 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     ),
     _of_purgatory("NumDelayedOperations", "Requests that wait for an event or their timeout.", lambda purgatory: purgatory.delayed),
     _of_purgatory("PurgatorySize", "Entries of those requests in watch lists.", lambda purgatory: purgatory.watched),
-    Family(
+    labelled(
         "kafka_server_delayedfetchmetrics_expires_total",
         Kind.COUNTER,
         ("fetcherType",),

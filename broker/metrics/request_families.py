@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.metrics.families import MILLISECONDS, Family, Kind, Reading, Value, gauge, labelled, labels_text
 from ottla.broker.metrics.request_metrics import request_name
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
 
-_REQUEST_METRICS = "kafka.network:name={name},request=*,type=RequestMetrics"
 _STATIONS = {
     "queue": ("RequestQueueTimeMs", "Time that requests wait until a handler takes them, from when their bytes were read."),
     "local": ("LocalTimeMs", "Time in the handler; of administration until it is done."),
@@ -23,35 +23,24 @@ _STATIONS = {
 }
 
 
-def _requests(view: View) -> Reading:
-    for request, version, count in list(view.requests.requests()):
-        yield labels_text(("request", "version"), (request, version)), count
-
-
-def _errors(view: View) -> Reading:
-    for api_key, error, count in list(view.requests.errors.items()):
-        yield labels_text(("request", "error"), (request_name(api_key), error)), count
-
-
 def _station(name: str) -> Family:
     mbean, doc = _STATIONS[name]
 
-    def read(view: View) -> Reading:
-        for request, stations in view.requests.named():
-            yield labels_text(("request",), (request,)), getattr(stations, name).look()
-
-    scale = 1.0 if name in ("request_bytes", "throttle") else 0.001
-    pattern = _REQUEST_METRICS.format(name=mbean)
-    return Family(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
+    scale = 1.0 if name in ("request_bytes", "throttle") else MILLISECONDS
+    return _summary(
+        mbean, doc, lambda view: (((request,), getattr(stations, name).look()) for request, stations in view.requests.named()), scale
+    )
 
 
 def _conversion(mbean: str, attribute: str, doc: str, scale: float) -> Family:
-    def read(view: View) -> Reading:
-        for request, conversions in view.requests.conversions.items():
-            yield labels_text(("request",), (request,)), getattr(conversions, attribute).look()
+    return _summary(
+        mbean, doc, lambda view: (((of,), getattr(each, attribute).look()) for of, each in view.requests.conversions.items()), scale
+    )
 
-    pattern = _REQUEST_METRICS.format(name=mbean)
-    return Family(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
+
+def _summary(mbean: str, doc: str, read: Callable[[View], Iterable[tuple[Sequence[object], Value]]], scale: float) -> Family:
+    pattern = f"kafka.network:name={mbean},request=*,type=RequestMetrics"
+    return labelled(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
 
 
 def _response_queues(view: View) -> Reading:
@@ -61,35 +50,30 @@ def _response_queues(view: View) -> Reading:
         yield labels_text(("processor",), (number,)), size
 
 
-def _processors_idle(view: View) -> Reading:
-    for number in range(len(view.socket_server.processors)):
-        yield labels_text(("networkProcessor",), (number,)), view.loop_watch.idle_ratio
-
-
 def _handlers_idle(view: View) -> float:
     channel = view.socket_server.request_channel
     return view.loop_watch.idle_ratio * channel.idle_slots / max(1, channel.slots)
 
 
 REQUEST_FAMILIES: tuple[Family, ...] = (
-    Family(
+    labelled(
         "kafka_network_requestmetrics_requests_total",
         Kind.COUNTER,
         ("request", "version"),
         "kafka.network:name=RequestsPerSec,request=*,type=RequestMetrics,version=*",
         "Requests. A Fetch is a FetchConsumer or FetchFollower, too; AddPartitionsToTxn of brokers are AddPartitionsToTxnVerification.",
-        _requests,
+        lambda view: (((request, version), count) for request, version, count in list(view.requests.requests())),
     ),
-    Family(
+    labelled(
         "kafka_network_requestmetrics_errors_total",
         Kind.COUNTER,
         ("request", "error"),
         "kafka.network:error=*,name=ErrorsPerSec,request=*,type=RequestMetrics",
         "Error codes in answers, NONE as well: one of the request and one of each partition or resource in it.",
-        _errors,
+        lambda view: (((request_name(key), error), count) for key, error, count in list(view.requests.errors.items())),
     ),
     *(_station(name) for name in _STATIONS),
-    _conversion("MessageConversionsTimeMs", "time", "Time of conversions between message formats, by piece of a request.", 0.001),
+    _conversion("MessageConversionsTimeMs", "time", "Time of conversions between message formats, by piece of a request.", MILLISECONDS),
     _conversion("TemporaryMemoryBytes", "temporary_bytes", "Bytes that such a conversion takes in memory.", 1.0),
     gauge(
         "kafka_network_requestchannel_requestqueuesize",
@@ -111,13 +95,13 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
         "Share of the last minute, 0 to 1, in which the event loop was idle: all processors share the loop.",
         lambda view: view.loop_watch.idle_ratio,
     ),
-    Family(
+    labelled(
         "kafka_network_processor_idlepercent",
         Kind.GAUGE,
         ("networkProcessor",),
         "kafka.network:name=IdlePercent,networkProcessor=*,type=Processor",
         "The same by processor.",
-        _processors_idle,
+        lambda view: (((number,), view.loop_watch.idle_ratio) for number in range(len(view.socket_server.processors))),
     ),
     gauge(
         "kafka_network_socketserver_expiredconnectionskilledcount",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from ottla.broker.metrics.families import Family, Kind, counter, gauge, labelled
 from ottla.coordination.transactions.metadata import TransactionState
 
 if TYPE_CHECKING:
@@ -41,16 +41,6 @@ def _channel(attribute: str, doc: str, read: Callable[[TransactionCoordinator], 
     return counter(name, "kafka.server:type=txn-marker-channel-metrics", doc, lambda view: read(_coordinator(view)))
 
 
-def _in_states(view: View) -> Reading:
-    for state, count in view.transaction_states.items():
-        yield labels_text(("state",), (state.label,)), count
-
-
-def _seconds_in_state(view: View) -> Reading:
-    for state, histogram in view.transaction_times.items():
-        yield labels_text(("state",), (state.label,)), histogram.look()
-
-
 TRANSACTION_FAMILIES: tuple[Family, ...] = (
     _queue(
         "UnknownDestinationQueueSize",
@@ -74,8 +64,13 @@ TRANSACTION_FAMILIES: tuple[Family, ...] = (
         lambda coordinator: coordinator.markers.requests,
     ),
     _channel("response", "Answers to those, and the same turns.", lambda coordinator: coordinator.markers.responses),
-    Family(
-        "ottla_transactional_ids", Kind.GAUGE, ("state",), "", "Transactional ids that this broker coordinates, by their state.", _in_states
+    labelled(
+        "ottla_transactional_ids",
+        Kind.GAUGE,
+        ("state",),
+        "",
+        "Transactional ids that this broker coordinates, by their state.",
+        lambda view: (((state.label,), count) for state, count in view.transaction_states.items()),
     ),
     counter(
         "ottla_transaction_commits_total",
@@ -95,13 +90,13 @@ TRANSACTION_FAMILIES: tuple[Family, ...] = (
         "Aborts of this broker for transactions that were open for longer than their producers allowed.",
         lambda view: _coordinator(view).expiration.timeouts,
     ),
-    Family(
+    labelled(
         "ottla_transaction_state_seconds",
         Kind.SUMMARY,
         ("state",),
         "",
         "Time that a transaction was in a state: open (Ongoing), or waiting for its markers (PrepareCommit, PrepareAbort).",
-        _seconds_in_state,
+        lambda view: (((state.label,), histogram.look()) for state, histogram in view.transaction_times.items()),
         0.001,
     ),
 )

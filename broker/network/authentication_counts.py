@@ -17,10 +17,10 @@ class AuthenticationCounts:
         "failed_authentication_total",
         "failed_reauthentication_rate",
         "failed_reauthentication_total",
-        "reauthentication_latency",
         "successful_authentication_no_reauth_total",
         "successful_authentication_rate",
         "successful_authentication_total",
+        "successful_reauthentication_rate",
         "successful_reauthentication_total",
     )
 
@@ -32,8 +32,8 @@ class AuthenticationCounts:
         self.failed_authentication_total = 0
         self.failed_authentication_rate = Recent(now)
         self.successful_reauthentication_total = 0
-        self.reauthentication_latency = Recent(now)
-        """How long clients took to authenticate again, ms; also the rate at which they did."""
+        self.successful_reauthentication_rate = Recent(now)
+        """Its values are the times that clients took to authenticate again, ms."""
         self.failed_reauthentication_total = 0
         self.failed_reauthentication_rate = Recent(now)
         self.expired_connections_killed_count = 0
@@ -48,7 +48,7 @@ class AuthenticationCounts:
     def on_success_again(self, now: float, took_ms: float) -> None:
         """A client has authenticated again."""
         self.successful_reauthentication_total += 1
-        self.reauthentication_latency.add(now, took_ms)
+        self.successful_reauthentication_rate.add(now, took_ms)
 
     def on_failure(self, now: float, *, is_again: bool) -> None:
         """A client has failed to authenticate, or to authenticate again."""

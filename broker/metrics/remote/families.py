@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, counter, labels_text, single, timer
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
     from ottla.broker.remote.remote_storage import RemoteStorage
+    from ottla.broker.request.services import RemoteServices
     from ottla.replication.remote.remote_log_manager import RemoteLogManager
 
 
@@ -50,31 +51,29 @@ def _state(mbean: str, attribute: str, doc: str) -> Family:
     return _of_topics(mbean, f"{doc}, of the partitions that this broker leads.", totals, Kind.GAUGE)
 
 
-def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], float], kind: Kind = Kind.GAUGE) -> Family:
-    def read(view: View) -> Reading:
-        remote = view.services.remote
-        if remote is not None:
-            yield "", value(remote.storage)
+def of_remote(name: str, mbean: str, doc: str, value: Callable[[RemoteServices], float | None], kind: Kind = Kind.GAUGE) -> Family:
+    """A family without labels, and without a value where there is no tiered storage."""
 
-    return Family(name, kind, (), mbean, doc, read)
+    def read(view: View) -> float | None:
+        remote = view.services.remote
+        return None if remote is None else value(remote)
+
+    return single(name, kind, mbean, doc, read)
+
+
+def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], float], kind: Kind = Kind.GAUGE) -> Family:
+    return of_remote(name, mbean, doc, lambda remote: value(remote.storage), kind)
 
 
 def _of_partitions(name: str, attribute: str, doc: str) -> Family:
-    def read(view: View) -> Reading:
-        remote = view.services.remote
-        if remote is not None:
-            yield "", sum(getattr(state, attribute) for state in remote.tasks.counters.partitions.values())
+    def value(remote: RemoteServices) -> int:
+        return sum(getattr(state, attribute) for state in remote.tasks.counters.partitions.values())
 
-    return Family(f"ottla_remote_{name}", Kind.GAUGE, (), "", f"{doc}, of the partitions that this broker leads.", read)
+    return of_remote(f"ottla_remote_{name}", "", f"{doc}, of the partitions that this broker leads.", value)
 
 
 def _tasks(name: str, mbean: str, doc: str, value: Callable[[RemoteLogManager], float]) -> Family:
-    def read(view: View) -> Reading:
-        remote = view.services.remote
-        if remote is not None:
-            yield "", value(remote.tasks)
-
-    return Family(f"kafka_{name}", Kind.GAUGE, (), mbean, doc, read)
+    return of_remote(f"kafka_{name}", mbean, doc, lambda remote: value(remote.tasks))
 
 
 def _mean_fetch_throttle_ms(storage: RemoteStorage) -> float:
@@ -82,20 +81,9 @@ def _mean_fetch_throttle_ms(storage: RemoteStorage) -> float:
     return loads.throttled_seconds * 1000 / loads.throttles if loads is not None and loads.throttles else 0.0
 
 
-def _expirations(view: View) -> Reading:
-    if view.services.remote is not None:
-        yield "", view.services.data.remote_fetch_purgatory.expirations
-
-
-def _reads(view: View) -> Reading:
-    if view.services.remote is not None:
-        yield "", view.remote_reads.look()
-
-
-def _unreadable(view: View) -> Reading:
-    remote = view.services.remote
-    if remote is not None and remote.storage.loads is not None:
-        yield "", sum(remote.metadata.is_finished(each) for each in remote.storage.loads.wrong_segments)
+def _unreadable(remote: RemoteServices) -> int | None:
+    loads = remote.storage.loads
+    return None if loads is None else sum(remote.metadata.is_finished(each) for each in loads.wrong_segments)
 
 
 _POOL = "org.apache.kafka.storage.internals.log"
@@ -118,10 +106,8 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
     _state("RemoteLogMetadataCount", "metadata_count", "Entries of remote segments"),
     _state("RemoteLogSizeBytes", "log_size_bytes", "Bytes in the remote store"),
     _state("RemoteLogSizeComputationTime", "log_size_computation_ms", "Milliseconds for which these bytes were counted"),
-    Family(
+    of_remote(
         "ottla_remote_unreadable_segments",
-        Kind.GAUGE,
-        (),
         "",
         "Segments that consumers may read, and of which records were missing in the store, or not what was copied, when this broker read "
         "them the last time: at most 1000.",
@@ -142,14 +128,11 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         "The part of `remote.log.reader.threads` that reads nothing now.",
         lambda storage: 0 if storage.loads is None else storage.loads.idle_share,
     ),
-    Family(
+    timer(
         "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems",
-        Kind.SUMMARY,
-        (),
         "kafka.log.remote:name=RemoteLogReaderFetchRateAndTimeMs,type=RemoteLogManager",
         "Reads of chunks from the remote store, also those ahead of demand and those that fail, and how long they take in milliseconds.",
-        _reads,
-        0.001,
+        lambda view: None if view.services.remote is None else view.remote_reads.look(),
     ),
     _tasks(
         "log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent",
@@ -193,13 +176,11 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         "The longest such time.",
         lambda storage: 0 if storage.loads is None else storage.loads.longest_throttle_seconds * 1000,
     ),
-    Family(
+    counter(
         "kafka_server_delayedremotefetchmetrics_expires_total",
-        Kind.COUNTER,
-        (),
         "kafka.server:name=ExpiresPerSec,type=DelayedRemoteFetchMetrics",
         "Fetches that waited for `remote.fetch.max.wait.ms` for the remote store.",
-        _expirations,
+        lambda view: None if view.services.remote is None else view.services.data.remote_fetch_purgatory.expirations,
     ),
     _storage(
         "ottla_remote_fetch_throttled_seconds_total",

@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading
+from ottla.broker.metrics.families import Family, Kind
+from ottla.broker.metrics.remote.families import of_remote
 
 if TYPE_CHECKING:
-    from ottla.broker.metrics.view import View
     from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
 
 
 def _family(name: str, kind: Kind, doc: str, value: Callable[[TopicMetadata], float]) -> Family:
-    def read(view: View) -> Reading:
-        remote = view.services.remote
-        if remote is not None:
-            yield "", value(remote.metadata)
-
-    return Family(f"ottla_remote_log_metadata_{name}", kind, (), "", doc, read)
+    return of_remote(f"ottla_remote_log_metadata_{name}", "", doc, lambda remote: value(remote.metadata), kind)
 
 
 REMOTE_METADATA_FAMILIES: tuple[Family, ...] = (
