@@ -25,124 +25,102 @@ FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "
 """Called with frame, offset of the body, version, correlation id, connection and services. Returns an Answer; None to have the request
 decoded for the handler of messages. Raises ProtocolError for a frame that is no valid request of the API."""
 
-APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
-    "": frozenset(
-        {
-            ApiKey.API_VERSIONS,
-        }
+APIS_BY_FOLDER: dict[str, tuple[ApiKey, ...]] = {
+    "": (ApiKey.API_VERSIONS,),
+    "configs": (
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_CONFIG_RESOURCES,
     ),
-    "configs": frozenset(
-        {
-            ApiKey.DESCRIBE_CONFIGS,
-            ApiKey.ALTER_CONFIGS,
-            ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            ApiKey.DESCRIBE_CLIENT_QUOTAS,
-            ApiKey.ALTER_CLIENT_QUOTAS,
-            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-            ApiKey.LIST_CONFIG_RESOURCES,
-        }
+    "control": (
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.ENVELOPE,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
     ),
-    "control": frozenset(
-        {
-            ApiKey.LEADER_AND_ISR,
-            ApiKey.STOP_REPLICA,
-            ApiKey.UPDATE_METADATA,
-            ApiKey.CONTROLLED_SHUTDOWN,
-            ApiKey.ALTER_PARTITION,
-            ApiKey.UPDATE_FEATURES,
-            ApiKey.ENVELOPE,
-            ApiKey.DESCRIBE_CLUSTER,
-            ApiKey.ALLOCATE_PRODUCER_IDS,
-        }
+    "data": (
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
     ),
-    "data": frozenset(
-        {
-            ApiKey.PRODUCE,
-            ApiKey.FETCH,
-            ApiKey.LIST_OFFSETS,
-            ApiKey.DELETE_RECORDS,
-            ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        }
+    "groups": (
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
     ),
-    "groups": frozenset(
-        {
-            ApiKey.OFFSET_COMMIT,
-            ApiKey.TXN_OFFSET_COMMIT,
-            ApiKey.OFFSET_FETCH,
-            ApiKey.FIND_COORDINATOR,
-            ApiKey.JOIN_GROUP,
-            ApiKey.HEARTBEAT,
-            ApiKey.LEAVE_GROUP,
-            ApiKey.SYNC_GROUP,
-            ApiKey.DESCRIBE_GROUPS,
-            ApiKey.LIST_GROUPS,
-            ApiKey.DELETE_GROUPS,
-            ApiKey.OFFSET_DELETE,
-            ApiKey.CONSUMER_GROUP_HEARTBEAT,
-            ApiKey.CONSUMER_GROUP_DESCRIBE,
-        }
+    "security": (
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ),
-    "security": frozenset(
-        {
-            ApiKey.SASL_HANDSHAKE,
-            ApiKey.DESCRIBE_ACLS,
-            ApiKey.CREATE_ACLS,
-            ApiKey.DELETE_ACLS,
-            ApiKey.SASL_AUTHENTICATE,
-            ApiKey.CREATE_DELEGATION_TOKEN,
-            ApiKey.RENEW_DELEGATION_TOKEN,
-            ApiKey.EXPIRE_DELEGATION_TOKEN,
-            ApiKey.DESCRIBE_DELEGATION_TOKEN,
-        }
+    "shares": (
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     ),
-    "shares": frozenset(
-        {
-            ApiKey.SHARE_GROUP_HEARTBEAT,
-            ApiKey.SHARE_GROUP_DESCRIBE,
-            ApiKey.SHARE_FETCH,
-            ApiKey.SHARE_ACKNOWLEDGE,
-            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
-            ApiKey.READ_SHARE_GROUP_STATE,
-            ApiKey.WRITE_SHARE_GROUP_STATE,
-            ApiKey.DELETE_SHARE_GROUP_STATE,
-            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
-            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-        }
+    "telemetry": (
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
     ),
-    "telemetry": frozenset(
-        {
-            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-            ApiKey.PUSH_TELEMETRY,
-        }
+    "topics": (
+        ApiKey.METADATA,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     ),
-    "topics": frozenset(
-        {
-            ApiKey.METADATA,
-            ApiKey.CREATE_TOPICS,
-            ApiKey.DELETE_TOPICS,
-            ApiKey.ALTER_REPLICA_LOG_DIRS,
-            ApiKey.DESCRIBE_LOG_DIRS,
-            ApiKey.CREATE_PARTITIONS,
-            ApiKey.ELECT_LEADERS,
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-            ApiKey.LIST_PARTITION_REASSIGNMENTS,
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        }
-    ),
-    "transactions": frozenset(
-        {
-            ApiKey.INIT_PRODUCER_ID,
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            ApiKey.ADD_OFFSETS_TO_TXN,
-            ApiKey.END_TXN,
-            ApiKey.DESCRIBE_PRODUCERS,
-            ApiKey.DESCRIBE_TRANSACTIONS,
-            ApiKey.LIST_TRANSACTIONS,
-            ApiKey.WRITE_TXN_MARKERS,
-        }
+    "transactions": (
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.WRITE_TXN_MARKERS,
     ),
 }
 """The APIs by the folder below `broker/handlers` that contains their handlers."""

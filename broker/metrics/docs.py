@@ -6,20 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.metrics.cluster_families import CLUSTER_FAMILIES
-from ottla.broker.metrics.connection_families import CONNECTION_FAMILIES
-from ottla.broker.metrics.controller_families import CONTROLLER_FAMILIES
+from ottla.broker.metrics.endpoint import SECTIONS
 from ottla.broker.metrics.families import Family, Kind
-from ottla.broker.metrics.follower_families import FOLLOWER_FAMILIES
-from ottla.broker.metrics.group_families import GROUP_FAMILIES, SHARE_FAMILIES
-from ottla.broker.metrics.log_families import LOG_FAMILIES
-from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
-from ottla.broker.metrics.remote.families import REMOTE_FAMILIES
-from ottla.broker.metrics.remote.metadata_families import REMOTE_METADATA_FAMILIES
-from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
-from ottla.broker.metrics.request_families import REQUEST_FAMILIES
-from ottla.broker.metrics.telemetry_families import TELEMETRY_FAMILIES
-from ottla.broker.metrics.transaction_families import TRANSACTION_FAMILIES
 from ottla.broker.metrics.uncovered import UNCOVERED
 
 PAGE: Final = Path("docs/metrics.md")
@@ -56,28 +44,11 @@ own: there the JMX exporter runs inside the broker. The names are those that the
   of a client disappear three intervals after its last push, after at least a minute.
 """
 
-_SECTIONS: Final = (
-    ("Requests", REQUEST_FAMILIES),
-    ("Connections", CONNECTION_FAMILIES),
-    ("Quotas of clients", QUOTA_FAMILIES),
-    ("Topics and replicas", REPLICA_FAMILIES),
-    ("Following other brokers", FOLLOWER_FAMILIES),
-    ("Logs", LOG_FAMILIES),
-    ("Tiered storage", REMOTE_FAMILIES),
-    ("The controller", CONTROLLER_FAMILIES),
-    ("Groups, the broker", CLUSTER_FAMILIES),
-    ("Transactions", TRANSACTION_FAMILIES),
-    ("Share groups", SHARE_FAMILIES),
-    ("Offsets of consumer groups", GROUP_FAMILIES),
-    ("Metrics of clients", TELEMETRY_FAMILIES),
-    ("Metadata of remote segments", REMOTE_METADATA_FAMILIES),
-)
-
 
 def page() -> str:
     """The whole page."""
     parts = [_HEAD]
-    for title, families in _SECTIONS:
+    for title, families in SECTIONS.items():
         parts.append(f"## {title}\n\n" + _table(("Name", "Labels", "MBean", "Meaning"), (_row(family) for family in families)))
     parts.append(
         "## MBeans without a metric\n\nThe MBeans of Apache Kafka 3.9.1 without a metric here, and the reasons.\n\n"

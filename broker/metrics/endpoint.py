@@ -22,6 +22,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -59,22 +60,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FAMILIES: tuple[Family, ...] = (
-    *REQUEST_FAMILIES,
-    *CONNECTION_FAMILIES,
-    *QUOTA_FAMILIES,
-    *REPLICA_FAMILIES,
-    *FOLLOWER_FAMILIES,
-    *LOG_FAMILIES,
-    *REMOTE_FAMILIES,
-    *CONTROLLER_FAMILIES,
-    *CLUSTER_FAMILIES,
-    *TRANSACTION_FAMILIES,
-    *SHARE_FAMILIES,
-    *GROUP_FAMILIES,
-    *TELEMETRY_FAMILIES,
-    *REMOTE_METADATA_FAMILIES,
-)
+SECTIONS: Final = {
+    "Requests": REQUEST_FAMILIES,
+    "Connections": CONNECTION_FAMILIES,
+    "Quotas of clients": QUOTA_FAMILIES,
+    "Topics and replicas": REPLICA_FAMILIES,
+    "Following other brokers": FOLLOWER_FAMILIES,
+    "Logs": LOG_FAMILIES,
+    "Tiered storage": REMOTE_FAMILIES,
+    "The controller": CONTROLLER_FAMILIES,
+    "Groups, the broker": CLUSTER_FAMILIES,
+    "Transactions": TRANSACTION_FAMILIES,
+    "Share groups": SHARE_FAMILIES,
+    "Offsets of consumer groups": GROUP_FAMILIES,
+    "Metrics of clients": TELEMETRY_FAMILIES,
+    "Metadata of remote segments": REMOTE_METADATA_FAMILIES,
+}
+"""All families, by the section of docs/metrics.md that lists them."""
+
+FAMILIES: Final[tuple[Family, ...]] = tuple(chain.from_iterable(SECTIONS.values()))
 SCRAPE_SECONDS: Final = 30.0
 _TEXT: Final = "text/plain; charset=utf-8"
 

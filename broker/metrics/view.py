@@ -142,7 +142,7 @@ class View:
         state: Callable[[], BrokerState],
         now: Callable[[], float],
     ) -> None:
-        self.services = services
+        self.services: Services = services  # declared: families are checked before the types of attributes are inferred
         self.socket_server = socket_server
         self.requests = requests
         self.loop_watch = loop_watch

@@ -1,9 +1,13 @@
 """Decides which clients may use requests about delegation tokens, and which error codes the requests get."""
 
+from collections.abc import Awaitable, Callable
+
 from ottla.broker.request.context import RequestContext
-from ottla.broker.security.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound, TokenOwnerMismatch
+from ottla.broker.security.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound, TokenOwnerMismatch, TokenRefused
 from ottla.broker.security.principals import ANONYMOUS
 from ottla.config.listeners import SecurityProtocol
+from ottla.controller.errors import StoreError
+from ottla.controller.znodes.znode_json import MalformedZNode
 from ottla.coordination.error_map import error_code
 from ottla.protocol.errors import ErrorCode
 
@@ -36,6 +40,17 @@ def tokens_of(context: RequestContext) -> DelegationTokens | ErrorCode:
     if code:
         return code
     return context.broker.administration.delegation_tokens or ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+async def new_end(context: RequestContext, change: Callable[[DelegationTokens], Awaitable[int]]) -> tuple[ErrorCode, int]:
+    """The code and the end of a token that `change` renews or ends."""
+    tokens = tokens_of(context)
+    if isinstance(tokens, ErrorCode):
+        return tokens, NO_TIMESTAMP
+    try:
+        return ErrorCode.NONE, await change(tokens)
+    except (TokenRefused, StoreError, MalformedZNode) as error:
+        return code_of(error), NO_TIMESTAMP
 
 
 def code_of(error: Exception) -> ErrorCode:
