@@ -47,17 +47,13 @@ def make_coordinators(
     reaches them. `while_loading` makes the context of loads.
     """
     level, group_configs, replicas = cluster.features.level, administration.group_configs.of, data.replica_manager
+    common = (config, clock, wheel, replicas, data.produce_purgatory, workers)
 
     def on_offsets_committed(producer_id: int, index: int, is_commit: bool) -> None:
         groups.on_transaction_completed(producer_id, index, is_commit)  # groups need the verifier, and so the transactions, which need this
 
     transactions = TransactionCoordinator(
-        config,
-        clock,
-        wheel,
-        replicas,
-        data.produce_purgatory,
-        workers,
+        *common,
         wiring.write_markers(),
         partial(stored_partitions, administration.store),
         cluster.producer_ids.next_now,
@@ -66,15 +62,10 @@ def make_coordinators(
         markers_here=(replicas.broker_id, MarkerWriter(data, clock, workers, config[REQUEST_TIMEOUT_MS], on_offsets_committed).write),
     )
     verifier = wiring.transaction_verifier(transactions)
-    shares = ShareCoordinator(config, clock, wheel, replicas, data.produce_purgatory, workers, while_loading=while_loading)
+    shares = ShareCoordinator(*common, while_loading=while_loading)
     access = wiring.share_state(wheel, shares, administration.auto_topics)
     groups = GroupCoordinator(
-        config,
-        clock,
-        wheel,
-        replicas,
-        data.produce_purgatory,
-        workers,
+        *common,
         verifier,
         StateOfGroups(access),
         lambda: UUID(bytes=random_bytes(16), version=4),
