@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ottla.broker.handlers.table import Handler, handlers_of
-from ottla.broker.network.request_channel import NO_RESPONSE, Completion, Pending, Waiter
+from ottla.broker.network.request_channel import NO_RESPONSE, Completion, Pending
 from ottla.broker.quotas.token_bucket import MutationQuota
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.services import Services
@@ -50,8 +50,8 @@ class _OwnConnection:
         """See `RequestContext`."""
 
 
-class _Arrival(Waiter):
-    """Waits for an answer in the place of a connection. The work of the broker itself is not limited, so nothing is done about it."""
+class _Arrival:
+    """Waits for an answer in the place of a connection (`network.request_channel.Waiter`)."""
 
     def __init__(self) -> None:
         self.answered = asyncio.Event()
@@ -59,6 +59,18 @@ class _Arrival(Waiter):
     def on_answer_ready(self) -> None:
         """The answer is complete."""
         self.answered.set()
+
+    def hold_slot(self, pending: Pending) -> None:
+        """See `Waiter`. The work of the broker itself is not limited."""
+
+    def begin_work(self) -> None:
+        """See `Waiter`."""
+
+    def end_work(self) -> None:
+        """See `Waiter`."""
+
+    def add_work(self, work_ns: int) -> None:
+        """See `Waiter`."""
 
 
 class Itself:

@@ -11,22 +11,6 @@ from ottla.broker.metrics.families import MILLISECONDS, Family, Kind, Value, cou
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
 
-_WHAT = {
-    "ControllerChange": "to take part in the election of a controller, and to become it",
-    "LeaderElection": "to handle brokers that started or ended",
-    "TopicChange": "to handle new topics and partitions",
-    "TopicDeletion": "to delete topics",
-    "PartitionReassignment": "to begin, continue and end reassignments of partitions",
-    "AutoLeaderBalance": "to give leadership back to preferred replicas (auto.leader.rebalance.enable)",
-    "ManualLeaderBalance": "to elect leaders on request",
-    "ControlledShutdown": "to take leadership away from brokers that stop",
-    "IsrChange": "to change ISRs",
-    "LeaderAndIsrResponseReceived": "to handle answers that report failed directories",
-    "LogDirChange": "to handle failures of log directories",
-    "UncleanLeaderElectionEnable": "to elect leaders after unclean.leader.election.enable was set for all topics",
-    "TopicUncleanLeaderElectionEnable": "the same for one topic",
-}
-
 
 def _controller(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
     pattern = f"kafka.controller:name={mbean},type=KafkaController"
@@ -36,7 +20,7 @@ def _controller(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
 def _stage(name: str) -> Family:
     mbean = f"{name}RateAndTimeMs"
     pattern = f"kafka.controller:name={mbean},type=ControllerStats"
-    doc = f"Time that it took {_WHAT[name]}."
+    doc = f"Time that it took {STATES[name].work}."
     return timer(
         f"kafka_controller_controllerstats_{mbean.lower()}", pattern, doc, lambda view: view.controller_metrics.timers[name].look()
     )
@@ -82,7 +66,7 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
     ),
     _controller(
         "ControllerState",
-        "The controller's current work: 0 none; " + ", ".join(f"{number} {name}" for name, number in STATES.items()) + ".",
+        "The controller's current work: 0 none; " + ", ".join(f"{state.number} {name}" for name, state in STATES.items()) + ".",
         lambda view: state_of(view.services.cluster.controller.current_event),
     ),
     *(_stage(name) for name in STATES),

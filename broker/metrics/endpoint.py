@@ -42,8 +42,7 @@ from ottla.broker.metrics.http_server import MOST_SCRAPES, HttpServer, bind
 from ottla.broker.metrics.log_families import LOG_FAMILIES
 from ottla.broker.metrics.loop_watch import LoopWatch
 from ottla.broker.metrics.quota_families import QUOTA_FAMILIES
-from ottla.broker.metrics.remote.families import REMOTE_FAMILIES
-from ottla.broker.metrics.remote.metadata_families import REMOTE_METADATA_FAMILIES
+from ottla.broker.metrics.remote.families import REMOTE_FAMILIES, REMOTE_METADATA_FAMILIES
 from ottla.broker.metrics.replica_families import REPLICA_FAMILIES
 from ottla.broker.metrics.request_families import REQUEST_FAMILIES
 from ottla.broker.metrics.telemetry_families import TELEMETRY_FAMILIES, pushed
@@ -136,14 +135,14 @@ class MetricsEndpoint:
         self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, self._verifications.turn, controller.turn]
         self._watch.on_window += [histogram.turn for histogram in (self._remote_reads, *self._transaction_times.values())]
         services.coordinators.transactions.stats.on_left = self._on_transaction_left
-        services.data.log_manager.context.on_flushed = self._on_flushed
+        services.data.log_manager.context.on_flushed = self._flushes.add_seconds
         services.coordinators.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
         events = services.administration.store.session_events
         if events is not None:
             events.stopwatch = time.monotonic
-            events.on_answered = lambda seconds: self._store_latency.add(int(seconds * 1e6))
+            events.on_answered = self._store_latency.add_seconds
         if services.remote is not None and (loads := services.remote.storage.loads) is not None:
-            loads.on_read = lambda seconds: self._remote_reads.add(int(seconds * 1e6))
+            loads.on_read = self._remote_reads.add_seconds
         self._trouble = lambda: "" if services.remote is None else services.remote.storage.watch.trouble
         self._new_view = lambda: View(
             services,
@@ -181,9 +180,6 @@ class MetricsEndpoint:
         histogram = self._transaction_times.get(state)
         if histogram is not None:
             histogram.add(time_ms)
-
-    def _on_flushed(self, seconds: float) -> None:
-        self._flushes.add(int(seconds * 1e6))
 
     # -- in threads of the HTTP server -------------------------------------------------------------------------------------
 

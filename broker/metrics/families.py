@@ -12,6 +12,7 @@ iterates over copies of collections that may change meanwhile, and does little p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -119,3 +120,18 @@ def labelled(
             yield labels_text(labels, label_values), value
 
     return Family(name, kind, labels, mbean, doc, values, scale, more_mbeans)
+
+
+def load_times(metrics: str, topic: str, recent: Callable[[View], list[float]]) -> tuple[Family, Family]:
+    """The times in which partitions of a coordinator's topic were loaded, which `recent` has in seconds."""
+
+    def family(attribute: str, doc: str, of_times: Callable[[list[float]], float]) -> Family:
+        def read(view: View) -> float:
+            times = recent(view)
+            return of_times(times) * 1000 if times else math.nan
+
+        name = f"kafka_server_{metrics.replace('-', '_')}_partition_load_time_{attribute}"
+        return gauge(name, f"kafka.server:type={metrics}", doc, read)
+
+    mean = f"Mean time to load a partition of `{topic}`, over the last minute, in milliseconds; NaN if none was loaded."
+    return family("avg", mean, lambda times: sum(times) / len(times)), family("max", "The longest of those times.", max)

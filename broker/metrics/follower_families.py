@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.metrics.families import Family, Kind, Reading, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, labelled, labels_text
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
     from ottla.replication.follower.fetcher import Fetcher
     from ottla.replication.follower.fetcher_pool import FetcherPool
 
-_POOL_LABELS: Final = labels_text(("clientId",), ("Replica",))
 _LAG: Final = ("clientId", "partition", "topic")
 _FETCHER: Final = ("brokerHost", "brokerPort", "clientId")
 
@@ -45,25 +44,18 @@ def _of_fetchers(mbean: str, doc: str, value: Callable[[Fetcher], int]) -> Famil
 
 
 def _pool(mbean: str, doc: str, value: Callable[[FetcherPool], float]) -> Family:
-    def read(view: View) -> Reading:
-        pool = view.services.cluster.fetcher_pool
-        yield _POOL_LABELS, 0 if pool is None else value(pool)
-
-    return _of_pool(mbean, doc, read)
+    return _of_pool(mbean, doc, lambda view: 0 if (pool := view.services.cluster.fetcher_pool) is None else value(pool))
 
 
-def _of_pool(mbean: str, doc: str, read: Callable[[View], Reading]) -> Family:
+def _of_pool(mbean: str, doc: str, value: Callable[[View], float]) -> Family:
     pattern = f"kafka.server:clientId=*,name={mbean},type=ReplicaFetcherManager"
-    return Family(f"kafka_server_replicafetchermanager_{mbean.lower()}", Kind.GAUGE, ("clientId",), pattern, doc, read)
-
-
-def _min_fetch_rate(view: View) -> Reading:
-    yield _POOL_LABELS, view.fetch_rates.slowest
+    name = f"kafka_server_replicafetchermanager_{mbean.lower()}"
+    return labelled(name, Kind.GAUGE, ("clientId",), pattern, doc, lambda view: [(("Replica",), value(view))])
 
 
 FOLLOWER_FAMILIES: tuple[Family, ...] = (
     _pool("MaxLag", "Largest lag of a replica here behind its leader's high watermark, in records.", lambda pool: pool.max_lag),
-    _of_pool("MinFetchRate", "Requests per second of the slowest fetcher, over about a minute.", _min_fetch_rate),
+    _of_pool("MinFetchRate", "Requests per second of the slowest fetcher, over about a minute.", lambda view: view.fetch_rates.slowest),
     _pool(
         "FailedPartitionsCount", "Partitions that are not fetched although they should be; the log says why.", lambda pool: len(pool.failed)
     ),

@@ -8,18 +8,16 @@ and names the lag as the usual exporters of consumer lag do.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labelled, labels_text
+from ottla.broker.metrics.families import Family, Kind, counter, gauge, labelled, labels_text, load_times
 from ottla.coordination.groups.committed import read_stored
 from ottla.coordination.groups.consumer.group import CONSUMER, CONSUMER_STATES
 from ottla.coordination.groups.share.group import SHARE, SHARE_STATES
 from ottla.coordination.shares.record_states import AcknowledgeType
 
 if TYPE_CHECKING:
-    from ottla.broker.metrics.view import View
     from ottla.coordination.groups.coordinator import GroupCoordinator
     from ottla.coordination.groups.group import Group, GroupState
     from ottla.coordination.shares.partition import SharePartition
@@ -44,17 +42,6 @@ def group_offsets(group: Group, replicas: ReplicaManager) -> Iterator[GroupOffse
             partition = replicas.partition(topic, index)
             lag = None if partition is None or not partition.is_online else max(0, partition.log.high_watermark - offset)
             yield GroupOffset(labels_text(LABELS, (group.group_id, topic, index)), offset, lag)
-
-
-def _offsets(view: View) -> Reading:
-    for each in view.group_offsets:
-        yield each.labels, each.offset
-
-
-def _lags(view: View) -> Reading:
-    for each in view.group_offsets:
-        if each.lag is not None:
-            yield each.labels, each.lag
 
 
 def _groups_by_state(name: str, kind_of_groups: str, group_type: str, states: Iterable[GroupState]) -> Family:
@@ -102,7 +89,7 @@ GROUP_FAMILIES = (
         LABELS,
         "",
         "Committed offset of a group that this broker coordinates; `ottla.group.lag.max.series` of them at most.",
-        _offsets,
+        lambda view: ((each.labels, each.offset) for each in view.group_offsets),
     ),
     Family(
         "ottla_group_lag",
@@ -110,7 +97,7 @@ GROUP_FAMILIES = (
         LABELS,
         "",
         "Records of the partition behind that offset, up to the high watermark; only for partitions with a replica on this broker.",
-        _lags,
+        lambda view: ((each.labels, each.lag) for each in view.group_offsets if each.lag is not None),
     ),
     gauge(
         "ottla_group_offsets_not_shown",
@@ -125,20 +112,9 @@ _TYPES: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeTyp
 
 
 def _of_share_partition(name: str, mbean: str, kind: Kind, doc: str, value: Callable[[SharePartition], int]) -> Family:
-    def read(view: View) -> Reading:
-        for labels, machine in view.share_partitions:
-            yield labels, value(machine)
-
+    name = f"kafka_server_sharepartitionmetrics_{name}"
     pattern = f"kafka.server:group=*,name={mbean},partition=*,topic=*,type=SharePartitionMetrics"
-    return Family(f"kafka_server_sharepartitionmetrics_{name}", kind, LABELS, pattern, doc, read)
-
-
-def _load_time(attribute: str, doc: str, of_times: Callable[[list[float]], float]) -> Family:
-    def read(view: View) -> float:
-        times = view.services.coordinators.shares.load_times.recent()
-        return of_times(times) * 1000 if times else math.nan
-
-    return gauge(f"kafka_server_share_coordinator_metrics_partition_load_time_{attribute}", _COORDINATOR, doc, read)
+    return Family(name, kind, LABELS, pattern, doc, lambda view: ((labels, value(machine)) for labels, machine in view.share_partitions))
 
 
 SHARE_FAMILIES: tuple[Family, ...] = (
@@ -177,10 +153,5 @@ SHARE_FAMILIES: tuple[Family, ...] = (
         "Writes of the state of share partitions that this broker coordinates.",
         lambda view: view.services.coordinators.shares.writes,
     ),
-    _load_time(
-        "avg",
-        "Mean time to load a partition of `__share_group_state`, over the last minute, in milliseconds; NaN if none was loaded.",
-        lambda times: sum(times) / len(times),
-    ),
-    _load_time("max", "The longest of those times.", max),
+    *load_times("share-coordinator-metrics", "__share_group_state", lambda view: view.services.coordinators.shares.load_times.recent()),
 )

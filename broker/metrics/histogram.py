@@ -75,6 +75,10 @@ class Histogram:
         self.count += weight
         self.total += value * weight
 
+    def add_seconds(self, seconds: float) -> None:
+        """Add a time, in microseconds."""
+        self.add(int(seconds * 1e6))
+
     def turn(self) -> None:
         """End a window: quantiles drop the window before it."""
         self._previous = self._counts

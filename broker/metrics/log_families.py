@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, counter, gauge, labelled, timer
+from ottla.broker.metrics.families import Family, Kind, counter, gauge, labelled, timer
 from ottla.broker.metrics.view import PARTITION_LABELS
 from ottla.storage.disk.clock import elapsed_ms
 
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
 
 def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Family:
-    def read(view: View) -> Reading:
-        for labels, partition in view.partitions:
-            yield labels, value(partition.log)
-
-    pattern = f"kafka.log:name={mbean},partition=*,topic=*,type=Log"
-    return Family(f"kafka_log_log_{mbean.lower()}", Kind.GAUGE, PARTITION_LABELS, pattern, doc, read)
+    name, pattern = f"kafka_log_log_{mbean.lower()}", f"kafka.log:name={mbean},partition=*,topic=*,type=Log"
+    return Family(
+        name, Kind.GAUGE, PARTITION_LABELS, pattern, doc, lambda view: ((labels, value(of.log)) for labels, of in view.partitions)
+    )
 
 
 def _of_directory(name: str, mbean: str, doc: str, value: Callable[[View, str], float]) -> Family:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from math import nan
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from ottla.broker.metrics.families import Family, Kind, Reading, gauge, labelled, labels_text
 from ottla.broker.quotas.quota_type import RESOURCES, QuotaType
 from ottla.controller.znodes.layout import sanitize
 
@@ -69,11 +69,6 @@ def _throttle_times(view: View) -> Reading:
         yield _text(QuotaType.CONTROLLER_MUTATION, bucket.tags), bucket.throttle_time.average(now_ms) or nan
 
 
-def _queue_sizes(view: View) -> Reading:
-    for quota in QuotaType:
-        yield labels_text(("resource",), (RESOURCES[quota],)), view.services.quotas.delayed[quota]
-
-
 def _family(attribute: str, resources: tuple[str, ...], doc: str, read: Callable[[View], Reading], recorded: str) -> Family:
     mbeans = [pattern.format(resource) for resource in resources for pattern in (_OF_USER, _OF_CLIENT_ID, _OF_BOTH)]
     mbeans.remove(recorded)
@@ -116,13 +111,13 @@ QUOTA_FAMILIES: tuple[Family, ...] = (
         _throttle_times,
         _OF_USER.format("Produce"),
     ),
-    Family(
+    labelled(
         _PREFIX + "queue_size",
         Kind.GAUGE,
         ("resource",),
         "kafka.server:type=Produce",
         "Connections that are not read now because their clients have exceeded a quota.",
-        _queue_sizes,
+        lambda view: (((RESOURCES[quota],), view.services.quotas.delayed[quota]) for quota in QuotaType),
         more_mbeans=("kafka.server:type=Fetch", "kafka.server:type=Request", "kafka.server:type=ControllerMutation"),
     ),
     gauge(

@@ -39,12 +39,8 @@ def _refused(mbean: str, attribute: str, doc: str) -> Family:
 
 
 def _of_partition(mbean: str, doc: str, value: Callable[[Partition], float]) -> Family:
-    def read(view: View) -> Reading:
-        for labels, partition in view.partitions:
-            yield labels, value(partition)
-
-    pattern = f"kafka.cluster:name={mbean},partition=*,topic=*,type=Partition"
-    return Family(f"kafka_cluster_partition_{mbean.lower()}", Kind.GAUGE, PARTITION_LABELS, pattern, doc, read)
+    name, pattern = f"kafka_cluster_partition_{mbean.lower()}", f"kafka.cluster:name={mbean},partition=*,topic=*,type=Partition"
+    return Family(name, Kind.GAUGE, PARTITION_LABELS, pattern, doc, lambda view: ((labels, value(of)) for labels, of in view.partitions))
 
 
 def _replica_manager(mbean: str, doc: str, read: Callable[[View], float]) -> Family:

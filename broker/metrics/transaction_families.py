@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.metrics.families import Family, Kind, counter, gauge, labelled
+from ottla.broker.metrics.families import Family, Kind, counter, gauge, labelled, load_times
 from ottla.coordination.transactions.metadata import TransactionState
 
 if TYPE_CHECKING:
@@ -27,15 +26,6 @@ def _queue(mbean: str, doc: str, read: Callable[[TransactionCoordinator], int]) 
     return gauge(name, pattern, doc, lambda view: read(_coordinator(view)))
 
 
-def _load_time(attribute: str, doc: str, of_times: Callable[[list[float]], float]) -> Family:
-    def read(view: View) -> float:
-        times = _coordinator(view).load_times.recent()
-        return of_times(times) * 1000 if times else math.nan
-
-    name = f"kafka_server_transaction_coordinator_metrics_partition_load_time_{attribute}"
-    return gauge(name, "kafka.server:type=transaction-coordinator-metrics", doc, read)
-
-
 def _channel(attribute: str, doc: str, read: Callable[[TransactionCoordinator], int]) -> Family:
     name = f"kafka_server_txn_marker_channel_metrics_{attribute}_total"
     return counter(name, "kafka.server:type=txn-marker-channel-metrics", doc, lambda view: read(_coordinator(view)))
@@ -52,12 +42,7 @@ TRANSACTION_FAMILIES: tuple[Family, ...] = (
         "Transactions with all markers whose end could not be stored yet.",
         lambda coordinator: coordinator.log_append_retry_queue_size,
     ),
-    _load_time(
-        "avg",
-        "Mean time to load a partition of `__transaction_state`, over the last minute, in milliseconds; NaN if none was loaded.",
-        lambda times: sum(times) / len(times),
-    ),
-    _load_time("max", "The longest of those times.", max),
+    *load_times("transaction-coordinator-metrics", "__transaction_state", lambda view: _coordinator(view).load_times.recent()),
     _channel(
         "request",
         "WriteTxnMarkers that were sent to other brokers, and turns in which this broker wrote markers to its own partitions.",

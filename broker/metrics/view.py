@@ -7,6 +7,7 @@ that a broker with ten thousand partitions keeps serving. The numbers of a scrap
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -48,33 +49,20 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
+@dataclass(slots=True, eq=False)
 class ReplicaCounts:
     """ReplicaManager's counts over the partitions of this broker."""
 
-    __slots__ = (
-        "_max_transaction_timeout_ms",
-        "_now_ms",
-        "at_min_isr",
-        "late_transactions",
-        "leaders",
-        "partitions",
-        "producer_ids",
-        "reassigning",
-        "under_min_isr",
-        "under_replicated",
-    )
-
-    def __init__(self, now_ms: int, max_transaction_timeout_ms: int) -> None:
-        self._now_ms = now_ms
-        self._max_transaction_timeout_ms = max_transaction_timeout_ms
-        self.late_transactions = 0
-        self.partitions = 0
-        self.leaders = 0
-        self.under_replicated = 0
-        self.under_min_isr = 0
-        self.at_min_isr = 0
-        self.producer_ids = 0
-        self.reassigning = 0
+    now_ms: int
+    max_transaction_timeout_ms: int
+    late_transactions: int = 0
+    partitions: int = 0
+    leaders: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    producer_ids: int = 0
+    reassigning: int = 0
 
     def add(self, partition: Partition) -> None:
         """Count one partition."""
@@ -88,20 +76,18 @@ class ReplicaCounts:
             self.reassigning += partition.is_reassigning
             self.under_min_isr += in_sync < partition.effective_min_isr
             self.at_min_isr += in_sync == partition.effective_min_isr
-            self.late_transactions += producers.has_late_transaction(self._now_ms, self._max_transaction_timeout_ms)
+            self.late_transactions += producers.has_late_transaction(self.now_ms, self.max_transaction_timeout_ms)
 
 
+@dataclass(slots=True, eq=False)
 class ControllerCounts:
     """KafkaController's counts; all 0 unless this broker is the active controller."""
 
-    __slots__ = ("offline_partitions", "partitions", "preferred_replica_imbalance", "replicas_ineligible_to_delete", "replicas_to_delete")
-
-    def __init__(self) -> None:
-        self.partitions = 0
-        self.offline_partitions = 0
-        self.preferred_replica_imbalance = 0
-        self.replicas_to_delete = 0
-        self.replicas_ineligible_to_delete = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+    preferred_replica_imbalance: int = 0
+    replicas_to_delete: int = 0
+    replicas_ineligible_to_delete: int = 0
 
     async def count(self, context: ControllerContext) -> None:
         """Count all partitions of the cluster."""
@@ -123,38 +109,26 @@ class ControllerCounts:
             self.preferred_replica_imbalance += leadership.state.leader != replicas[0]
 
 
+@dataclass(eq=False)
 class View:
     """See the module."""
 
-    def __init__(
-        self,
-        services: Services,
-        socket_server: SocketServer,
-        requests: RequestMetrics,
-        loop_watch: LoopWatch,
-        flushes: Histogram,
-        store_latency: Histogram,
-        transaction_times: Mapping[TransactionState, Histogram],
-        verifications: Histogram,
-        remote_reads: Histogram,
-        controller_metrics: ControllerMetrics,
-        fetch_rates: FetchRates,
-        state: Callable[[], BrokerState],
-        now: Callable[[], float],
-    ) -> None:
-        self.services: Services = services  # declared: families are checked before the types of attributes are inferred
-        self.socket_server = socket_server
-        self.requests = requests
-        self.loop_watch = loop_watch
-        self.flushes = flushes
-        self.store_latency = store_latency
-        self.transaction_times = transaction_times
-        self.verifications = verifications
-        self.remote_reads = remote_reads
-        self.controller_metrics = controller_metrics
-        self.fetch_rates = fetch_rates
-        self.state = state
-        self.now = now
+    services: Services
+    socket_server: SocketServer
+    requests: RequestMetrics
+    loop_watch: LoopWatch
+    flushes: Histogram
+    store_latency: Histogram
+    transaction_times: Mapping[TransactionState, Histogram]
+    verifications: Histogram
+    remote_reads: Histogram
+    controller_metrics: ControllerMetrics
+    fetch_rates: FetchRates
+    state: Callable[[], BrokerState]
+    now: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        services = self.services
         self.partitions: list[tuple[str, Partition]] = []
         """(labels, partition) of all partitions hosted here."""
         self.share_partitions: list[tuple[str, SharePartition]] = []

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.broker.handlers.groups.described_groups import UNSEEN_TOPICS, described_groups, sees_all
+from ottla.broker.handlers.groups.described_groups import completed, described_groups
 from ottla.broker.request.context import RequestContext
-from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
 from ottla.coordination.groups.consumer.assignors import Assignment as Assigned
 from ottla.coordination.groups.consumer.members import Member as GroupMember
 from ottla.coordination.groups.consumer.members import indexes_of
 from ottla.pauses import pause
-from ottla.protocol.acls import ResourceType
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -67,11 +64,7 @@ async def _describe(group_id: str, request: ConsumerGroupDescribeRequest, contex
         )
         for each in described.members
     ]
-    if not await sees_all(shown, context):
-        return DescribedGroup(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=UNSEEN_TOPICS, group_id=group_id)
-    if request.include_authorized_operations:
-        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id, GROUP_CONFIG_OPERATIONS)
-    return described
+    return await completed(described, shown, request, context)
 
 
 def _member(member: GroupMember, target: Assigned, names: Mapping[bytes, str]) -> Member:

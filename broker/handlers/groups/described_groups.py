@@ -7,13 +7,15 @@ from typing import Final, TypeVar
 
 from ottla.broker.request.context import RequestContext
 from ottla.broker.request.repeats import Repeats
+from ottla.broker.security.authorizer import GROUP_CONFIG_OPERATIONS
 from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import consumer_group_describe, share_group_describe
 
-Described = TypeVar("Described")
+Described = TypeVar("Described", consumer_group_describe.DescribedGroup, share_group_describe.DescribedGroup)
 
-UNSEEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
+_UNSEEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def described_groups(
@@ -41,7 +43,22 @@ async def described_groups(
     return refused + described
 
 
-async def sees_all(topics_of_members: Iterable[Iterable[str]], context: RequestContext) -> bool:
+async def completed(
+    described: Described,
+    topics_of_members: Iterable[Iterable[str]],
+    request: consumer_group_describe.ConsumerGroupDescribeRequest | share_group_describe.ShareGroupDescribeRequest,
+    context: RequestContext,
+) -> Described:
+    """The description with the allowed operations, or an error for a client that may not see all topics of the members."""
+    group_id = described.group_id
+    if not await _sees_all(topics_of_members, context):
+        return type(described)(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=_UNSEEN_TOPICS, group_id=group_id)
+    if request.include_authorized_operations:
+        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id, GROUP_CONFIG_OPERATIONS)
+    return described
+
+
+async def _sees_all(topics_of_members: Iterable[Iterable[str]], context: RequestContext) -> bool:
     """Whether the client may describe all topics of the members."""
     seen: set[str] = set()
     for names in topics_of_members:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from ottla.broker.handlers.shares.state_requests import AnswerTypes, answer_states
 from ottla.broker.network.request_channel import Answer
 from ottla.broker.request.context import RequestContext
-from ottla.coordination.shares.state.coordinator import Reply
-from ottla.coordination.shares.state.stored_state import SharePartitionKey
 from ottla.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
     InitializeStateResult,
-    PartitionData,
     PartitionResult,
 )
 from ottla.protocol.schema.message import Message
@@ -21,9 +18,7 @@ _TYPES = AnswerTypes(InitializeShareGroupStateResponse, InitializeStateResult, P
 
 async def handle_initialize_share_group_state(request: InitializeShareGroupStateRequest, context: RequestContext) -> Message | Answer:
     """Ask the coordinator for each share partition."""
-    coordinator = context.broker.coordinators.shares
-
-    def ask(key: SharePartitionKey, asked: PartitionData, reply: Reply) -> None:
-        coordinator.initialize(key, asked.state_epoch, asked.start_offset, reply)
-
-    return await answer_states(request, context, ask, _TYPES)
+    initialize = context.broker.coordinators.shares.initialize
+    return await answer_states(
+        request, context, lambda key, asked, reply: initialize(key, asked.state_epoch, asked.start_offset, reply), _TYPES
+    )

@@ -13,7 +13,6 @@ from ottla.broker.handlers.shares.share_requests import Acknowledging, acknowled
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.broker.request.context import DelayedAnswer, RequestContext
 from ottla.coordination.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, SessionKey, ShareSession
-from ottla.pauses import pause
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_acknowledge import (
@@ -44,10 +43,7 @@ async def handle_share_acknowledge(request: ShareAcknowledgeRequest, context: Re
     answer = DelayedAnswer(context)
     is_final = request.share_session_epoch == FINAL_EPOCH
     acknowledging = Acknowledging(context, partial(_on_acknowledged, answer, context, session, is_final))
-    for place, of_partition in acknowledged.items():
-        acknowledging.acknowledge(place, of_partition, group_id, member_id, may_renew=request.is_renew_ack)
-        await pause()
-    acknowledging.finish()
+    await acknowledging.acknowledge(acknowledged, group_id, member_id, may_renew=request.is_renew_ack)
     response = answer.answer()
     assert isinstance(response, Message | Pending)  # it is complete, or will be
     return response

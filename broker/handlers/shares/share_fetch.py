@@ -44,10 +44,7 @@ async def handle_share_fetch(request: ShareFetchRequest, context: RequestContext
         return ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_LIMIT_REACHED)
     fetch = WaitingFetch(request, session, context)
     acknowledging = Acknowledging(context, fetch.on_acknowledged)
-    for place, of_partition in acknowledged.items():
-        acknowledging.acknowledge(place, of_partition, group_id, member_id, may_renew=request.is_renew_ack)
-        await pause()
-    acknowledging.finish()
+    await acknowledging.acknowledge(acknowledged, group_id, member_id, may_renew=request.is_renew_ack)
     fetch.begin()
     return fetch.pending
 

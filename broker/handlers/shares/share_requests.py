@@ -78,8 +78,14 @@ class Acknowledging:
         self._names: dict[Place, str] = {}
         self._then = then
 
-    def acknowledge(self, place: Place, acknowledged: Acknowledgements, group_id: str, member_id: str, *, may_renew: bool) -> None:
-        """Acknowledge records of one partition."""
+    async def acknowledge(self, acknowledged: Mapping[Place, Acknowledgements], group_id: str, member_id: str, *, may_renew: bool) -> None:
+        """Acknowledge records of all partitions."""
+        for place, of_partition in acknowledged.items():
+            self._acknowledge(place, of_partition, group_id, member_id, may_renew=may_renew)
+            await pause()
+        self._finish()
+
+    def _acknowledge(self, place: Place, acknowledged: Acknowledgements, group_id: str, member_id: str, *, may_renew: bool) -> None:
         self.errors[place] = ErrorCode.NONE
         located = locate(place, self._context)
         if located.name is not None:
@@ -97,9 +103,9 @@ class Acknowledging:
         self.errors[place] = error
         if not error:
             self._context.broker.coordinators.share_leader.acknowledged.update(counts)
-        self.finish()
+        self._finish()
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """All partitions of the request were begun, or one of them is done."""
         self._left -= 1
         if not self._left:

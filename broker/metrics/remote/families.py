@@ -1,10 +1,11 @@
-"""Declares the families of tiered storage: copies, reads and removals of remote segments, and what is still to be done.
+"""Declares the families of tiered storage: copies, reads and removals of remote segments, what is still to be done, and the metadata.
 
 Without tiered storage they have no values.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,23 @@ from ottla.broker.metrics.families import Family, Kind, Reading, counter, labels
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.view import View
+    from ottla.broker.remote.metadata.topic_metadata import TopicMetadata
     from ottla.broker.remote.remote_storage import RemoteStorage
     from ottla.broker.request.services import RemoteServices
+    from ottla.replication.remote.counters import RemoteCounters
     from ottla.replication.remote.remote_log_manager import RemoteLogManager
 
 
-def _of_topics(mbean: str, doc: str, totals: Callable[[View], Iterable[tuple[str, float]]], kind: Kind = Kind.COUNTER) -> Family:
+_ByTopic = Iterable[tuple[str, object]]
+"""Counters of topics, or of partitions with their topics."""
+
+
+def _of_topics(mbean: str, attribute: str, doc: str, kind: Kind, counters: Callable[[RemoteCounters], _ByTopic]) -> Family:
     def read(view: View) -> Reading:
-        sums: dict[str, float] = {}
-        for topic, value in totals(view):
-            sums[topic] = sums.get(topic, 0) + value
+        remote = view.services.remote
+        sums: Counter[str] = Counter()
+        for topic, each in () if remote is None else counters(remote.tasks.counters):
+            sums[topic] += getattr(each, attribute)
         for topic, value in sums.items():
             yield labels_text(("topic",), (topic,)), value
         if sums:
@@ -29,29 +37,22 @@ def _of_topics(mbean: str, doc: str, totals: Callable[[View], Iterable[tuple[str
 
     name = f"{mbean.removesuffix('PerSec').lower()}{'_total' if kind is Kind.COUNTER else ''}"
     pattern = f"kafka.server:name={mbean},topic=*,type=BrokerTopicMetrics"
-    return Family(
-        f"kafka_server_brokertopicmetrics_{name}", kind, ("topic",), pattern, f"{doc} Without a label: the sum over all topics.", read
-    )
+    doc += " Without a label: the sum over all topics."
+    return Family(f"kafka_server_brokertopicmetrics_{name}", kind, ("topic",), pattern, doc, read)
 
 
 def _counted(mbean: str, attribute: str, doc: str) -> Family:
-    def totals(view: View) -> Iterable[tuple[str, float]]:
-        remote = view.services.remote
-        return [] if remote is None else [(topic, getattr(stats, attribute)) for topic, stats in remote.tasks.counters.topics.items()]
-
-    return _of_topics(mbean, doc, totals)
+    return _of_topics(mbean, attribute, doc, Kind.COUNTER, lambda counters: counters.topics.items())
 
 
 def _state(mbean: str, attribute: str, doc: str) -> Family:
-    def totals(view: View) -> Iterable[tuple[str, float]]:
-        remote = view.services.remote
-        states = {} if remote is None else remote.tasks.counters.partitions
-        return [(each.topic, getattr(state, attribute)) for each, state in states.items()]
+    def led(counters: RemoteCounters) -> _ByTopic:
+        return ((partition.topic, state) for partition, state in counters.partitions.items())
 
-    return _of_topics(mbean, f"{doc}, of the partitions that this broker leads.", totals, Kind.GAUGE)
+    return _of_topics(mbean, attribute, f"{doc}, of the partitions that this broker leads.", Kind.GAUGE, led)
 
 
-def of_remote(name: str, mbean: str, doc: str, value: Callable[[RemoteServices], float | None], kind: Kind = Kind.GAUGE) -> Family:
+def _of_remote(name: str, mbean: str, doc: str, value: Callable[[RemoteServices], float | None], kind: Kind = Kind.GAUGE) -> Family:
     """A family without labels, and without a value where there is no tiered storage."""
 
     def read(view: View) -> float | None:
@@ -62,18 +63,22 @@ def of_remote(name: str, mbean: str, doc: str, value: Callable[[RemoteServices],
 
 
 def _storage(name: str, mbean: str, doc: str, value: Callable[[RemoteStorage], float], kind: Kind = Kind.GAUGE) -> Family:
-    return of_remote(name, mbean, doc, lambda remote: value(remote.storage), kind)
+    return _of_remote(name, mbean, doc, lambda remote: value(remote.storage), kind)
 
 
 def _of_partitions(name: str, attribute: str, doc: str) -> Family:
     def value(remote: RemoteServices) -> int:
         return sum(getattr(state, attribute) for state in remote.tasks.counters.partitions.values())
 
-    return of_remote(f"ottla_remote_{name}", "", f"{doc}, of the partitions that this broker leads.", value)
+    return _of_remote(f"ottla_remote_{name}", "", f"{doc}, of the partitions that this broker leads.", value)
 
 
 def _tasks(name: str, mbean: str, doc: str, value: Callable[[RemoteLogManager], float]) -> Family:
-    return of_remote(f"kafka_{name}", mbean, doc, lambda remote: value(remote.tasks))
+    return _of_remote(f"kafka_{name}", mbean, doc, lambda remote: value(remote.tasks))
+
+
+def _of_metadata(name: str, kind: Kind, doc: str, value: Callable[[TopicMetadata], float]) -> Family:
+    return _of_remote(f"ottla_remote_log_metadata_{name}", "", doc, lambda remote: value(remote.metadata), kind)
 
 
 def _mean_fetch_throttle_ms(storage: RemoteStorage) -> float:
@@ -106,7 +111,7 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
     _state("RemoteLogMetadataCount", "metadata_count", "Entries of remote segments"),
     _state("RemoteLogSizeBytes", "log_size_bytes", "Bytes in the remote store"),
     _state("RemoteLogSizeComputationTime", "log_size_computation_ms", "Milliseconds for which these bytes were counted"),
-    of_remote(
+    _of_remote(
         "ottla_remote_unreadable_segments",
         "",
         "Segments that consumers may read, and of which records were missing in the store, or not what was copied, when this broker read "
@@ -209,3 +214,34 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         lambda storage: 0 if storage.indexes is None else storage.indexes.size,
     ),
 )
+
+REMOTE_METADATA_FAMILIES: tuple[Family, ...] = (
+    _of_metadata(
+        "unread_partitions",
+        Kind.GAUGE,
+        "Partitions with a replica here whose entries in `__remote_log_metadata` have not all been read. Nothing of theirs is copied.",
+        lambda metadata: metadata.reader.unread_partitions,
+    ),
+    _of_metadata(
+        "troubled_partitions",
+        Kind.GAUGE,
+        "Partitions of `__remote_log_metadata` that cannot be read or written now. The broker's log has the reasons.",
+        lambda metadata: len(metadata.reader.refusals) + len(metadata.writer.refusals),
+    ),
+    _of_metadata(
+        "records_total", Kind.COUNTER, "Records of `__remote_log_metadata` that were applied.", lambda metadata: metadata.reader.applied
+    ),
+    _of_metadata(
+        "skipped_records_total",
+        Kind.COUNTER,
+        "Records of `__remote_log_metadata` that were left out, because they cannot be read or do not fit.",
+        lambda metadata: metadata.reader.skipped,
+    ),
+    _of_metadata(
+        "failed_writes_total",
+        Kind.COUNTER,
+        "Records that this broker could not write to `__remote_log_metadata`, or did not read in time.",
+        lambda metadata: metadata.failed_writes,
+    ),
+)
+"""Apache Kafka 3.9 has none for its TopicBasedRemoteLogMetadataManager."""

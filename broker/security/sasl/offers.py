@@ -15,10 +15,9 @@ from ottla.broker.security.sasl.session import Offer, OfferedMechanism
 from ottla.config.broker import BrokerConfig
 from ottla.config.jaas import PLAIN_MODULE
 from ottla.config.sasl import GSSAPI, OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, sasl_listener, unsecured_tokens
+from ottla.controller.znodes.java_order import properties_order
 
 _NONCE_BYTES: Final = 20
-_BUCKETS: Final = 16
-"""Buckets of a Java HashSet of up to twelve elements."""
 
 
 class Credentials(NamedTuple):
@@ -60,18 +59,7 @@ def check_listeners(config: BrokerConfig) -> None:
 
 def in_order_of_java(names: Iterable[str]) -> list[str]:
     """The names in the order in which a Java HashSet lists them: Apache Kafka sends its set of mechanisms as it is."""
-    return sorted(names, key=lambda name: _spread(_hash_code(name)) % _BUCKETS)
-
-
-def _hash_code(text: str) -> int:
-    code = 0
-    for char in text:
-        code = (31 * code + ord(char)) & 0xFFFFFFFF
-    return code
-
-
-def _spread(code: int) -> int:
-    return code ^ code >> 16
+    return properties_order(names)  # the same for up to eleven names
 
 
 def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], SaslServer]:

@@ -35,7 +35,7 @@ def test_requests_are_timed_by_broker() -> None:
 
 def test_the_state_is_that_of_the_event_under_way() -> None:
     assert state_of(None) == IDLE
-    assert state_of("TopicDeletion") == STATES["TopicDeletion"] == 4
+    assert state_of("TopicDeletion") == STATES["TopicDeletion"].number == 4
     assert state_of("AllocateProducerIds") == IDLE
 
 
