@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Family:
     name, pattern = f"kafka_log_log_{mbean.lower()}", f"kafka.log:name={mbean},partition=*,topic=*,type=Log"
-    return Family(
-        name, Kind.GAUGE, PARTITION_LABELS, pattern, doc, lambda view: ((labels, value(of.log)) for labels, of in view.partitions)
-    )
+    return Family(name, Kind.GAUGE, PARTITION_LABELS, pattern, doc, lambda view: ((at, value(of.log)) for at, of in view.partitions))
 
 
 def _of_directory(name: str, mbean: str, doc: str, value: Callable[[View, str], float]) -> Family:
