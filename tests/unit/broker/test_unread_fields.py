@@ -50,6 +50,8 @@ READ_ELSEWHERE = SHARE_STATE_REQUESTS | {
         "protocol/cursors/request_reader.py",
     ),
     ApiKey.PRODUCE: ("protocol/cursors/produce.py", "protocol/cursors/request_reader.py"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("broker/handlers/groups/described_groups.py",),
+    ApiKey.SHARE_GROUP_DESCRIBE: ("broker/handlers/groups/described_groups.py",),
     ApiKey.PUSH_TELEMETRY: ("broker/telemetry/client_telemetry.py",),
     ApiKey.OFFSET_DELETE: ("broker/handlers/groups/group_topics.py",),
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
