@@ -166,10 +166,11 @@ class ProducerState:
         return producer_epoch < 0 or producer_epoch == entry.producer_epoch
 
     def check_epoch(self, producer_id: int, producer_epoch: int, first_offset: int) -> None:
-        """Check that the producer is not fenced. Raises InvalidProducerEpoch."""
+        """Check that the producer is not fenced. A producer without an epoch has -1. Raises InvalidProducerEpoch."""
         entry: ProducerStateEntry | None = self.producers.get(producer_id)
-        if entry is not None and producer_epoch < entry.producer_epoch:
-            raise self._old_epoch(entry, producer_epoch, first_offset)
+        epoch = NO_PRODUCER_EPOCH if entry is None else entry.producer_epoch
+        if producer_epoch < epoch:
+            raise self._old_epoch(producer_id, epoch, producer_epoch, first_offset)
 
     def check_verified(self, producer_id: int, producer_epoch: int, guard: object, first_offset: int) -> None:
         """Check that the coordinator has confirmed the transaction since the last one ended.
@@ -215,6 +216,7 @@ class ProducerState:
         entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None:
             # Retention or DeleteRecords may have removed all earlier batches of the producer, so any sequence number may be the next.
+            self.check_epoch(producer_id, producer_epoch, first_offset)
             return None
         batches = entry.batches
         epoch = entry.producer_epoch
@@ -224,7 +226,7 @@ class ProducerState:
                 if duplicate is not None:
                     return duplicate
             elif producer_epoch < epoch:
-                raise self._old_epoch(entry, producer_epoch, first_offset)
+                raise self._old_epoch(producer_id, epoch, producer_epoch, first_offset)
             self._check_sequence(entry, producer_epoch, first_sequence, first_offset)
         if entry.current_txn_first_offset >= 0 and not is_transactional:
             raise self._not_transactional(producer_id, first_offset)
@@ -248,12 +250,13 @@ class ProducerState:
         """
         entry: ProducerStateEntry | None = self.producers.get(producer_id)
         if entry is None:
+            self.check_epoch(producer_id, producer_epoch, offset)
             return
         epoch = entry.producer_epoch
         # A marker that comes once more must not end the next transaction, which has its epoch.
         is_late = raises_epoch and producer_epoch == epoch < MAX_EPOCH and entry.current_txn_first_offset >= 0
         if producer_epoch < epoch or is_late:
-            raise self._old_epoch(entry, producer_epoch, offset)
+            raise self._old_epoch(producer_id, epoch, producer_epoch, offset)
         if coordinator_epoch < entry.coordinator_epoch:
             reason = f"marker at offset {offset} of coordinator epoch {coordinator_epoch}, after one of epoch {entry.coordinator_epoch}"
             raise TransactionCoordinatorFenced(self.topic_partition, producer_id, reason)
@@ -414,9 +417,9 @@ class ProducerState:
         else:
             self.first_unstable_offset = undecided
 
-    def _old_epoch(self, entry: ProducerStateEntry, producer_epoch: int, offset: int) -> InvalidProducerEpoch:
-        reason = f"epoch {producer_epoch} at offset {offset}, after epoch {entry.producer_epoch}"
-        return InvalidProducerEpoch(self.topic_partition, entry.producer_id, reason)
+    def _old_epoch(self, producer_id: int, known_epoch: int, producer_epoch: int, offset: int) -> InvalidProducerEpoch:
+        reason = f"epoch {producer_epoch} at offset {offset}, after epoch {known_epoch}"
+        return InvalidProducerEpoch(self.topic_partition, producer_id, reason)
 
     def _not_transactional(self, producer_id: int, offset: int) -> InvalidTxnState:
         return InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {offset} outside its open transaction")

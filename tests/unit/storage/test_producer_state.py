@@ -125,6 +125,16 @@ def test_a_marker_of_an_older_producer_epoch_or_coordinator_is_refused() -> None
     state.check_marker(PRODUCER, 2, 7, 1)
 
 
+def test_an_unknown_producer_has_the_epoch_minus_one_before() -> None:
+    state = a_state()
+    for epoch in (-2, -(2**15)):
+        with pytest.raises(InvalidProducerEpoch):
+            produce(state, 0, 0, epoch=epoch)
+        with pytest.raises(InvalidProducerEpoch):
+            end_transaction(state, 0, epoch=epoch)
+    assert produce(state, 0, 0, epoch=-1) is None
+
+
 def test_a_batch_outside_the_open_transaction_is_refused() -> None:
     state = a_state()
     produce(state, 0, 0, transactional=True)
