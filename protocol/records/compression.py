@@ -305,6 +305,7 @@ def _snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_END: Final = bytes(4)
+_LZ4_EMPTY_STORED_BLOCK: Final = 0x80000000
 _LZ4_VERSION_AND_INDEPENDENCE: Final = 0xE0
 _LZ4_VERSION_1_INDEPENDENT: Final = 0x60
 _LZ4_RESERVED_AND_DICTIONARY: Final = 0x03
@@ -367,7 +368,9 @@ _idle_lz4_contexts: "list[object]" = []
 def _whole_lz4(view: memoryview, most: int) -> bytes | None:
     import lz4.frame
 
-    _check_lz4_frame(view)
+    end = _lz4_block_end(view, _check_lz4_frame(view))
+    if view[end : end + 4] != _LZ4_END:
+        return None
     context = _idle_lz4_contexts.pop() if _idle_lz4_contexts else lz4.frame.create_decompression_context()
     try:
         data, _, is_complete = lz4.frame.decompress_chunk(context, view, max_length=most)
@@ -380,8 +383,14 @@ def _whole_lz4(view: memoryview, most: int) -> bytes | None:
 
 
 def _lz4_block_end(view: memoryview, at: int) -> int:
-    """The position behind the block, or behind the end mark, at `at`."""
-    size = int.from_bytes(view[at : at + 4], "little") & _LZ4_BLOCK_SIZE
+    """The position behind the block, or behind the end mark, at `at`.
+
+    Raises CorruptCompressedData for an empty block. Java's clients take one for the end, or read on, depending on its place.
+    """
+    told = int.from_bytes(view[at : at + 4], "little")
+    size = told & _LZ4_BLOCK_SIZE
+    if told == _LZ4_EMPTY_STORED_BLOCK or (told == 1 and view[at + 4 : at + 5] == b"\0"):
+        raise CorruptCompressedData("lz4", "an empty block")
     return at + 4 + size + (4 if view[4] & (_LZ4_BLOCK_CHECKSUM if size else _LZ4_CONTENT_CHECKSUM) else 0)
 
 

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.records.batch import CODEC_MASK, HEADER_SIZE, MAGIC_OFFSET, iter_batches, parse_header
 from ottla.protocol.records.compression import decompressed
 from ottla.protocol.records.errors import RecordFormatError
-from tests.support.odd_batches import kinds
+from tests.support.odd_batches import CODECS, kinds
 from tests.support.wire_client import WireClient
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "odd-batches.json"
@@ -34,9 +35,26 @@ TOPICS: dict[str, dict[str, str]] = {
     "log-append-time": {"message.timestamp.type": "LogAppendTime"},
 }
 """Topics of one partition, and how they are configured."""
+_COMPACTED = {"cleanup.policy": "compact"}
+_STAMPED = {"message.timestamp.type": "LogAppendTime"}
+_LIMITED = {"message.timestamp.after.max.ms": "3600000", "message.timestamp.before.max.ms": "86400000"}
+MORE_TOPICS: dict[str, dict[str, str]] = {
+    "gzip": {"compression.type": "gzip"},
+    "snappy": {"compression.type": "snappy"},
+    "lz4": {"compression.type": "lz4"},
+    "stamped-gzip": {**_STAMPED, "compression.type": "gzip"},
+    "compacted-stamped": {**_COMPACTED, **_STAMPED},
+    "compacted-stamped-uncompressed": {**_COMPACTED, **_STAMPED, "compression.type": "uncompressed"},
+    "compacted-stamped-lz4": {**_COMPACTED, **_STAMPED, "compression.type": "lz4"},
+    "compacted-stamped-zstd": {**_COMPACTED, **_STAMPED, "compression.type": "zstd"},
+    "limited": _LIMITED,
+    "limited-compacted-gzip": {**_LIMITED, **_COMPACTED, "compression.type": "gzip"},
+    "small-uncompressed": {"max.message.bytes": "170", "compression.type": "uncompressed"},
+}
+"""Topics with several rules at once, for the recording of `tests.support.odder_batch_answers`."""
+ALL_TOPICS = {**TOPICS, **MORE_TOPICS}
 KEPT = {"retention.ms": "-1", "segment.ms": str(2**63 - 1), "min.compaction.lag.ms": str(2**63 - 1)}
 """Nothing is deleted, nor compacted, whatever times the records have."""
-RECOMPRESSED = ("zstd", "uncompressed")
 JAVA_HEAP_BYTES = 16 * 1024 * 1024
 """A part of what the broker in the tests has: it may have no room for a record of this size."""
 UNKNOWN_SERVER_ERROR = -1
@@ -56,7 +74,7 @@ class Answer(NamedTuple):
 def create_topics(bootstrap: str, prefix: str) -> None:
     """Make the topics, with this in front of their names."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    fresh = [NewTopic(prefix + name, 1, 1, config={**config, **KEPT}) for name, config in TOPICS.items()]
+    fresh = [NewTopic(prefix + name, 1, 1, config={**config, **KEPT}) for name, config in ALL_TOPICS.items()]
     for made in admin.create_topics(fresh).values():
         try:
             made.result(60)
@@ -111,8 +129,11 @@ def explained(batch: bytes, topic: str, theirs: Answer, ours: Answer) -> str:
             is_damaged = True
     else:
         data = batch[HEADER_SIZE:]
-    if codec == 3 and ours.code == UNKNOWN_SERVER_ERROR and (batch[HEADER_SIZE + 4] & 0x0C or b"\0\0\0\x80" in batch[HEADER_SIZE:]):
-        return "the size, the checksum or the end mark of an lz4 frame"
+    body = batch[HEADER_SIZE:]
+    if codec == 3 and ours.code == UNKNOWN_SERVER_ERROR and (body[4] & 0x0C or b"\0\0\0\x80" in body or b"\1\0\0\0\0" in body):
+        return "the size, the checksum, an empty block or the end mark of an lz4 frame"
+    if codec == 4 and ours.code == UNKNOWN_SERVER_ERROR and _JavaReader(data).read(header.record_count, skips=False) == "read":
+        return "an incomplete zstd frame behind the records"
     if is_damaged and {theirs.code, ours.code} == {UNKNOWN_SERVER_ERROR, INVALID_RECORD}:
         return "a damaged stream of damaged records"
     if ours.code == INVALID_RECORD and not ours.errors:
@@ -124,7 +145,7 @@ def explained(batch: bytes, topic: str, theirs: Answer, ours: Answer) -> str:
 
 
 def _stays_compressed(codec: int, topic: str) -> bool:
-    return codec > 0 and (not topic.endswith(RECOMPRESSED) or (topic.endswith("zstd") and codec == 4))
+    return codec > 0 and ALL_TOPICS[topic].get("compression.type") in (None, CODECS[codec])
 
 
 class _JavaReader:
@@ -200,6 +221,7 @@ def from_json(recorded: list[Any]) -> Answer:
     return Answer(recorded[0], recorded[1], tuple((index, text) for index, text in recorded[2]))
 
 
+@cache
 def recorded_batches() -> Mapping[str, Mapping[str, Any]]:
     """By the name of each batch: its bytes, and the answers of Apache Kafka by topic."""
     found: dict[str, dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))

@@ -13,7 +13,15 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.records.compression import CODEC_BY_NAME, PIECE_BYTES, CompressionCodec, compress, decompress, decompressed
+from ottla.protocol.records.compression import (
+    CODEC_BY_NAME,
+    PIECE_BYTES,
+    CompressionCodec,
+    compress,
+    decompress,
+    decompressed,
+    decompressed_at_once,
+)
 from ottla.protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, TruncatedCompressedData, UnknownCompressionCodec
 
 CODECS = [CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4, CompressionCodec.ZSTD]
@@ -136,6 +144,17 @@ def test_lz4_frames_of_every_form_that_java_reads_are_read() -> None:
     for options in ({}, {"content_checksum": True}, {"block_checksum": True}, {"store_size": True}, {"block_size": 7}):
         stream = lz4.frame.compress(original, **{"block_linked": False, **options})
         assert decompress(CompressionCodec.LZ4, stream + b"ignored") == original
+
+
+@pytest.mark.parametrize("empty", [b"\0\0\0\x80", b"\1\0\0\0\0"], ids=["stored", "compressed"])
+def test_lz4_with_an_empty_block_is_refused_because_java_may_stop_there(empty: bytes) -> None:
+    good = compress(CompressionCodec.LZ4, b"plain")
+    head, block, end = good[:7], good[7:-4], good[-4:]
+    for blocks in (empty + block, block + empty, block + empty + block):
+        with pytest.raises(CorruptCompressedData):
+            decompress(CompressionCodec.LZ4, head + blocks + end)
+        assert decompressed_at_once(CompressionCodec.LZ4, head + blocks + end, 1000) is None
+    assert decompress(CompressionCodec.LZ4, head + block + block + end) == b"plain" * 2
 
 
 @pytest.mark.parametrize(("at", "bits"), [(4, 0x01), (4, 0x02), (4, 0x80), (5, 0x01), (5, 0x80)])
