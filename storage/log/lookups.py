@@ -2,18 +2,23 @@
 
 The largest timestamp of a segment may have to be read from the disk first. A search that may not wait for the disk raises ColdRead, and a
 thread reads ahead. A search with a `FoundRecords` also raises ColdRead at a large batch, which a thread then searches. The `warm` of that
-error puts the result into the `FoundRecords`, for the repeated search. All searches raise CorruptRecord and LogDirFailure, too.
+error puts the result into the `FoundRecords`, for the repeated search. All searches raise CorruptRecord and LogDirFailure, too. They raise
+InvalidRecord and UnreadableRecords for malformed records, of which ListOffsets gets the code that Apache Kafka gives.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ottla.protocol.records.errors import CorruptCompressedData, RecordFormatError, UnknownCompressionCodec
+from ottla.protocol.records.errors import InvalidRecord as InvalidFormat
+from ottla.storage.errors import InvalidRecord
 from ottla.storage.log.batch_reader import file_of
 from ottla.storage.log.reads import MAX_UNKNOWN, FetchSlice, OffsetAndTimestamp
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import NEVER, RecordPosition, Segment
 from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.storage.validation.record_errors import UnreadableRecords
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
@@ -38,7 +43,7 @@ def offset_for_timestamp(
                 if position is not None:
                     return _answer(position)
     except LOOKUP_ERRORS as error:
-        raise log.files.failed_lookup(error) from error
+        raise _failed(log, error) from error
     return None
 
 
@@ -48,7 +53,7 @@ def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool = True, found: F
         segment = max(_examined(log, log.segments, may_wait), key=lambda each: each.max_timestamp.timestamp)
         return _answer(segment.record_of_max_timestamp(file_of(log.segments.active, segment, may_wait), found))
     except LOOKUP_ERRORS as error:
-        raise log.files.failed_lookup(error) from error
+        raise _failed(log, error) from error
 
 
 def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool = True) -> list[int]:
@@ -60,7 +65,7 @@ def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool = True) 
             if segment.largest_timestamp <= timestamp_ms
         ]
     except LOOKUP_ERRORS as error:
-        raise log.files.failed_lookup(error) from error
+        raise _failed(log, error) from error
 
 
 def aborted_transactions(
@@ -83,7 +88,7 @@ def aborted_transactions(
             if is_complete or len(found) >= at_most:
                 break
     except LOOKUP_ERRORS as error:
-        raise log.files.failed_lookup(error) from error
+        raise _failed(log, error) from error
     return found
 
 
@@ -108,6 +113,15 @@ def with_aborted(
             found = log.read(offset, max_bytes, end_offset, min_one_batch, may_wait)
         aborted = aborted_transactions(log, offset, found.next_offset, may_wait)
     return found, aborted
+
+
+def _failed(log: "PartitionLog", error: NotCached | OSError | RecordFormatError) -> Exception:
+    """The error to raise for one of `LOOKUP_ERRORS`. CORRUPT_MESSAGE would make clients ask again and again."""
+    if isinstance(error, InvalidFormat):
+        return InvalidRecord(log.topic_partition, str(error))
+    if isinstance(error, CorruptCompressedData | UnknownCompressionCodec):
+        return UnreadableRecords(log.topic_partition, str(error))
+    return log.files.failed_lookup(error)
 
 
 def _examined(log: "PartitionLog", segments: Iterable[Segment], may_wait: bool) -> Iterator[Segment]:

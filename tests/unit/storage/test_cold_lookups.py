@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from ottla.storage.disk.filesystem import RealFileSystem
-from ottla.storage.errors import CorruptRecord
+from ottla.storage.errors import InvalidRecord
 from ottla.storage.log.lookups import aborted_transactions, begins_up_to, offset_for_timestamp, offset_of_max_timestamp
 from ottla.storage.log.origins import AppendOrigin
 from ottla.storage.log.partition_log import PartitionLog
@@ -18,9 +18,11 @@ from ottla.storage.log.reads import MAX_UNKNOWN
 from ottla.storage.segment import record_search
 from ottla.storage.segment.cold_lookups import ColdRead
 from ottla.storage.segment.record_search import INLINE_BYTES, INLINE_PLAIN_BYTES, INLINE_RECORDS, FoundRecords
+from ottla.storage.validation.record_errors import UnreadableRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
 from tests.support.cold_files import ColdFileSystem
-from tests.support.logs import a_context, a_log, append, read_all
+from tests.support.logs import a_context, a_log, append, follow, read_all
+from tests.support.odd_batches import TIME, a_body, framed
 
 Found = TypeVar("Found")
 
@@ -183,9 +185,24 @@ def test_a_large_batch_that_is_damaged_is_told_after_the_thread_has_found_out() 
     append(log, LARGE["many bytes"].copy())
     log.segments.active.file.pwrite(bytes(8), log.size_bytes - 8)  # the checksum that ends a gzip stream
     found: FoundRecords = {}
-    with pytest.raises(CorruptRecord):
+    with pytest.raises(UnreadableRecords):
         when_cached(lambda: offset_for_timestamp(log, 1005, False, found))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "codec", "kind"),
+    [(b"\0" + a_body(9), 0, InvalidRecord), (b"", 1, UnreadableRecords), (b"", 3, UnreadableRecords), (b"", 4, InvalidRecord)],
+    ids=["a record of no bytes", "no gzip", "no lz4", "no zstd"],
+)
+def test_malformed_records_have_the_errors_of_produced_ones(body: bytes, codec: int, kind: type[Exception]) -> None:
+    """Apache Kafka answers INVALID_RECORD and UNKNOWN_SERVER_ERROR; clients would repeat the request after CORRUPT_MESSAGE."""
+    log = a_log()
+    follow(log, framed(body, codec, leader_epoch=0), 0)
+    for search in (lambda: offset_for_timestamp(log, TIME), lambda: offset_of_max_timestamp(log)):
+        with pytest.raises(kind):
+            search()
+    assert offset_for_timestamp(log, TIME + 1) is None
 
 
 def test_a_small_batch_is_searched_at_once() -> None:
