@@ -15,7 +15,7 @@ from ottla.broker.fetching.fetch_session import SessionPartition
 from ottla.broker.handlers.data.fetch_reading import Fetch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import MAX_DECOMPRESSED_BYTES
-from ottla.protocol.records.errors import CorruptRecord, DecompressionTooLarge, RecordFormatError
+from ottla.protocol.records.errors import CorruptRecord, DecompressionTooLarge, InvalidRecord, RecordFormatError
 from ottla.storage.disk.yielding import PacedYield
 from ottla.storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
 
@@ -73,4 +73,6 @@ def _code(error: Exception, asked: SessionPartition, fetch: Fetch) -> int:
     services.data.refused_records.report_unconverted(
         fetch.connection.client, f"{asked.name}-{asked.index}", asked.offset, error, services.clock.monotonic()
     )
+    if isinstance(error, InvalidRecord):
+        return ErrorCode.INVALID_RECORD
     return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptRecord) else ErrorCode.UNKNOWN_SERVER_ERROR
