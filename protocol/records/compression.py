@@ -389,7 +389,7 @@ def _lz4_block_end(view: memoryview, at: int) -> int:
     """
     told = int.from_bytes(view[at : at + 4], "little")
     size = told & _LZ4_BLOCK_SIZE
-    if told == _LZ4_EMPTY_STORED_BLOCK or (told == 1 and view[at + 4 : at + 5] == b"\0"):
+    if told == _LZ4_EMPTY_STORED_BLOCK or (told == 1 and not any(view[at + 4 : at + 5])):
         raise CorruptCompressedData("lz4", "an empty block")
     return at + 4 + size + (4 if view[4] & (_LZ4_BLOCK_CHECKSUM if size else _LZ4_CONTENT_CHECKSUM) else 0)
 
