@@ -47,7 +47,7 @@ class Guard:
 
 @contextlib.contextmanager
 def started_in(directory: Path, start: Callable[[Path], Started]) -> Iterator[Started]:
-    """Starts brokers in a directory, and removes the directory at the end, also if the tests are killed. The log of a failed start stays."""
+    """Starts brokers in a directory, and removes that at the end, also if the tests are killed. The log of a failed start stays."""
     guard = Guard(["rm", "-rf", str(directory)])
     inherited.add(guard.descriptor)
     try:

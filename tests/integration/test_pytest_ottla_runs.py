@@ -151,8 +151,9 @@ def test_a_cluster_that_does_not_start_shows_the_line_of_the_test_and_a_log_that
         """)
     output = project.runpytest_subprocess("-q", f"--basetemp={project.path}/tmp").stdout.str()
     assert brokers_under(project.path) == []
-    assert f"its log is {project.path}/tmp/ottla-cluster0/0/broker.log" in output
-    assert (project.path / "tmp" / "ottla-cluster0" / "0" / "broker.log").exists()
+    log = project.path.joinpath("tmp", "ottla-cluster0", "0", "broker.log")
+    assert f"its log is {log}" in output
+    assert log.exists()
     assert "did you mean num.partitions?" in output
     assert "thread.py" not in output
     assert "plugin.py" not in output
