@@ -4,14 +4,24 @@ from collections.abc import Iterable, Mapping
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError, ConfigValueError
+from ottla.config.keys.log import LOG_RETENTION_BYTES, LOG_RETENTION_MS
 from ottla.config.keys.tiered import (
+    LOG_LOCAL_RETENTION_BYTES,
+    LOG_LOCAL_RETENTION_MS,
     REMOTE_LOG_METADATA_MANAGER_CLASS_NAME,
     REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME,
     REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME,
     REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
 )
 from ottla.config.remote_metadata import metadata_settings
-from ottla.config.topic import REMOTE_STORAGE_ENABLE
+from ottla.config.topic import (
+    LOCAL_RETENTION_BYTES,
+    LOCAL_RETENTION_MS,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    check_local_retention,
+)
 
 LOCAL_TIERED_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 AIVEN_REMOTE_STORAGE = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
@@ -39,6 +49,9 @@ def check_remote_storage(config: BrokerConfig) -> None:
     if listener is not None and listener not in names:
         reason = f"Should be set as a listener name within valid broker listener name list: {','.join(names)}"
         raise ConfigValueError(REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME.name, listener, reason)
+    # Apache Kafka, too, names the keys of topics here.
+    check_local_retention(LOCAL_RETENTION_BYTES, config[LOG_LOCAL_RETENTION_BYTES], RETENTION_BYTES, config[LOG_RETENTION_BYTES])
+    check_local_retention(LOCAL_RETENTION_MS, config[LOG_LOCAL_RETENTION_MS], RETENTION_MS, config[LOG_RETENTION_MS])
     metadata_settings(config)  # its own errors, before the start writes anything
 
 

@@ -248,11 +248,12 @@ def check_remote_storage(values: Mapping[Key[Any], Any], *, remote_system: bool,
         raise ConfigError("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
     if "compact" in values[CLEANUP_POLICY]:
         raise ConfigError("Remote log storage is unsupported for the compacted topics")
-    _check_local_retention(LOCAL_RETENTION_BYTES, values[LOCAL_RETENTION_BYTES], RETENTION_BYTES, values[RETENTION_BYTES])
-    _check_local_retention(LOCAL_RETENTION_MS, values[LOCAL_RETENTION_MS], RETENTION_MS, values[RETENTION_MS])
+    check_local_retention(LOCAL_RETENTION_BYTES, values[LOCAL_RETENTION_BYTES], RETENTION_BYTES, values[RETENTION_BYTES])
+    check_local_retention(LOCAL_RETENTION_MS, values[LOCAL_RETENTION_MS], RETENTION_MS, values[RETENTION_MS])
 
 
-def _check_local_retention(local: Key[int], local_value: int, total: Key[int], total_value: int) -> None:
+def check_local_retention(local: Key[int], local_value: int, total: Key[int], total_value: int) -> None:
+    """Raises ConfigValueError if records would stay on the broker for longer than they stay at all."""
     if total_value < 0 or local_value == -2:  # retention.bytes has no lower bound; below 0 it is no limit
         return
     if local_value == -1:

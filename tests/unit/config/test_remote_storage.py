@@ -15,6 +15,8 @@ LISTENERS = {"listeners": "A://:0,B://:0", "listener.security.protocol.map": "A:
     "properties",
     [
         {"remote.log.storage.manager.class.name": "com.example.Store"},  # without effect, since the system is off
+        {"log.retention.ms": "5", "log.local.retention.ms": "6"},  # the same
+        {**ENABLED, "log.retention.ms": "-1", "log.local.retention.ms": "-1"},
         ENABLED,
         {**ENABLED, "remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, "remote.log.storage.manager.class.path": "/opt/aiven/*"},
         {**ENABLED, **LISTENERS, "remote.log.metadata.manager.listener.name": "B"},
@@ -48,12 +50,24 @@ def test_a_broker_may_have_a_store_that_is_built_in(properties: dict[str, str]) 
             "broker listener name list: A,B",
         ),
         (
+            {**ENABLED, "log.retention.hours": "1", "log.local.retention.ms": "3600001"},
+            "Invalid value 3600001 for configuration local.retention.ms: Value must not be more than retention.ms property value: 3600000",
+        ),
+        (
+            {**ENABLED, "log.local.retention.ms": "-1"},
+            "Invalid value -1 for configuration local.retention.ms: Value must not be -1 as retention.ms value is set as 604800000.",
+        ),
+        (
+            {**ENABLED, "log.retention.bytes": "1000", "log.local.retention.bytes": "2000"},
+            "Invalid value 2000 for configuration local.retention.bytes: Value must not be more than retention.bytes property value: 1000",
+        ),
+        (
             {**ENABLED, "rlmm.config.remote.log.metadata.topic.num.partitions": "0"},
             "Invalid value 0 for configuration rlmm.config.remote.log.metadata.topic.num.partitions: Value must be at least 1",
         ),
     ],
 )
-def test_another_store_listener_or_metadata_topic_ends_the_start(properties: dict[str, str], line: str) -> None:
+def test_wrong_keys_end_the_start(properties: dict[str, str], line: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check_remote_storage(BrokerConfig(properties))
     assert str(refused.value) == line
