@@ -14,7 +14,7 @@ from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fil
 from tests.support.broker_process import eventually
 from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.moto_server import a_moto_server, s3_keys
+from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket, s3_keys
 from tests.support.several_brokers import until
 from tests.support.tiered_broker import a_tiered_broker, records
 
@@ -48,25 +48,33 @@ def test_a_process_whose_store_refuses_it_ends_with_one_line_and_writes_nothing(
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"), [("credentials", "check the credentials of the remote store"), ("bucket", "The specified bucket does not exist")]
+)
 def test_a_store_that_refuses_a_running_broker_is_an_alarm_and_producers_go_on(
-    proxy: FaultProxy, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    proxy: FaultProxy, tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str, said: str
 ) -> None:
     proxy.forget()
     keys = SETTINGS | {
         "remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE,
-        **s3_keys(proxy.url, **{"key.prefix": "of-another-broker/"}),
+        **s3_keys(proxy.url, **{"key.prefix": f"{fault}/"}),
     }
     with a_broker_in_process(tmp_path / "logs", **keys) as broker:
-        proxy.choose = always(Fault.FORBIDDEN)
+        if fault == "bucket":
+            forget_buckets(proxy.url)
+        else:
+            proxy.choose = always(Fault.FORBIDDEN)
         fill(broker, 1)
         until(lambda: counted(broker, "copyerrors_total") > 0)
         until(lambda: counted(broker, "copylagsegments") >= 5)
         assert counted(broker, "copylagbytes") > 50_000
         lines = [each.message for each in caplog.records if "remote storage task failed" in each.message]
         assert len(lines) == 1, "one line a minute"
-        assert "check the credentials of the remote store" in lines[0]
+        assert said in lines[0]
         assert local_starts(broker, 1) == [0]
         proxy.forget()
+        if fault == "bucket":
+            make_bucket(proxy.url, "bucket")
         until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
         until(lambda: counted(broker, "copylagsegments") == 0)
 
