@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 from ottla.broker.network.buffer_supplier import is_reused
 from ottla.broker.network.request_channel import CLOSE, Answer, Completion, Pending
-from ottla.broker.request.large_requests import free
-from ottla.pauses import pause
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.schema.message import Struct
 from ottla.protocol.schema.wire import ProtocolError
 
 if TYPE_CHECKING:
@@ -40,22 +37,6 @@ def refuse(name: str, connection: Connection, malformed: Exception) -> Completio
     """Answers a frame that is no valid request: the connection is closed."""
     connection.offend(f"a request that cannot be read ({name}): {malformed}")
     return CLOSE
-
-
-async def discard_half_read(malformed: Exception) -> None:
-    """Frees, with pauses, what a decoder had read when it raised the error: the arrays among its variables. Freeing half a million elements
-    at once would hold the loop for 50 ms."""
-    arrays: list[list[Any]] = []
-    traceback, malformed.__traceback__ = malformed.__traceback__, None
-    while traceback is not None:
-        arrays += [each for each in traceback.tb_frame.f_locals.values() if isinstance(each, list)]
-        traceback = traceback.tb_next
-    for array in arrays:
-        while array:
-            element = array.pop()
-            if isinstance(element, Struct):
-                await free(element)
-            await pause()
 
 
 async def refused_if_malformed(name: str, connection: Connection, work: Callable[_P, Work], *args: _P.args, **kwargs: _P.kwargs) -> Answer:

@@ -29,7 +29,7 @@ from ottla.broker.quotas.quota_type import REQUEST
 from ottla.broker.request.context import CORRELATION_ID, RequestContext
 from ottla.broker.request.large_requests import LARGE_BYTES
 from ottla.broker.request.listed_apis import needs_of
-from ottla.broker.request.malformed import MALFORMED, discard_half_read, name_of, refuse
+from ottla.broker.request.malformed import MALFORMED, name_of, refuse
 from ottla.broker.request.running import RunningRequests, settle
 from ottla.broker.request.services import Services
 from ottla.broker.security.client import Client
@@ -169,7 +169,6 @@ class Dispatcher(RequestHandler):
         try:
             request, _ = await in_slices(route.request_class.decode_steps(frame, route.version, offset, most_elements))
         except MALFORMED as malformed:
-            await discard_half_read(malformed)
             return refuse(name_of(memoryview(frame)), connection, malformed)
         del frame
         context = self._context(route, correlation_id, client_id, connection)

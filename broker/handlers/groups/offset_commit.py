@@ -101,12 +101,16 @@ async def _commit(
     services: Services,
 ) -> Answer:
     commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services)
+    malformed: ProtocolError | None = None
     try:
         while not commit.read(AT_ONCE):
             await pause()
-    except ProtocolError:
+    except ProtocolError as error:
+        malformed = error
+    if malformed is not None:
+        # Compiled code must not wait in an except block: the functions that it calls there would refer to the error.
         await commit.discard()
-        raise
+        raise malformed
     if commit.is_for_store:
         return await commit.commit_to_store()
     commit.answer(pending)

@@ -55,6 +55,7 @@ async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: Req
         codes.setdefault(producer_id, {})
         said = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch, each.transaction_version)
         await writer.write(said, await _partitions(each), sender, partial(markers.on_marked, producer_id))
+        await pause()
     return markers.answer.answer()
 
 

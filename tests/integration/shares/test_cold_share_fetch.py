@@ -61,14 +61,14 @@ def member(client: WireClient) -> ShareMember:
 
 def make_cold(monkeypatch: pytest.MonkeyPatch, warm: Callable[[], None]) -> None:
     """Aborted transactions of partition 0 are looked up in a page that is not in memory."""
-    look_up = waiting_fetch.aborted_transactions
+    look_up = waiting_fetch.with_aborted
 
     def cold(log: Any, *arguments: Any) -> Any:
         if log.topic_partition.partition == 0:
             raise ColdRead(TopicPartition("t", 0), cast("Any", Page(warm)))
         return look_up(log, *arguments)
 
-    monkeypatch.setattr(waiting_fetch, "aborted_transactions", cold)
+    monkeypatch.setattr(waiting_fetch, "with_aborted", cold)
 
 
 def test_a_page_that_cannot_be_read_is_answered_at_once(member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:

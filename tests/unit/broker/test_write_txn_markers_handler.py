@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.handlers.transactions.write_txn_markers import handle_write_txn_markers
+from ottla.broker.network.request_channel import CLOSE
 from ottla.broker.quotas.quota_type import QuotaType
+from ottla.broker.request.context import RequestContext
 from ottla.protocol.acls import Operation, ResourceType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -18,6 +21,7 @@ from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.logs import a_config
+from tests.support.pauses import steps_of
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 from tests.support.transactions import write_in_transaction
 
@@ -282,3 +286,12 @@ async def test_a_client_that_may_not_writes_no_marker() -> None:
     assert codes(ask(bench, a_marker(0, 1))) == {(PRODUCER_ID, TOPIC, 0): refused, (PRODUCER_ID, TOPIC, 1): refused}
     assert bench.replicas.partition.log.last_stable_offset == 0
     assert (bench.connection.counted, bench.connection.exempted) == ([(QuotaType.REQUEST, 0)], 0)
+
+
+@on_a_loop
+async def test_each_marker_without_topics_is_a_step() -> None:
+    bench = a_bench()
+    request = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=number) for number in range(50)])
+    context = RequestContext(ApiKey.WRITE_TXN_MARKERS, 1, 0, None, bench.connection, bench.services, lambda _, __: CLOSE)
+    steps, _ = steps_of(handle_write_txn_markers(request, context))
+    assert steps >= 50
