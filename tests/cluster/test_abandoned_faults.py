@@ -31,7 +31,7 @@ from types import SimpleNamespace
 from ottla.validate.copying.copiers import _Process
 from ottla.validate.copying.settings import Settings
 
-settings = Settings("127.0.0.1:1", 0, "rows", "copies", "copiers", "copier-0", 10_000, 10, 0, "a", "b", 1, "none", 1_000_000)
+settings = Settings("127.0.0.1:1", 0, "rows", "copies", "copiers", "copier-0", 10_000, 10, 0, "a", "b", 1, "none", 100, 1_000_000)
 copier = _Process("ottla.validate.copying.copier", settings, print)
 copier.start()
 copier.pause()
