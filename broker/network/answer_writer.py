@@ -23,12 +23,11 @@ import termios
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from struct import Struct
 from typing import Final, cast, final
 
 from ottla.broker.network import gather
 from ottla.broker.network.gather import UNCOPIED_BYTES
-from ottla.broker.network.request_channel import CLOSE, Answer, LastAnswer, Parts, memory_of
+from ottla.broker.network.request_channel import Answer, Parts, memory_of
 from ottla.broker.network.sendfile import CHUNK_BYTES, TAIL_BYTES, FileSender, Owner
 from ottla.broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
 
@@ -36,14 +35,6 @@ _ACKNOWLEDGED_AT: Final = 120
 """Position of the 64-bit `tcpi_bytes_acked` in the answer to TCP_INFO (linux/tcp.h)."""
 _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
 _NO_TRANSPORT: Final = asyncio.Transport()
-_prefix: Final = Struct(">i").pack
-_SHORT: Final = 256
-_SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
-
-
-def prefix_of(size: int) -> bytes:
-    """Return the length prefix of an answer of `size` bytes. Most answers are short, and a look-up costs a tenth of packing it."""
-    return _SHORT_PREFIXES[size] if size < _SHORT else _prefix(size)
 
 
 @final
@@ -118,13 +109,6 @@ class AnswerWriter:
         poll = select.poll()
         poll.register(sock.fileno(), select.POLLRDHUP)
         return bool(poll.poll(0))
-
-    def ends_behind(self, waiting: deque[Answer] | None) -> bool:
-        """Whether the last of the waiting answers ends the connection, and so only behind the answers before it."""
-        if not waiting:
-            return False
-        last = waiting[len(waiting) - 1]  # compiled code has no negative indexes
-        return last is CLOSE or isinstance(last, LastAnswer)
 
     def memory_bytes(self, waiting: deque[Answer] | None) -> int:
         """Bytes of memory that hold written answers, and those that wait behind them. With TLS the transport below holds up to a piece."""

@@ -19,9 +19,10 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from struct import Struct
 from typing import Final
 
-from ottla.broker.network.answer_writer import AnswerWriter, prefix_of
+from ottla.broker.network.answer_writer import AnswerWriter
 from ottla.broker.network.frame_reader import FrameReader
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
@@ -38,6 +39,10 @@ from ottla.protocol.cursors import fields
 
 logger = logging.getLogger(__name__)
 
+_prefix: Final = Struct(">i").pack
+_SHORT: Final = 256
+_SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
+"""The length prefixes of most answers. A look-up costs a tenth of packing one."""
 INFINITE: Final = float("inf")
 
 # The reasons for which a connection handles no frame now: bits of its state, 0 for none. APPENDED alone lets some frames through.
@@ -111,14 +116,10 @@ class Connection:
         reader = self._reader
         if now_ns > channel.turn_ends_ns and not channel.begin_turn(now_ns):
             self._leave_for_next_turn(nbytes)
-            return
-        has_had_its_turn = reader.count_in_turn(nbytes)
-        if reader.receive(nbytes):
+        elif reader.receive(nbytes):
             self._throttle.since_ns = now_ns
             self._process(False)
             reader.on_handled()
-        if has_had_its_turn and not self._paused:
-            self._yield()
 
     def _leave_for_next_turn(self, nbytes: int) -> None:
         """Keep what was received, because the time of this turn of the loop is used up."""
@@ -129,16 +130,9 @@ class Connection:
             else:
                 reader.keep_all(reader.start)
             reader.on_handled()
-        self._yield()
-
-    def _yield(self) -> None:
-        """Let others have their turn. Those that were not handled in this one go on before this connection, if it was."""
         self._state |= YIELDED
         self._pause()
-        if self._reader.takes_part_in_turn:
-            self._processor.channel.wake_last(self)
-        else:
-            self._processor.channel.wake(self)
+        self._processor.channel.wake(self)
 
     def exchange_handler(self, handler: RequestHandler, max_request_bytes: int | None = None) -> None:
         """Have further frames handled by `handler`. Frames are at most `max_request_bytes` long; None: as long as those of any client."""
@@ -201,7 +195,7 @@ class Connection:
             position = after
             if type(answer) is bytes and self._waiting is None:
                 size = len(answer)
-                out.append(prefix_of(size))
+                out.append(_SHORT_PREFIXES[size] if size < _SHORT else _prefix(size))
                 out.append(answer)
                 gathered += size + ANSWER_WEIGHT
             else:
@@ -209,7 +203,7 @@ class Connection:
             if gathered >= TURN_BYTES or (position != end and channel.turn_is_over()):
                 if position != end:
                     self._state |= YIELDED
-                    channel.wake_last(self)
+                    channel.wake(self)
                 self._write(out)
                 return position
         if out:
@@ -377,7 +371,7 @@ class Connection:
     def _append_answer(self, answer: Completion, out: Parts) -> int:
         """Append an answer to `out`, or send both. Returns the size of the answer."""
         if isinstance(answer, bytes):
-            out.append(prefix_of(len(answer)))
+            out.append(_prefix(len(answer)))
             out.append(answer)
             return len(answer)
         if isinstance(answer, list):
@@ -387,7 +381,7 @@ class Connection:
                 out.clear()
             return size
         if isinstance(answer, LastAnswer):
-            out.append(prefix_of(len(answer.answer)))
+            out.append(_prefix(len(answer.answer)))
             out.append(answer.answer)
         if answer is CLOSE or isinstance(answer, LastAnswer):
             self._write(out)
@@ -451,10 +445,17 @@ class Connection:
         self._writer.on_sent()
         self._state &= ~SENDING
         self.count_unread()
-        if self._state & CLOSING and not self._writer.ends_behind(self._waiting):
+        if self._state & CLOSING and not self._closes_behind_waiting():
             self._writer.transport.close()
         elif self._paused or self._waiting is not None or self._state & DRAINING:
             self._processor.channel.wake(self)  # there may be frames to handle or answers to send
+
+    def _closes_behind_waiting(self) -> bool:
+        """Whether the connection closes because of a waiting answer, and so only behind the answers before it."""
+        if not self._waiting:
+            return False
+        last = self._waiting[len(self._waiting) - 1]  # compiled code has no negative indexes
+        return last is CLOSE or isinstance(last, LastAnswer)
 
     # The throttle ---------------------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import socket
 from typing import Final, Protocol, final
 
 from ottla.broker.network.buffer_supplier import LARGEST_KEPT
-from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, PATIENCE_NS, TURN_READ_BYTES
+from ottla.broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, LARGE_WINDOW_BYTES, NS_PER_BYTE, PATIENCE_NS
 from ottla.broker.network.processor import Processor
 from ottla.broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 from ottla.protocol.cursors import fields
@@ -66,8 +66,6 @@ class FrameReader:
         "_processor",
         "_rest",
         "_taken",
-        "_turn",
-        "_turn_bytes",
         "data",
         "end",
         "growing",
@@ -95,8 +93,6 @@ class FrameReader:
         self._due_ns = 0  # time by which more of it has to arrive, or answers have to be read, if others wait
         self._grown = 0  # size of the kernel's buffer after it grew
         self._held = 0  # bytes in _rest that count in unhandled_bytes
-        self._turn = 0  # the last turn of the loop in which it received anything that could be handled
-        self._turn_bytes = 0  # what it received then
 
     def buffer(self) -> memoryview:
         """The buffer for the next read."""
@@ -117,20 +113,6 @@ class FrameReader:
             return view[kept:]
         room = 0 if channel.is_spent else self._taken  # all that has room may come, in a later turn
         return view[kept : max(kept + FULL_WINDOW_BYTES, room)]
-
-    def count_in_turn(self, count: int) -> bool:
-        """Count `count` bytes that are received while this turn of the loop has time. Returns whether others should have theirs now."""
-        turn: int = self._processor.channel.turn
-        if self._turn != turn:
-            self._turn = turn
-            self._turn_bytes = 0
-        self._turn_bytes += count
-        return self._turn_bytes >= TURN_READ_BYTES
-
-    @property
-    def takes_part_in_turn(self) -> bool:
-        """Whether anything was received while this turn of the loop had time."""
-        return self._turn == self._processor.channel.turn
 
     def receive(self, count: int) -> bool:
         """Note that `count` bytes were received into `buffer`. Returns whether there may be frames to handle."""

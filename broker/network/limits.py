@@ -43,9 +43,6 @@ TURN_NS: Final = 8_000_000
 """Time for requests in a turn of the loop. With many ready connections a turn would take as long as all their requests."""
 TURN_BYTES: Final = 256 * 1024
 """Bytes of a connection's answers that are written at once. After about this many, other connections have their turn."""
-TURN_READ_BYTES: Final = 1024 * 1024
-"""Bytes that are received from a connection in a turn before others have theirs. A client that writes to one connection after the other
-fills this one while it is read, and the others meanwhile wait for it."""
 ANSWER_WEIGHT: Final = 2048
 """Bytes that an answer counts besides its own, so that a turn handles at most 128 requests, however small."""
 MAX_APPENDED: Final = 128

@@ -246,7 +246,6 @@ class RequestChannel:
         "_clock_ns",
         "_endings",
         "_queue",
-        "_served",
         "_turn_armed",
         "frame_memory",
         "full",
@@ -258,7 +257,6 @@ class RequestChannel:
         "queued_bytes",
         "slots",
         "slots_in_use",
-        "turn",
         "turn_ends_ns",
         "unhandled_bytes",
         "unread",
@@ -291,8 +289,6 @@ class RequestChannel:
         self.queued_bytes = 0
         self.inline = True
         self.full = False
-        self.turn = 1
-        """Number of this turn of the loop, as far as turns that handle requests are counted."""
         self.turn_ends_ns = 0
         """Time up to which requests may be handled in this turn of the loop; 0 before the first of them."""
         self.is_spent = False
@@ -304,7 +300,6 @@ class RequestChannel:
         self._endings: list[Callable[[], None]] = []
         self.woken: list[Connection] = []
         """The connections that send completed answers and handle frames when the next turn begins."""
-        self._served: list[Connection] = []  # those that go on behind these
 
     @property
     def queue_size(self) -> int:
@@ -348,11 +343,6 @@ class RequestChannel:
         self.woken.append(connection)
         self._arm_turn()
 
-    def wake_last(self, connection: Connection) -> None:
-        """Wake a connection that was handled in this turn. In the next one it goes on behind connections that still wait for a part."""
-        self._served.append(connection)
-        self._arm_turn()
-
     def _arm_turn(self) -> None:
         if not self._turn_armed:
             self._turn_armed = True
@@ -360,7 +350,6 @@ class RequestChannel:
 
     def _end_turn(self) -> None:
         self._turn_armed = False
-        self.turn += 1
         self.turn_ends_ns = 0
         self.is_spent = False
         endings = self._endings
@@ -368,9 +357,6 @@ class RequestChannel:
             self._endings = []
             for callback in endings:
                 callback()
-        if self._served:
-            self.woken += self._served
-            self._served = []
         if self.woken:
             self._run_woken()
         if self._queue:

@@ -49,7 +49,7 @@ def test_one_whose_client_reads_no_answers_counts_after_it_has_waited_for_a_slot
     silent = bench.connect(takes=0)
     request = framed(produce(bytes(LARGE_BYTES)))
     silent.send(framed(produce(b"append")))
-    silent.send_all(request[:-1])
+    silent.send(request[:-1])
     bench.connect().send(framed(other(b"work")))
     assert silent.send(request[-1:]) == 1
     memory = bench.channel.frame_memory

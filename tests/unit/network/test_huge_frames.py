@@ -19,7 +19,7 @@ def a_bench() -> Bench:
 def test_huge_frames_wait_for_each_other_and_large_ones_do_not() -> None:
     bench = a_bench()
     first, second, large = bench.connect(), bench.connect(), bench.connect()
-    first.send_all(HUGE[:-1])
+    first.send(HUGE[:-1])
     sent = second.send(HUGE)
     assert sent < len(HUGE)
     large.send_all(framed(bytes(HUGE_BYTES // 2)))
@@ -185,7 +185,7 @@ def test_one_that_cannot_be_handled_yet_stays_with_its_client_until_the_answers_
     requests = framed(b"first") + LARGE
     sent = client.send(requests[:RECEIVE_BUFFER_BYTES])
     bench.turns.run()
-    sent += client.send_over_turns(requests[sent:])
+    sent += client.send(requests[sent:])
     assert sent == RECEIVE_BUFFER_BYTES
     assert bench.channel.frame_memory.parts == sent - len(framed(b"first"))
     client.transport.take(len(requests))
@@ -233,7 +233,7 @@ def test_one_that_is_larger_than_the_memory_arrives_although_small_ones_always_w
     for _ in range(2):
         bench.connect().send(framed(b"small"))
     assert bench.channel.frame_memory.kept == len(b"small")
-    bench.connect().send_all(HUGE)
+    assert bench.connect().send(HUGE) == len(HUGE)
 
 
 def test_one_behind_an_append_stays_with_its_client_until_replicas_have_that_and_a_produce_does_not() -> None:
@@ -250,7 +250,7 @@ def test_one_behind_an_append_stays_with_its_client_until_replicas_have_that_and
     for client, request in ((waiting, other), (producer, produce)):
         requests = framed(produce(b"append"), produce(b"append"), request(bytes(LARGE_BYTES)))
         sent = client.send(requests[:RECEIVE_BUFFER_BYTES])
-        sent += client.send_over_turns(requests[sent:])
+        sent += client.send(requests[sent:])
         assert (sent == len(requests)) == (client is producer)
         assert bench.channel.frame_memory.parts == 0
     appended[0].complete(b"done")
@@ -270,7 +270,7 @@ def test_one_that_is_complete_counts_until_its_turn_and_is_not_late() -> None:
     bench = Bench(lambda frame, _: b"%d" % len(frame))
     client = bench.connect()
     bench.now_ns = 1
-    client.send_all(LARGE[:-1])
+    client.send(LARGE[:-1])
     bench.connect().send(framed(b"1"))
     bench.now_ns += TURN_NS + 1
     client.send(LARGE[-1:])

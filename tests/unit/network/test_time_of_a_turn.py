@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from ottla.broker.network.limits import FULL_WINDOW_BYTES, LARGE_READS, NS_PER_BYTE, RECEIVE_BUFFER_BYTES, TURN_NS, TURN_READ_BYTES
+from ottla.broker.network.limits import FULL_WINDOW_BYTES, LARGE_READS, NS_PER_BYTE, RECEIVE_BUFFER_BYTES, TURN_NS
 from ottla.broker.network.request_channel import Answer, Pending
 from ottla.pauses import begin_slices, is_over
 from tests.support.handler_bench import on_a_loop
@@ -150,27 +150,6 @@ def test_large_requests_that_wait_for_their_turn_are_received_by_a_few_connectio
         reading.append(sum(client.transport.reading for client in clients))
         bench.turns.turn()
     assert reading == [0, LARGE_READS, 2 * LARGE_READS, 3 * LARGE_READS]
-
-
-def test_a_connection_that_is_filled_while_it_is_read_lets_others_have_their_turn() -> None:
-    bench = Bench(lambda frame, _: bytes(frame[:1]))
-    client, other = bench.connect(), bench.connect()
-    request = framed(b"x" * RECEIVE_BUFFER_BYTES)
-    assert TURN_READ_BYTES <= client.send(request * 40) <= TURN_READ_BYTES + RECEIVE_BUFFER_BYTES
-    other.send(framed(b"o"))
-    bench.turns.turn()
-    assert client.send(request) == len(request)
-    assert bench.handled[-2][:1] == b"o"
-
-
-def test_connections_that_used_up_a_turn_go_on_behind_those_that_had_none_of_it() -> None:
-    bench = a_slow_bench(1)
-    first, second, third = (bench.connect() for _ in range(3))
-    first.send(framed(b"1", b"4"))
-    second.send(framed(b"2"))
-    third.send(framed(b"3"))
-    bench.turns.run()
-    assert bench.handled == [b"1", b"2", b"3", b"4"]
 
 
 def test_an_answer_that_is_complete_is_sent_however_much_is_read_in_each_turn() -> None:
