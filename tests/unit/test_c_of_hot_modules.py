@@ -1,5 +1,6 @@
 """The C code that Cython writes asks Python for no name that the declarations give it in C."""
 
+import ast
 import os
 import re
 import shutil
@@ -75,3 +76,19 @@ def test_what_the_declarations_give_to_c_is_never_looked_up_in_python(translated
             wrong |= {f"{module}: {name} asks for {each}" for each in names & (bare(left.of_c[name]) - bare(left.of_python[name] | own))}
     assert not wrong
     assert seen > 0.95 * functions
+
+
+WAITS = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
+
+
+def waits_in_except(source: str) -> list[int]:
+    """Lines in the except blocks of a module where a coroutine or generator waits."""
+    handlers = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ExceptHandler))
+    return [node.lineno for handler in handlers for node in ast.walk(handler) if isinstance(node, WAITS)]
+
+
+def test_no_hot_module_waits_in_an_except_block() -> None:
+    """In compiled code the functions that are called there refer to the error. A process crashed when its traceback was gone meanwhile."""
+    assert waits_in_except("async def f():\n    try:\n        g()\n    except OSError:\n        await h()\n") == [5]
+    waiting = {name: waits_in_except((ROOT / f"{name.replace('.', '/')}.py").read_text()) for name in HOT}
+    assert {name: lines for name, lines in waiting.items() if lines} == {}
