@@ -1,4 +1,7 @@
-"""Clears up when a test run is killed: a shell runs a command once no process holds the other end of its standard input any more."""
+"""Clears up when a test run is killed: a shell runs a command once no process holds the other end of its standard input any more.
+
+`ottla/validate/guard.py` has the same class. The plugin imports nothing of Ottla (`process.py`), and Ottla does not depend on the plugin.
+"""
 
 from __future__ import annotations
 
