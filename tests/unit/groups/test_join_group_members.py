@@ -31,6 +31,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentit
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.schema.registry import api
 from tests.support.connections import ClientConnection
+from tests.support.followers import until
 from tests.support.groups import GroupDriver
 from tests.support.handler_bench import on_a_loop
 from tests.support.pauses import Steps, at_once, steps_of
@@ -172,7 +173,7 @@ async def test_members_that_leave_are_answered_in_their_order_when_all_of_their_
     for reply in reversed(groups.replies):
         assert not answer.completed
         reply()
-    assert answer.completed
+    await until(lambda: answer.completed)  # the response is made with pauses
     (response,) = written
     assert [each.member_id for each in response.members] == [each.member_id for each in members]
     assert [each.error_code for each in response.members] == [ErrorCode.NONE] * 500 + [ErrorCode.UNKNOWN_MEMBER_ID]
