@@ -15,6 +15,11 @@ from ottla.pauses import Paused, begin_slices
 _T = TypeVar("_T")
 
 
+def without_pauses() -> None:
+    """Gives the running event loop a slice that never ends, for a test of work that is short enough for one."""
+    begin_slices(asyncio.get_running_loop(), clock_ns=lambda: 0)
+
+
 class _NoLoop:
     """As much of an event loop as a pause needs."""
 

@@ -47,6 +47,7 @@ HEAVY = {
     "rich",
     "prometheus_client",
     "zstandard",
+    "zlib_ng",
     "lz4",
     "snappy",
     "cramjam",

@@ -258,6 +258,41 @@ def test_gzip_is_readable_for_others_and_has_the_header_that_java_writes() -> No
     assert stream[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
+def test_deflated_data_are_judged_as_by_zlib() -> None:
+    """Clients decompress with zlib, so a library that accepts more, or yields something else, would hide a fault from them."""
+    source = Random(5)
+    verdicts = []
+    for number in range(1_500):
+        text = source.choices(b"ab c", k=source.choice([0, 1, 300, 5_000])) + source.choices(range(256), k=source.randrange(40))
+        deflater = zlib.compressobj(source.randrange(10), zlib.DEFLATED, -source.choice([9, 12, 15]), 8, source.choice([0, 2, 3, 4]))
+        deflated = bytearray(deflater.compress(bytes(text)) + deflater.flush())
+        for _ in range(number % 4):
+            deflated[source.randrange(min(len(deflated), source.choice([3, 40, 10_000])))] = source.randrange(256)
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            expected = inflater.decompress(deflated, LIMIT)
+        except zlib.error:
+            with pytest.raises(CorruptCompressedData):
+                decompress(CompressionCodec.GZIP, _as_gzip(deflated, b""), LIMIT)
+            verdicts.append("corrupt")
+            continue
+        whole = bytes(deflated[: len(deflated) - len(inflater.unused_data)])
+        if inflater.eof:
+            assert decompress(CompressionCodec.GZIP, _as_gzip(whole, expected), LIMIT) == expected
+            verdicts.append("good")
+        else:
+            with pytest.raises(TruncatedCompressedData):
+                decompress(CompressionCodec.GZIP, _as_gzip(whole, expected)[:-8], LIMIT)  # without the trailer
+            verdicts.append("cut")
+    assert {"corrupt", "good", "cut"} <= set(verdicts)
+
+
+def _as_gzip(deflated: bytes | bytearray, data: bytes) -> bytes:
+    """A gzip member of deflated data."""
+    trailer = zlib.crc32(data).to_bytes(4, "little") + len(data).to_bytes(4, "little")
+    return gzip.compress(b"")[:10] + deflated + trailer
+
+
 @pytest.mark.parametrize(("codec", "weak", "strong"), [("gzip", 1, 9), ("lz4", 9, 17), ("zstd", -100, 19)])
 def test_a_higher_level_compresses_better(codec: str, weak: int, strong: int) -> None:
     original = b"".join(b"%d user=%d path=/orders/%d\n" % (i, i * 7919 % 1000, i * 31 % 77) for i in range(3000))

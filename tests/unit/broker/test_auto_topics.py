@@ -12,6 +12,7 @@ from ottla.controller.znodes.changes import decode_config
 from ottla.controller.znodes.layout import config_path
 from ottla.protocol.errors import ErrorCode
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
+from tests.support.pauses import without_pauses
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper" / "06-groups.json"
 
@@ -87,6 +88,7 @@ def test_the_log_says_once_why_there_is_no_topic_for_the_offsets(caplog: pytest.
 
 def test_those_who_ask_at_the_same_time_share_one_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
+        without_pauses()
         node = await a_node()
         asked: list[list[str]] = []
         create_topics = node.topics.create_topics

@@ -130,8 +130,9 @@ def test_what_changes_while_the_logs_are_opened_reaches_those_that_were_open_alr
         await stage.admin.set_broker_configs("", {"log.retention.ms": "77"})
         await stage.dynamic.catch_up()
         stage.follow()
+        await until(lambda: other.config[RETENTION_MS] == 77)
         assert (log.config[SEGMENT_BYTES], log.config[RETENTION_MS]) == (100, 77)
-        assert other.config[RETENTION_MS] == stage.dynamic.topic_config_of("new")[RETENTION_MS] == 77
+        assert stage.dynamic.topic_config_of("new")[RETENTION_MS] == 77
 
     on_a_stage(scenario)
 
