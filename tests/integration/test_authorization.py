@@ -86,7 +86,14 @@ def ask(broker: InProcessBroker, row: Row, authorizer: Grants) -> Any:
     frame = request_frame(message(known.request, row.request), row.key, row.version)[4:].replace(THE_ID, topic_id)
 
     connection: Any = ClientConnection(authorizer)
-    answer = broker.run(lambda: broker.broker.dispatcher.handle(memoryview(bytearray(frame)), connection))
+
+    def handle() -> object:
+        handled = broker.broker.dispatcher.handle(memoryview(bytearray(frame)), connection)
+        if isinstance(handled, Pending):
+            handled.connection = connection  # one without a connection is never completed
+        return handled
+
+    answer = broker.run(handle)
     if isinstance(answer, Pending):
         eventually(lambda: answer.completed)
         answer = answer.answer
