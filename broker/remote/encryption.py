@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ from ottla.storage.remote.ports import RemoteStoreError
 
 OVERHEAD_BYTES: Final = 28
 """Bytes that a chunk grows by: nonce and tag."""
-_NONCE_BYTES: Final = 12
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
 _KEY_BYTES: Final = 32
 _MIN_KEY_BITS: Final = 2048
 
@@ -43,15 +45,59 @@ class CopyCipher:
 
     def encrypt(self, data: bytes, part: bytes) -> bytes:
         """Encrypts one part, whose name no other part of the copy has. The same part has the same ciphertext."""
-        nonce = hmac.new(self._key, b"nonce" + part, hashlib.sha256).digest()[:_NONCE_BYTES]
+        nonce = self._nonce(part)
         return nonce + self._cipher.encrypt(nonce, data, self._aad)
+
+    def encrypt_pieces(self, pieces: Iterable[bytes], part: bytes) -> Iterator[bytes]:
+        """Encrypts one part as `encrypt` does, piece by piece."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        nonce = self._nonce(part)
+        encryptor = Cipher(algorithms.AES(self._key), modes.GCM(nonce)).encryptor()
+        encryptor.authenticate_additional_data(self._aad)
+        yield nonce
+        for piece in pieces:
+            yield encryptor.update(piece)
+        yield encryptor.finalize() + encryptor.tag
+
+    def decryption(self, nonce: bytes) -> PartDecryption:
+        """Decrypts one part piece by piece; `nonce` is the first NONCE_BYTES of it."""
+        return PartDecryption(self._key, self._aad, nonce)
+
+    def _nonce(self, part: bytes) -> bytes:
+        return hmac.new(self._key, b"nonce" + part, hashlib.sha256).digest()[:NONCE_BYTES]
 
     def decrypt(self, data: bytes | memoryview) -> bytes:
         """Decrypts one part. Raises OSError for bytes that are not those that were encrypted."""
         from cryptography.exceptions import InvalidTag
 
         try:
-            return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], self._aad)
+            return self._cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], self._aad)
+        except (InvalidTag, ValueError):
+            raise OSError("an encrypted part was changed, or is of another copy") from None
+
+
+class PartDecryption:
+    """Decrypts one part of a copy. Its user waits for `finish` before it uses any of the plaintext."""
+
+    __slots__ = ("_decryptor",)
+
+    def __init__(self, key: bytes, aad: bytes, nonce: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        self._decryptor = Cipher(algorithms.AES(key), modes.GCM(nonce)).decryptor()
+        self._decryptor.authenticate_additional_data(aad)
+
+    def update(self, data: bytes | memoryview) -> bytes:
+        """Decrypts the next bytes, which are behind the nonce and before the tag."""
+        return self._decryptor.update(data)
+
+    def finish(self, tag: bytes) -> None:
+        """Raises OSError unless all bytes are those that were encrypted."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            self._decryptor.finalize_with_tag(tag)
         except (InvalidTag, ValueError):
             raise OSError("an encrypted part was changed, or is of another copy") from None
 

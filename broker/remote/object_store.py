@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableSequence, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.remote.encryption import OVERHEAD_BYTES, CopyCipher, new_secret, open_key_ring
-from ottla.broker.remote.objects import COPY_BYTES, Objects
+from ottla.broker.remote.index_objects import PIECE_BYTES as INDEX_PIECE_BYTES
+from ottla.broker.remote.index_objects import SAVE_BYTES, IndexChanged, IndexFiles, IndexParts
+from ottla.broker.remote.objects import COPY_BYTES, PART_BYTES, Objects
 from ottla.config.remote_store import OBJECT_KEY, OBJECT_PREFIX, REMOTE_SIZE, StoreSettings
 from ottla.protocol.records.batch import CODEC_MASK, HEADER_SIZE, parse_header
 from ottla.storage.disk.filesystem import FileSystem
@@ -24,12 +26,10 @@ from ottla.storage.remote.manifest import (
     Encryption,
     MalformedManifest,
     Manifest,
-    join_indexes,
     read_manifest,
-    split_indexes,
+    size_of_indexes,
     write_manifest,
 )
-from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.object_layout import (
     INDEXES,
     LOG,
@@ -41,13 +41,23 @@ from ottla.storage.remote.object_layout import (
     object_key,
     read_custom_metadata,
 )
-from ottla.storage.remote.ports import OWNER_NAME, IndexKind, RemoteObjectMissing, RemoteStoreError, SegmentFiles, StoredObject
+from ottla.storage.remote.ports import (
+    MAX_INDEX_BYTES,
+    OWNER_NAME,
+    IndexKind,
+    RemoteObjectMissing,
+    RemoteStoreError,
+    SegmentFiles,
+    StoredObject,
+)
 from ottla.storage.remote.threads import Threads
 
-MAX_INDEXES_BYTES: Final = 256 << 20
+MAX_INDEXES_BYTES: Final = 256 * 1024 * 1024
 """Largest object with the indexes of a segment, bytes."""
 MOST_MANIFESTS: Final = 1000
 """Manifests that are kept."""
+MOST_CHUNKS: Final = 131_072
+"""Chunks of all manifests that are kept; each takes a hundred bytes."""
 PIECE_BYTES: Final = 1 << 22
 """Bytes of a segment that are read at a time where they are copied as they are.
 
@@ -76,7 +86,6 @@ class ObjectStore:
         objects: Objects,
         settings: StoreSettings,
         filesystem: FileSystem,
-        budget: MemoryBudget,
         threads: Threads,
         secret: bytes | None = None,
     ) -> None:
@@ -84,33 +93,31 @@ class ObjectStore:
         self._objects = objects
         self._settings = settings
         self._filesystem = filesystem
-        self._budget = budget
         self._threads = threads
         self._key_ring = open_key_ring(settings.encryption, new_secret() if secret is None else secret)
         self._manifests: OrderedDict[bytes, _Known] = OrderedDict()
+        self._chunks = 0
+        """Chunks of `_manifests`."""
         self._reads: dict[tuple[bytes, str], asyncio.Task[bytes]] = {}
         self.chunk_bytes = settings.chunk_bytes
+        self.copy_bytes = COPY_BYTES
+        self.save_bytes = SAVE_BYTES
 
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """See RemoteStore."""
         prefix = self._settings.key_prefix
-        size = COPY_BYTES
-        await self._budget.take(size)
-        try:
-            _check_size(entry, INDEXES, await self._in_thread(partial(self._index_bytes, files)), MAX_INDEXES_BYTES)
-            encryption, cipher = await self._in_thread(partial(self._seal, entry))
-            chunks, is_compressed = await self._copy_records(entry, files, cipher)
-            joined, ranges = join_indexes(await self._in_thread(partial(self._read_indexes, files, cipher)))
-            await self._objects.put(object_key(prefix, entry, INDEXES), joined)
-            manifest = write_manifest(Manifest(chunks, ranges, is_compressed, encryption), entry)
-            _check_size(entry, MANIFEST, len(manifest), MAX_MANIFEST_BYTES)
-            await self._objects.put(object_key(prefix, entry, MANIFEST), manifest)
-        finally:
-            self._budget.give_back(size)
+        encryption, cipher = await self._in_thread(partial(self._seal, entry))
+        indexes = await self._in_thread(partial(IndexParts, self._filesystem, files, cipher))
+        _check_size(entry, INDEXES, indexes.size, MAX_INDEXES_BYTES)
+        chunks, is_compressed = await self._copy_records(entry, files, cipher)
+        await self._copy_indexes(object_key(prefix, entry, INDEXES), indexes)
+        manifest = write_manifest(Manifest(chunks, indexes.ranges, is_compressed, encryption), entry)
+        _check_size(entry, MANIFEST, len(manifest), MAX_MANIFEST_BYTES)
+        await self._objects.put(object_key(prefix, entry, MANIFEST), manifest)
         fields = self._settings.custom_fields
         return custom_metadata(
             CustomMetadata(
-                chunks.transformed_size + len(joined) + len(manifest) if REMOTE_SIZE in fields else None,
+                chunks.transformed_size + indexes.size + len(manifest) if REMOTE_SIZE in fields else None,
                 prefix if OBJECT_PREFIX in fields else None,
                 main_key(entry) if OBJECT_KEY in fields else None,
             )
@@ -130,19 +137,71 @@ class ObjectStore:
             data = await self._objects.get_range(key, found.start, found.end)
             plain = await self._in_thread(partial(_original, data, found.sizes, manifest, size, cipher), main_key(entry))
         except RemoteStoreError:
-            self._manifests.pop(entry.id.uuid, None)  # the sizes of chunks in it may be wrong
+            self._forget(entry)  # the sizes of chunks in it may be wrong
             raise
         return plain[start - found.original_start : end - found.original_start]
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
-        """Reads manifest and indexes at once. Calls for several indexes of a segment at the same time share both. See RemoteStore."""
-        data, (manifest, cipher) = await asyncio.gather(self._read(entry, INDEXES, MAX_INDEXES_BYTES), self._manifest(entry))
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
+        """See RemoteStore."""
+        manifest, cipher = await self._with_ranges(entry)
+        start, size = manifest.indexes.get(kind, (0, 0))
+        _check_size(entry, INDEXES, size, min(most + (0 if cipher is None else OVERHEAD_BYTES), MAX_INDEXES_BYTES))
+        if not size:
+            return b""
+        data = await self._objects.get_range(self._key(entry, INDEXES), start, start + size)
         try:
-            part = split_indexes(data, manifest.indexes).get(kind, b"")
-            return part if cipher is None or not part else await self._in_thread(partial(cipher.decrypt, part), kind.name)
-        except (MalformedManifest, RemoteStoreError) as error:
-            self._manifests.pop(entry.id.uuid, None)
-            raise RemoteStoreError(f"{main_key(entry)}: {error}") from None
+            return bytes(data) if cipher is None else await self._in_thread(partial(cipher.decrypt, data), kind.name)
+        except RemoteStoreError as error:
+            raise self._wrong(entry, error) from None
+
+    async def index_size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        """See RemoteStore."""
+        manifest, cipher = await self._with_ranges(entry)
+        size = manifest.indexes.get(kind, (0, 0))[1]
+        _check_size(entry, INDEXES, size, MAX_INDEXES_BYTES)
+        return size if cipher is None else max(0, size - OVERHEAD_BYTES)
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """Reads the manifest, and at the same time the beginning of the indexes, which is mostly all. See RemoteStore."""
+        key = self._key(entry, INDEXES)
+        beginning = asyncio.ensure_future(self._objects.get_beginning(key, 0, INDEX_PIECE_BYTES))
+        beginning.add_done_callback(_look_at_exception)
+        try:
+            manifest, cipher = await self._with_ranges(entry)
+            head = await beginning
+        finally:
+            beginning.cancel()
+        size = size_of_indexes(manifest.indexes)
+        _check_size(entry, INDEXES, size, MAX_INDEXES_BYTES)
+        try:
+            files = IndexFiles(self._filesystem, paths, manifest.indexes, cipher)
+            at, asked = 0, INDEX_PIECE_BYTES
+            while head:
+                await self._threads(partial(files.write, head, at))
+                at += len(head)
+                if at >= size or len(head) < asked:
+                    break
+                asked = min(INDEX_PIECE_BYTES, size + 1 - at)
+                head = await self._objects.get_beginning(key, at, at + asked)
+            if at != size:
+                raise IndexChanged(f"the indexes end at {size}, and their object has {'more' if at > size else at} bytes")
+            await self._threads(files.finish)
+        except IndexChanged as error:
+            raise self._wrong(entry, error) from None
+
+    async def _with_ranges(self, entry: SegmentEntry) -> _Known:
+        """The manifest, whose indexes follow one another."""
+        known = await self._manifest(entry)
+        try:
+            size_of_indexes(known.manifest.indexes)
+        except MalformedManifest as error:
+            raise self._wrong(entry, error) from None
+        return known
+
+    def _wrong(self, entry: SegmentEntry, error: Exception) -> RemoteStoreError:
+        """Forgets a manifest that may have been changed on its way."""
+        self._forget(entry)
+        return RemoteStoreError(f"{main_key(entry)}: {error}")
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """See RemoteStore."""
@@ -158,7 +217,7 @@ class ObjectStore:
 
     async def delete(self, entry: SegmentEntry) -> None:
         """See RemoteStore."""
-        self._manifests.pop(entry.id.uuid, None)
+        self._forget(entry)
         for suffix in (MANIFEST, INDEXES, LOG):  # first that without which the others are no copy
             await self._objects.delete(self._key(entry, suffix))
 
@@ -220,6 +279,17 @@ class ObjectStore:
             return fixed_index(chunk_bytes, size), False
         return ChunkIndex(chunk_bytes, size, sizes, is_fixed=not is_compressed), is_compressed
 
+    async def _copy_indexes(self, key: str, indexes: IndexParts) -> None:
+        """Uploads the indexes. Those of a copy that is repeated have the same bytes."""
+        if indexes.size <= PART_BYTES:
+            await self._objects.put(key, await self._in_thread(lambda: b"".join(indexes.pieces())))
+            return
+        await self._objects.put_pieces(key, self._of_thread(indexes.pieces()), indexes.size)
+
+    async def _of_thread(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        while (piece := await self._in_thread(partial(next, pieces, None))) is not None:
+            yield piece
+
     async def _pieces(
         self, path: str, size: int, step: int, transform: Callable[[bytes, int], bytes], sizes: MutableSequence[int]
     ) -> AsyncIterator[bytes]:
@@ -255,26 +325,6 @@ class ObjectStore:
             raise OSError(f"{path} has become shorter")
         return transform(data, at)
 
-    def _index_bytes(self, files: SegmentFiles) -> int:
-        """Returns the largest size that the object with the indexes may have."""
-        paths = (files.offset_index, files.time_index, files.transaction_index)
-        sizes = [self._filesystem.size(each) for each in paths if each] + [len(files.producer_snapshot), len(files.leader_epochs)]
-        return sum(size + OVERHEAD_BYTES for size in sizes)
-
-    def _read_indexes(self, files: SegmentFiles, cipher: CopyCipher | None) -> dict[IndexKind, bytes]:
-        read = self._filesystem.read_file
-        parts = {
-            IndexKind.OFFSET: read(files.offset_index),
-            IndexKind.TIMESTAMP: read(files.time_index),
-            IndexKind.PRODUCER_SNAPSHOT: files.producer_snapshot,
-            IndexKind.LEADER_EPOCH: files.leader_epochs,
-        }
-        if files.transaction_index is not None:
-            parts[IndexKind.TRANSACTION] = read(files.transaction_index)
-        if cipher is not None:
-            parts = {kind: cipher.encrypt(data, b"index %d" % kind) if data else b"" for kind, data in parts.items()}
-        return parts
-
     # -- reading ---------------------------------------------------------------------------------------------------------
 
     async def _owner(self, key: str) -> str | None:
@@ -301,10 +351,18 @@ class ObjectStore:
             raise RemoteStoreError(f"{main_key(entry)}: its manifest is malformed: {error}") from None
         if manifest.chunks.original_size != entry.size:
             raise RemoteStoreError(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and its entry says {entry.size}")
-        known = self._manifests[entry.id.uuid] = _Known(manifest, await self._in_thread(partial(self._unseal, entry, manifest)))
-        if len(self._manifests) > MOST_MANIFESTS:
-            self._manifests.popitem(last=False)
+        cipher = await self._in_thread(partial(self._unseal, entry, manifest))
+        self._forget(entry)  # another call may have read it meanwhile
+        known = self._manifests[entry.id.uuid] = _Known(manifest, cipher)
+        self._chunks += len(manifest.chunks.sizes)
+        while len(self._manifests) > MOST_MANIFESTS or (self._chunks > MOST_CHUNKS and len(self._manifests) > 1):
+            self._chunks -= len(self._manifests.popitem(last=False)[1].manifest.chunks.sizes)
         return known
+
+    def _forget(self, entry: SegmentEntry) -> None:
+        known = self._manifests.pop(entry.id.uuid, None)
+        if known is not None:
+            self._chunks -= len(known.manifest.chunks.sizes)
 
     def _unseal(self, entry: SegmentEntry, manifest: Manifest) -> CopyCipher | None:
         if manifest.encryption is None:
@@ -327,8 +385,13 @@ class ObjectStore:
 
     def _on_read(self, place: tuple[bytes, str], task: asyncio.Task[bytes]) -> None:
         del self._reads[place]
-        if not task.cancelled():
-            task.exception()  # asyncio would log it if all readers had left
+        _look_at_exception(task)
+
+
+def _look_at_exception(task: asyncio.Future[Any]) -> None:
+    """Looks at the exception, which asyncio would log if all readers had left."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _transformed(is_compressed: bool, cipher: CopyCipher | None, chunk: bytes, at: int) -> bytes:

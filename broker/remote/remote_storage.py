@@ -82,7 +82,7 @@ class RemoteStorage:
         self.quota = ByteQuota(config, FETCH, clock)
         self.counters = RemoteCounters()
         self._store_threads = StoreThreads()
-        self.store = access(StoreProcess(self.settings, self.budget) if is_apart else self._open_store(self.settings))
+        self.store = access(StoreProcess(self.settings) if is_apart else self._open_store(self.settings))
         self.watch = StoreWatch(self.store)
         self.indexes: IndexCache | None = None
         self.chunks: ChunkCache | None = None
@@ -133,7 +133,7 @@ class RemoteStorage:
         """Opens the caches in the first log directory. Raises ConfigError if the disk refuses them."""
         config = self._config
         self.indexes = IndexCache(
-            self._file_system, log_dir, config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES], self.store, self.in_thread
+            self._file_system, log_dir, config[REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES], self.store, self.budget, self.in_thread
         )
         self.indexes.on_failure = self._count_failure
         self.chunks = ChunkCache(
@@ -195,7 +195,7 @@ class RemoteStorage:
         from ottla.broker.remote.object_store import ObjectStore  # obstore takes 16 ms, and is an extra
         from ottla.broker.remote.objects import open_objects
 
-        return ObjectStore(open_objects(settings), settings, self._file_system, self.budget, self.in_thread)
+        return ObjectStore(open_objects(settings), settings, self._file_system, self.in_thread)
 
     def in_thread(self, work: Callable[[], _Result]) -> Awaitable[_Result]:
         """Runs work that blocks in a thread of this broker: a `Threads`."""

@@ -24,7 +24,7 @@ from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, R
 
 MAX_MESSAGE_BYTES: Final = 1025 * 1024 * 1024
 """A message is no longer: a chunk of the largest `chunk.size`, and what is around it."""
-CALLS: Final = frozenset({"copy", "fetch", "index", "manifest", "size", "delete", "probe", "now_ms", "owner"})
+CALLS: Final = frozenset({"copy", "fetch", "index", "index_size", "save_indexes", "manifest", "size", "delete", "probe", "now_ms", "owner"})
 """The methods of a RemoteStore that Op.CALL may name."""
 
 _LENGTH: Final = struct.Struct(">I")

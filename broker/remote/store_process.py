@@ -2,8 +2,8 @@
 
 The process is started by the first call, and again by the next one after its end, at most once a second. Calls that wait for a process
 that ends fail with RemoteStoreError, which their callers repeat. Chunks stay in the process: it writes them to the files of the cache
-itself. The broker limits the memory of transfers, since that limit is for all of them, and has the secret of encrypted copies: another
-process has to repeat a copy with the same keys.
+itself, and indexes to those of their cache. The process has no limit of memory, since the broker has one for all transfers. The broker
+also has the secret of encrypted copies: another process has to repeat a copy with the same keys.
 
 Lives on one event loop.
 """
@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final, cast
 
 from ottla.broker.remote.encryption import new_secret
+from ottla.broker.remote.index_objects import SAVE_BYTES
 from ottla.broker.remote.objects import COPY_BYTES
 from ottla.broker.remote.store_child import StoreChild
 from ottla.broker.remote.store_messages import LogLine, Op, hello
 from ottla.config.errors import ConfigError
 from ottla.config.remote_store import StoreSettings
 from ottla.storage.remote.chunk_checks import Checked, ChunkCheck
+from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
-from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import IndexKind, RemoteStoreError, SegmentFiles, StoredObject
+from ottla.storage.remote.ports import MAX_INDEX_BYTES, IndexKind, RemoteStoreError, SegmentFiles, StoredObject
 
 logger = logging.getLogger(__name__)
 
@@ -74,12 +75,10 @@ class ProcessChunk:
 class StoreProcess:
     """A RemoteStore and ChunkSource; see the module."""
 
-    def __init__(self, settings: StoreSettings, budget: MemoryBudget) -> None:
+    def __init__(self, settings: StoreSettings) -> None:
         """Starts nothing."""
         hello()  # reads the sources now, as long as they are those of this process
         self._settings = settings
-        self._budget = budget
-        self._copy_bytes = COPY_BYTES if settings.directory is None else 0
         self._secret = new_secret()
         self._numbers = count(1)
         self._child: StoreChild | None = None
@@ -94,6 +93,8 @@ class StoreProcess:
         self._said: dict[str, float] = {}
         """The reports of the last minute, and when they were made."""
         self.chunk_bytes = settings.chunk_bytes
+        self.copy_bytes = COPY_BYTES if settings.directory is None else DirectoryStore.copy_bytes
+        self.save_bytes = SAVE_BYTES if settings.directory is None else DirectoryStore.save_bytes
 
     @property
     def pid(self) -> int | None:
@@ -108,21 +109,23 @@ class StoreProcess:
 
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """See RemoteStore."""
-        if self._copy_bytes:
-            await self._budget.take(self._copy_bytes)
-        try:
-            return cast("bytes | None", await self._call("copy", _plain(entry), files))
-        finally:
-            if self._copy_bytes:
-                self._budget.give_back(self._copy_bytes)
+        return cast("bytes | None", await self._call("copy", _plain(entry), files))
 
     async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes:
         """See RemoteStore."""
         return cast(bytes, await self._call("fetch", _plain(entry), start, end))
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
         """See RemoteStore."""
-        return cast(bytes, await self._call("index", _plain(entry), kind))
+        return cast(bytes, await self._call("index", _plain(entry), kind, most))
+
+    async def index_size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        """See RemoteStore."""
+        return cast(int, await self._call("index_size", _plain(entry), kind))
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """See RemoteStore. The process writes the files: their bytes do not come here."""
+        await self._call("save_indexes", _plain(entry), dict(paths))
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """See RemoteStore."""

@@ -28,7 +28,6 @@ from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.chunk_checks import Checked, ChunkCheck, write_chunk
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
-from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import RemoteStore, RemoteStoreError, StoredObject
 
 NICE: Final = 5
@@ -143,8 +142,7 @@ class StoreWorker(asyncio.Protocol):
         from ottla.broker.remote.object_store import ObjectStore  # obstore is an extra
         from ottla.broker.remote.objects import open_objects
 
-        no_limit = MemoryBudget(sys.maxsize)  # the broker limits it
-        return ObjectStore(open_objects(settings), settings, self._filesystem, no_limit, self._in_thread, secret)
+        return ObjectStore(open_objects(settings), settings, self._filesystem, self._in_thread, secret)
 
     @property
     def _opened_store(self) -> RemoteStore:

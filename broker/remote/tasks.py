@@ -49,9 +49,10 @@ def make_tasks(
             ByteQuota(config, COPY, clock),
             storage.counters,
             storage.forget,
+            storage.budget,
         )
     )
-    return manager, AuxStates(storage.store, metadata, background, storage.counters, manager.on_config_change)
+    return manager, AuxStates(storage.store, metadata, background, storage.counters, manager.on_config_change, storage.budget)
 
 
 def listen_to(replicas: ReplicaManager, manager: RemoteLogManager) -> None:

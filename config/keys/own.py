@@ -268,7 +268,7 @@ OTTLA_REMOTE_MEMORY_BYTES = key(
     effective=True,
     internal=True,
     doc="How much memory transfers to and from the remote store of tiered storage may take together: 16 MiB for each segment that is "
-    "copied to an object store, and `chunk.size` for each chunk that is read.",
+    "copied, `chunk.size` for each chunk and 8 MiB for the indexes of each segment that are read. One that needs more is alone.",
 )
 OTTLA_REMOTE_LEFTOVERS_INTERVAL_MS = key(
     "ottla.remote.leftovers.interval.ms",

@@ -114,8 +114,7 @@ async def _begin(
     stats = states.counters.of(followed.topic_partition.topic)
     stats.build_aux_state_requests += 1
     try:
-        async with states.slots:
-            state = await states.read(log, epochs, offset, leader_end)
+        async with states.state_at(log, epochs, offset, leader_end) as state:
             if not fetcher.is_current(followed) or followed.partition.log is not log:
                 return
             logger.info("%s: begins at offset %d, because the records from offset %d on are in the remote store", followed.topic_partition,

@@ -7,7 +7,8 @@ its leader what comes behind that segment, and never copies what is in the store
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,14 +21,16 @@ from ottla.storage.disk.leader_epochs import decode_leader_epochs
 from ottla.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.truncations import RemoteRecords
-from ottla.storage.producers.snapshot import decode_snapshot
+from ottla.storage.producers.snapshot import check_snapshot
 from ottla.storage.remote.entries import SegmentEntry, TopicIdPartition
 from ottla.storage.remote.index_checks import check_index
 from ottla.storage.remote.lineage import Epochs, epoch_of, epochs_between, is_in_lineage, with_records
+from ottla.storage.remote.memory_budget import READ_COPIES, MemoryBudget
 from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore, RemoteStoreError
 
 MOST_AT_ONCE: Final = 8
 """Logs that begin behind remote records at the same time. Their indexes are in memory meanwhile, and a lost disk may have had thousands."""
+_KINDS: Final = (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT)
 _CHECK_PRODUCERS = "remote-producers"
 _READY_CHECKS = 50
 _READY_CHECK_SECONDS = 0.02
@@ -43,9 +46,9 @@ class AuxState(NamedTuple):
 
 
 class AuxStates:
-    """Reads the state of remote segments and begins logs with it. A caller holds one of the `slots` from the reading to the end."""
+    """Reads the state of remote segments and begins logs with it."""
 
-    __slots__ = ("_background", "_metadata", "_store", "counters", "on_tier", "slots")
+    __slots__ = ("_background", "_budget", "_metadata", "_slots", "_store", "counters", "on_tier")
 
     def __init__(
         self,
@@ -54,21 +57,31 @@ class AuxStates:
         background: Background,
         counters: RemoteCounters,
         on_tier: Callable[[Partition], None],
+        budget: MemoryBudget,
     ) -> None:
+        self._budget = budget
         self._store = store
         self._metadata = metadata
         self._background = background
-        self.slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self.counters = counters
         self.on_tier = on_tier
         """Called when a follower learns that its log has a remote part, so that the metadata of it are read."""
 
-    async def read(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> AuxState:
-        """Reads the state behind the remote segment of the leader's log that has the offset.
+    @asynccontextmanager
+    async def state_at(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> AsyncIterator[AuxState]:
+        """Reads the state, and holds a slot and the memory for it until the caller has begun the log. Raises as `_find` and `_read`."""
+        async with self._slots:
+            entry = await self._find(log, epochs, offset, log_end_offset)
+            sizes = [await self._store.index_size(entry, kind) for kind in _KINDS]
+            async with self._budget.reserved(READ_COPIES * sum(sizes), is_read=True):
+                yield await self._read(log, entry, sizes)
+
+    async def _find(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> SegmentEntry:
+        """Finds the segment whose state is that behind the remote segment of the leader's log that has the offset.
 
         `epochs` are those of the leader, from that of the offset on, and `log_end_offset` is its end. Waits a moment for the metadata,
-        which a new replica has only begun to follow. Raises RemoteStoreError, also if there is no such segment (yet) or its state is
-        damaged, and MetadataNotReady.
+        which a new replica has only begun to follow. Raises RemoteStoreError if there is no such segment (yet), and MetadataNotReady.
         """
         partition = _of(log)
         for _ in range(_READY_CHECKS):
@@ -81,12 +94,15 @@ class AuxStates:
         entry = None if epoch is None else self._metadata.find(partition, epoch, offset, accepts)
         if entry is None:
             raise RemoteStoreError(f"{log.topic_partition}: no segment of the leader's log in the remote store has offset {offset}")
+        return entry
+
+    async def _read(self, log: PartitionLog, entry: SegmentEntry, sizes: list[int]) -> AuxState:
+        """Reads the state behind a segment, whose parts have these sizes. Raises RemoteStoreError, also if it is damaged."""
         name = f"the segment at offset {entry.start_offset} of {log.topic_partition}"
         try:
-            checkpoint = await self._store.index(entry, IndexKind.LEADER_EPOCH)
+            checkpoint, producers = [await self._store.index(entry, kind, size) for kind, size in zip(_KINDS, sizes, strict=True)]
             check_index(entry, IndexKind.LEADER_EPOCH, checkpoint)
             known = decode_leader_epochs(checkpoint, name)
-            producers = await self._store.index(entry, IndexKind.PRODUCER_SNAPSHOT)
             await done(partial(self._background.submit, _CHECK_PRODUCERS, partial(_check_producers, entry, producers, name)))
         except (CorruptCheckpoint, CorruptIndex, CorruptSnapshot) as error:
             raise RemoteStoreError(str(error)) from error
@@ -107,7 +123,7 @@ class AuxStates:
 def _check_producers(entry: SegmentEntry, snapshot: bytes, name: str) -> None:
     """Blocks: a snapshot may have a hundred thousand producers. Raises CorruptIndex, CorruptSnapshot."""
     check_index(entry, IndexKind.PRODUCER_SNAPSHOT, snapshot)
-    decode_snapshot(snapshot, name)
+    check_snapshot(snapshot, name)
 
 
 def _of(log: PartitionLog) -> TopicIdPartition:

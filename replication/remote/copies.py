@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.pauses import pause
 from ottla.replication.ports.thread_work import done
 from ottla.replication.remote.byte_quota import ByteQuota
-from ottla.replication.remote.counters import RemoteCounters
+from ottla.replication.remote.counters import RemoteCounters, RemoteTopicStats
 from ottla.replication.remote.leadership import Leadership
 from ottla.replication.remote.positions import CopiesOf, bounds_of, refresh
 from ottla.replication.remote.settings import RemoteSettings
@@ -30,6 +30,7 @@ from ottla.storage.remote.choice import segments_to_copy
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.index_checks import index_checksums, with_checksums
 from ottla.storage.remote.lineage import first_missing
+from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteLogMetadata, RemoteStore, RemoteStoreError
 from ottla.storage.segment.cold_lookups import ColdRead
 
@@ -48,12 +49,14 @@ class CustomMetadataTooLarge(Exception):
 class CopyServices:
     """The parts that the tasks of all partitions share. `being_copied` has the segments whose copies are in progress.
 
-    `forget` removes what this broker keeps of a copy. `proving` is held while a copy is read to prove that it is whole.
+    `budget` has the memory of all transfers. `forget` removes what this broker keeps of a copy. `proving` is held while a copy is read to
+    prove that it is whole.
     """
 
     __slots__ = (
         "background",
         "being_copied",
+        "budget",
         "clock",
         "counters",
         "forget",
@@ -76,8 +79,10 @@ class CopyServices:
         quota: ByteQuota,
         counters: RemoteCounters,
         forget: Callable[[SegmentEntry], None],
+        budget: MemoryBudget,
     ) -> None:
         self.store = store
+        self.budget = budget
         self.metadata = metadata
         self.settings = settings
         self.background = background
@@ -186,24 +191,20 @@ class Copier:
 
     async def _copy(self, log: PartitionLog, segment: SegmentToCopy) -> None:
         services, check = self._services, self._leadership.check
-        files = await services.in_thread(CopyPreparation(log, segment).run)
-        check()
-        checksums = await services.in_thread(partial(index_checksums, log.context.filesystem, files))
-        check()
-        entry = self._entry(segment, checksums)
-        await services.quota.wait(entry.size)
         stats = services.counters.of(self._partition.topic)
+        preparation = CopyPreparation(log, segment)  # of the same moment as the description
+        await services.quota.wait(segment.size)
+        is_copied = False
         try:
             check()
-            stats.copy_requests += 1
-            if services.metadata.get(self._partition, entry.id.uuid) is None:
-                await services.metadata.add(entry)
+            size = services.store.copy_bytes + await services.in_thread(preparation.memory_bytes)
+            async with services.budget.reserved(size):
                 check()
-            custom = await services.store.copy(entry, files)
-        except BaseException as error:
-            stats.copy_errors += isinstance(error, RemoteStoreError | MetadataWriteFailed)
-            services.quota.give_back(entry.size)
-            raise
+                entry, checksums, custom = await self._upload(log, segment, preparation, stats)
+            is_copied = True
+        finally:
+            if not is_copied:
+                services.quota.give_back(segment.size)
         check()
         if custom is not None and len(custom) > services.settings.custom_max_bytes:
             stats.copy_errors += 1
@@ -214,6 +215,26 @@ class Copier:
             )
         await self._finish(entry, with_checksums(custom, checksums, services.settings.custom_max_bytes))
         stats.copy_bytes += entry.size
+
+    async def _upload(
+        self, log: PartitionLog, segment: SegmentToCopy, preparation: CopyPreparation, stats: RemoteTopicStats
+    ) -> tuple[SegmentEntry, bytes, bytes | None]:
+        """Returns the entry of the copy, the checksums of its parts, and what the store answered."""
+        services, check = self._services, self._leadership.check
+        files = await services.in_thread(preparation.run)
+        check()
+        checksums = await services.in_thread(partial(index_checksums, log.context.filesystem, files))
+        check()
+        entry = self._entry(segment, checksums)
+        stats.copy_requests += 1
+        try:
+            if services.metadata.get(self._partition, entry.id.uuid) is None:
+                await services.metadata.add(entry)
+                check()
+            return entry, checksums, await services.store.copy(entry, files)
+        except BaseException as error:
+            stats.copy_errors += isinstance(error, RemoteStoreError | MetadataWriteFailed)
+            raise
 
     async def _finish(self, entry: SegmentEntry, custom: bytes | None) -> None:
         """Publishes that the copy is complete. Only its applied state counts, because the answer of a write may be lost."""

@@ -7,7 +7,6 @@ Only one that the store does not have whole may go.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,8 +19,9 @@ from ottla.storage.disk.clock import elapsed_ms
 from ottla.storage.remote.copy_proof import CopyProof
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
 from ottla.storage.remote.index_checks import checksums_of, with_checksums
+from ottla.storage.remote.memory_budget import READ_COPIES
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStoreError
-from ottla.storage.remote.record_walk import read_batches
+from ottla.storage.remote.record_walk import WALK_BYTES, read_batches
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +80,9 @@ class UnfinishedCopies:
         try:
             if await self._lacks_records(entry):
                 return False
-            faults, indexes = await self._prove(entry)
+            faults, checksums = await self._prove(entry)
         except RemoteStoreError as error:
-            faults, indexes = [str(error)], {}
+            faults, checksums = [str(error)], b""
         self._leadership.check()
         if faults:
             self._report(entry, faults[0])
@@ -90,7 +90,7 @@ class UnfinishedCopies:
         if not self._is_needed(entry):
             return True
         settings = services.settings
-        custom = with_checksums(None, checksums_of(indexes), settings.custom_max_bytes)
+        custom = with_checksums(None, checksums, settings.custom_max_bytes)
         state = SegmentState.COPY_SEGMENT_FINISHED
         await services.metadata.update(SegmentUpdate(entry.id, settings.broker_id, services.clock.now_ms(), state, custom))
         log = self._leadership.check()
@@ -116,16 +116,22 @@ class UnfinishedCopies:
             return True
         return False
 
-    async def _prove(self, entry: SegmentEntry) -> tuple[list[str], Mapping[IndexKind, bytes]]:
-        """Reads all of a copy. Returns its faults, and its indexes. Raises Deposed and RemoteStoreError."""
+    async def _prove(self, entry: SegmentEntry) -> tuple[list[str], bytes]:
+        """Reads all of a copy. Returns its faults, and the checksums of its indexes. Raises Deposed and RemoteStoreError."""
+        store = self._services.store
+        sizes = {kind: await store.index_size(entry, kind) for kind in IndexKind}
+        async with self._services.budget.reserved(WALK_BYTES + READ_COPIES * sum(sizes.values())):
+            return await self._proof(entry, sizes)
+
+    async def _proof(self, entry: SegmentEntry, sizes: Mapping[IndexKind, int]) -> tuple[list[str], bytes]:
+        """Does what `_prove` does. The caller has the memory for it."""
         store, in_thread = self._services.store, self._services.in_thread
-        parts = await asyncio.gather(*(store.index(entry, kind) for kind in IndexKind))  # a store may read them at once
-        indexes = dict(zip(IndexKind, parts, strict=True))
+        indexes = {kind: await store.index(entry, kind, size) for kind, size in sizes.items()}
         proof = await in_thread(partial(CopyProof, entry, indexes))
         async for batches in read_batches(entry, store, in_thread):
             self._leadership.check()
             await in_thread(partial(proof.add, batches))
-        return await in_thread(proof.faults), indexes
+        return await in_thread(proof.faults), await in_thread(partial(checksums_of, indexes))
 
     def _report(self, entry: SegmentEntry, fault: str) -> None:
         """Tells the operator of a copy that stays, once in each leader epoch."""

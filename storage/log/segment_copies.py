@@ -1,18 +1,21 @@
 """Prepares a closed segment of a log for its copy to a remote store: the names of its files, and the parts that are made for the copy."""
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.storage.disk.file_names import PRODUCER_SNAPSHOT_SUFFIX, file_name
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.leader_epochs import encode_leader_epochs
 from ottla.storage.disk.yielding import yield_to_loop
 from ottla.storage.errors import CorruptSnapshot
 from ottla.storage.log.producer_replay import replay_batches
-from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.snapshot import check_snapshot, decode_snapshot, encode_snapshot
 from ottla.storage.producers.state_manager import ProducerStateManager
 from ottla.storage.remote.lineage import epochs_between
+from ottla.storage.remote.memory_budget import READ_COPIES
 from ottla.storage.remote.ports import SegmentFiles
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, check_time_cached
 from ottla.storage.segment.log_settings import LogSettings
@@ -20,6 +23,10 @@ from ottla.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
+
+
+_REPLAY_COPIES: Final = 20
+"""The memory that producers take as objects, in sizes of their snapshot."""
 
 
 class SegmentToCopy(NamedTuple):
@@ -83,6 +90,14 @@ class CopyPreparation:
         self._snapshots = [offset for offset in log.producer_state.snapshot_offsets if offset <= segment.end_offset]
         self._epochs = epochs_between(log.leader_epochs.entries, 0, segment.end_offset)
 
+    def memory_bytes(self) -> int:
+        """Returns the memory that the parts take while they are made, and copied. Blocks; raises OSError."""
+        for offset in reversed(self._snapshots):
+            with suppress(FileNotFoundError):
+                size = self._filesystem.size(f"{self._directory}/{file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)}")
+                return size * (READ_COPIES if offset == self._segment.end_offset else _REPLAY_COPIES)
+        return 0
+
     def run(self) -> SegmentFiles:
         """The files of the segment, its producers, and the leader epochs of the log up to its end. Blocks; raises OSError."""
         log, offset_index, time_index, transactions = self._paths
@@ -103,11 +118,12 @@ class CopyPreparation:
             path = manager.snapshot_path(offset)
             try:
                 data = self._filesystem.read_file(path)
+                if offset == self._segment.end_offset:
+                    check_snapshot(data, path)
+                    return data
                 entries = decode_snapshot(data, path)
             except (FileNotFoundError, CorruptSnapshot):
                 continue
-            if offset == self._segment.end_offset:
-                return data
             manager.state.load(entries)
             start = offset
             break

@@ -11,7 +11,7 @@ valid version.
 
 import struct
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
@@ -126,6 +126,17 @@ class SnapshotWrite:
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerStateEntry]:
     """The entries in the order of the file. Raises CorruptSnapshot with `path`."""
+    return list(map(_entry, check_snapshot(data, path)))
+
+
+def first_open_offset(data: bytes, path: str) -> int | None:
+    """Returns the first offset of the transactions that are open in a snapshot, None without any. Raises CorruptSnapshot with `path`."""
+    begun = (fields[-1] for fields in check_snapshot(data, path))
+    return min((offset for offset in begun if offset >= 0), default=None)
+
+
+def check_snapshot(data: bytes, path: str) -> Iterator[tuple[int, ...]]:
+    """Returns the fields of the entries, one after the other. Raises CorruptSnapshot with `path` at once if the file is damaged."""
     if len(data) < _HEAD.size:
         raise CorruptSnapshot(path, f"{len(data)} bytes are too few for a producer snapshot")
     version, checksum, count = _HEAD.unpack_from(data)
@@ -136,7 +147,7 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerStateEntry]:
         raise CorruptSnapshot(path, f"its CRC is {computed:#010x}, not {checksum:#010x} as it says")
     if count < 0 or _HEAD.size + _ENTRY.size * count > len(data):
         raise CorruptSnapshot(path, f"{count} producers do not fit its {len(data)} bytes")
-    return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size : _HEAD.size + _ENTRY.size * count])]
+    return _ENTRY.iter_unpack(memoryview(data)[_HEAD.size : _HEAD.size + _ENTRY.size * count])
 
 
 def _entry(fields: tuple[int, ...]) -> ProducerStateEntry:

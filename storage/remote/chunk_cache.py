@@ -27,7 +27,7 @@ from ottla.storage.remote.chunk_checks import Checked, check_chunk
 from ottla.storage.remote.chunk_file import ChunkFile
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_chunks import HeldChunk
-from ottla.storage.remote.memory_budget import MemoryBudget
+from ottla.storage.remote.memory_budget import MEMORY_SHARE, MemoryBudget
 from ottla.storage.remote.ports import RemoteStoreError
 from ottla.storage.remote.threads import Threads
 
@@ -37,8 +37,6 @@ FILE_PREFIX: Final = "remote-log-chunk-cache-"
 """The beginning of the names of all files."""
 OFF_MS: Final = 60_000
 """Time for which nothing is written after the disk has refused a chunk."""
-MEMORY_SHARE: Final = 4
-"""The part of the memory budget that chunks may keep while the disk refuses them: a quarter."""
 
 
 class ChunkCache:
@@ -288,18 +286,16 @@ class ChunkCache:
     def _keep(self, entry: SegmentEntry, file: ChunkFile, number: int, size: int) -> None:
         self._in_memory[entry.id.uuid, number] = file, size
         self._memory_bytes += size
+        self._budget.keep(size)
         while self._memory_bytes > self._budget.limit // MEMORY_SHARE and len(self._in_memory) > 1:
             self._drop(*next(iter(self._in_memory)))
 
-    def _relieve(self, excess: int) -> None:
-        """Forgets the oldest chunks in memory when nothing else takes memory: no transfer will give any back."""
-        while excess > 0 and self._in_memory and self._budget.used <= self._memory_bytes:
-            size = self._forget(*next(iter(self._in_memory)))
-            self._budget.used -= size
-            excess -= size
+    def _relieve(self) -> int:
+        """Forgets the oldest chunk in memory."""
+        return self._forget(*next(iter(self._in_memory))) if self._in_memory else 0
 
     def _drop(self, uuid: bytes, number: int) -> None:
-        self._budget.give_back(self._forget(uuid, number))
+        self._budget.drop(self._forget(uuid, number))
 
     def _forget(self, uuid: bytes, number: int) -> int:
         file, size = self._in_memory.pop((uuid, number))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -19,6 +19,7 @@ from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.local_layout import LOG_SUFFIX, ROOT, SUFFIX_OF, partition_directory, segment_name
 from ottla.storage.remote.ports import (
+    MAX_INDEX_BYTES,
     OWNER_NAME,
     IndexKind,
     RemoteObjectMissing,
@@ -42,6 +43,8 @@ class DirectoryStore:
     """A RemoteStore on the folder `directory`, which exists. The files to copy are read through the same FileSystem."""
 
     chunk_bytes: Final = 4 << 20
+    copy_bytes: Final = _COPY_BYTES
+    save_bytes: Final = _COPY_BYTES
 
     def __init__(self, filesystem: FileSystem, directory: str, threads: Threads) -> None:
         self._filesystem = filesystem
@@ -66,16 +69,43 @@ class DirectoryStore:
             raise RemoteObjectMissing(f"{path} has {len(data)} bytes from {start} on, and {end - start} were expected")
         return data
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
         """See RemoteStore."""
         path = self._path(entry, SUFFIX_OF[kind])
+        size = await self._size_of_index(entry, kind) or 0
+        _check_size(path, size, most)
+        return await self._run(path, partial(self._read, path, 0, size)) if size else b""
+
+    async def index_size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        """See RemoteStore."""
+        size = await self._size_of_index(entry, kind) or 0
+        _check_size(self._path(entry, SUFFIX_OF[kind]), size, MAX_INDEX_BYTES)
+        return size
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """See RemoteStore."""
+        is_over = threading.Event()
         try:
-            return await self._run(path, partial(self._filesystem.read_file, path))
+            for kind, path in paths.items():
+                source = self._path(entry, SUFFIX_OF[kind])
+                at: int | None = 0 if await self._size_of_index(entry, kind) is not None else None
+                if at is None:
+                    await self._in_time(source, partial(self._write, path, b""))
+                while at is not None:
+                    at = await self._in_time(source, partial(self._save_piece, source, path, at, is_over))
+        finally:
+            is_over.set()
+
+    async def _size_of_index(self, entry: SegmentEntry, kind: IndexKind) -> int | None:
+        """None for a copy without aborted transactions."""
+        path = self._path(entry, SUFFIX_OF[kind])
+        try:
+            return await self._run(path, partial(self._filesystem.size, path))
         except RemoteObjectMissing:
             if kind is not IndexKind.TRANSACTION:
                 raise
             await self.size(entry)  # a whole copy may have no such file, so the error names the one that it must have
-            return b""
+            return None
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """Returns None: the layout has no manifests."""
@@ -147,12 +177,17 @@ class DirectoryStore:
     async def _run(self, path: str, work: Callable[[], _Result]) -> _Result:
         """Does blocking work, in time. Raises RemoteStoreError and its kinds."""
         try:
+            return await self._in_time(path, work)
+        except OSError as error:
+            raise _translated(path, error) from error
+
+    async def _in_time(self, path: str, work: Callable[[], _Result]) -> _Result:
+        """Does blocking work, in time. Raises RemoteStoreError, and what the work raises."""
+        try:
             async with asyncio.timeout(CALL_SECONDS):
                 return await self._threads(work)
         except TimeoutError:
             raise RemoteStoreError(f"{path}: no answer within {CALL_SECONDS:.0f} s") from None
-        except OSError as error:
-            raise _translated(path, error) from error
 
     def _directory_of(self, entry: SegmentEntry) -> str:
         return f"{self._root}/{partition_directory(entry.id.partition)}"
@@ -206,6 +241,22 @@ class DirectoryStore:
         finally:
             to_copy.close()
 
+    def _save_piece(self, source: str, path: str, at: int, is_over: threading.Event) -> int | None:
+        """Saves from position `at` of an index on. Returns where the next piece begins; None if this was the last."""
+        try:
+            data = self._read(source, at, at + _COPY_BYTES)
+        except OSError as error:
+            raise _translated(source, error) from error
+        _check_size(source, at + len(data), MAX_INDEX_BYTES)
+        if is_over.is_set():
+            return None
+        file = self._filesystem.open(path, create=not at)
+        try:
+            file.pwrite(data, at)
+        finally:
+            file.close()
+        return at + len(data) if len(data) == _COPY_BYTES else None
+
     def _read(self, path: str, start: int, end: int) -> bytes:
         file = self._filesystem.open(path, read_only=True)
         try:
@@ -239,6 +290,11 @@ class DirectoryStore:
             self._write(path, f"{claim}\n".encode())
             self._filesystem.sync_directory(self._root)
         return claim
+
+
+def _check_size(path: str, size: int, most: int) -> None:
+    if size > most:
+        raise RemoteStoreError(f"{path} has more than the {most} bytes that are read")
 
 
 def _translated(path: str, error: OSError) -> RemoteStoreError:

@@ -16,6 +16,10 @@ class HeldFile:
         """See File."""
         return self._data[at : at + length]
 
+    def pread_cached(self, length: int, at: int) -> bytes:
+        """See File."""
+        return self.pread(length, at)
+
     def map(self, length: int) -> bytes:
         """See File."""
         return self._data[:length]
@@ -43,3 +47,11 @@ class HeldFiles:
     def read_file(self, path: str) -> bytes:
         """See FileSystem."""
         return self._files[path]
+
+    def size(self, path: str) -> int:
+        """See FileSystem."""
+        return len(self._files[path])
+
+    def put(self, path: str, data: bytes) -> None:
+        """Replaces a file."""
+        self._files[path] = data

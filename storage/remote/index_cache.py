@@ -3,7 +3,10 @@
 `remote-log-index-cache/<base offset>_<segment uuid>` with the suffixes `.index`, `.timeindex` and `.txnindex`, within
 `remote.log.index.file.cache.total.size.bytes`; the least recently used ones go first. Files of an earlier process are used again if that
 was stopped in order, and if they can belong to their segment: without a sync a power cut may leave empty ones, which would pass. If the
-disk refuses them, the indexes of the segment stay in memory.
+disk refuses them, the indexes of the segment stay in memory, unless they are too large for a part of it.
+
+The store writes indexes to files, so no index is in memory as a whole otherwise, however many aborted transactions a segment has. A load
+takes its memory from that of all transfers (`MemoryBudget`).
 
 An offset index or a time index that is not that of its segment is made anew from the records, one at a time for all segments.
 
@@ -17,22 +20,25 @@ import contextlib
 import errno
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Final, cast
+from itertools import count
+from typing import Final, TypeVar, cast
 
 from ottla.protocol.uuid import to_text
 from ottla.storage.disk.file_names import TEMPORARY_SUFFIX
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.disk.free_space import spare_bytes
 from ottla.storage.errors import CorruptIndex, CorruptSnapshot
+from ottla.storage.producers.snapshot import first_open_offset
 from ottla.storage.remote.chunk_loads import TooManyReads
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_files import HeldFiles
-from ottla.storage.remote.index_checks import check_index
+from ottla.storage.remote.index_checks import check_index, check_pieces, pieces_of
+from ottla.storage.remote.memory_budget import MEMORY_SHARE, READ_COPIES, MemoryBudget
 from ottla.storage.remote.ports import IndexKind, RemoteStore, RemoteStoreError
-from ottla.storage.remote.record_walk import rebuild_indexes
-from ottla.storage.remote.remote_segment import SUFFIXES, RemoteSegment, first_open_offset
+from ottla.storage.remote.record_walk import WALK_BYTES, rebuild_bytes, rebuild_indexes
+from ottla.storage.remote.remote_segment import NONE_OPEN, SUFFIXES, RemoteSegment
 from ottla.storage.remote.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -47,7 +53,7 @@ LOAD_SECONDS: Final = 60.0
 SEGMENT_BYTES: Final = 1024
 """Bytes that each segment counts beside its entries: the number of segments is limited, too."""
 MOST_READ: Final = 8
-"""Segments whose indexes are read from the store at the same time: meanwhile they are in memory."""
+"""Segments whose indexes are read from the store at the same time."""
 MOST_LOADS: Final = 1000
 """Segments whose indexes are read, or wait for that."""
 MAX_HELD: Final = 8
@@ -55,16 +61,21 @@ MAX_HELD: Final = 8
 MAX_WRONG: Final = 1000
 """Segments that are known to have wrong indexes in the store."""
 
+_Result = TypeVar("_Result")
+
 
 class IndexCache:
     """The indexes of all segments that are read."""
 
-    def __init__(self, filesystem: FileSystem, log_dir: str, limit: int, store: RemoteStore, threads: Threads) -> None:
+    def __init__(
+        self, filesystem: FileSystem, log_dir: str, limit: int, store: RemoteStore, budget: MemoryBudget, threads: Threads
+    ) -> None:
         self._filesystem = filesystem
         self._directory = f"{log_dir}/{DIRECTORY}"
         self._durable = f"{log_dir}/{DURABLE}"
         self._store = store
         self._threads = threads
+        self._budget = budget
         self.limit = limit
         """Bytes of all files; may be changed at any time."""
         self.size = 0
@@ -77,8 +88,12 @@ class IndexCache:
         self._removals: dict[str, asyncio.Future[None]] = {}
         self._wrong: OrderedDict[str, None] = OrderedDict()
         """Names of segments whose indexes did not fit their records: they are made anew from those."""
+        self._held: OrderedDict[str, int] = OrderedDict()
+        """Name of a segment whose indexes are in memory -> their bytes."""
+        self._attempts = count()
         self._reading = asyncio.Semaphore(MOST_READ)
         self._rebuilding = asyncio.Lock()
+        budget.relieve_with(self._relieve)
 
     def prepare(self) -> None:
         """Makes the folder, and finds what is in it. Blocks; called once, at the start. Raises OSError."""
@@ -125,6 +140,7 @@ class IndexCache:
     def remove(self, entry: SegmentEntry) -> None:
         """Forgets a segment that is deleted."""
         name = _name(entry)
+        self._let_go(name)
         self._segments.pop(name, None)
         self._evict(name)
 
@@ -162,71 +178,118 @@ class IndexCache:
             await self._removals[name]
         if name in self._on_disk:
             try:
-                self._segments[name] = await self._threads(partial(self._reopen, entry))
+                async with self._reading, self._budget.reserved(self._store.save_bytes, is_read=True):
+                    self._segments[name] = await self._threads(partial(self._reopen, entry))
                 return
             except (OSError, CorruptIndex) as error:
                 log.warning("%s; the indexes are read from the remote store again", error)
-                self._evict(name)
-                await self._removals[name]
-        async with self._reading:
-            parts, is_proved = await self._read(entry, name)
-            if is_proved is not None:
-                await self._keep(entry, name, parts, is_proved)
-                return
-        transactions = parts[2]
-        del parts
+            self._evict(name)
+            await self._removals[name]
+        if name not in self._wrong:
+            async with self._reading:
+                if await self._get(entry, name, rebuilds=False):
+                    return
         async with self._rebuilding:
-            offset_index, time_index = await rebuild_indexes(entry, self._store, self._threads)
-            await self._keep(entry, name, [offset_index, time_index, transactions], True)
+            await self._get(entry, name, rebuilds=True)
 
-    async def _read(self, entry: SegmentEntry, name: str) -> tuple[list[bytes], bool | None]:
-        """The indexes in the order of KINDS, and whether checksums prove the first two. None if those are wrong."""
-        parts = await asyncio.gather(*(self._fetch(entry, kind) for kind in KINDS))
+    async def _get(self, entry: SegmentEntry, name: str, *, rebuilds: bool) -> bool:
+        """Brings the indexes to the disk, or into memory if that refuses them. Returns False if they have to be made anew."""
         try:
-            await self._threads(partial(check_index, entry, IndexKind.TRANSACTION, parts[2]))
-        except CorruptIndex as error:  # the records of one segment do not tell where its transactions began
-            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
-        if name in self._wrong:
-            return parts, None
-        try:
-            return parts, await self._threads(partial(_are_proved, entry, parts))
-        except CorruptIndex as error:
-            log.warning("%s; it is made anew from the records", error)
-            return parts, None
+            return await self._save(entry, name, rebuilds)
+        except OSError as error:
+            log.warning("%s: %s; these indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
+        return await self._hold(entry, name, rebuilds)
 
-    async def _keep(self, entry: SegmentEntry, name: str, parts: list[bytes], is_proved: bool) -> None:
-        """Writes the indexes to the disk, or keeps them in memory if that refuses them."""
+    async def _save(self, entry: SegmentEntry, name: str, rebuilds: bool) -> bool:
+        """Raises OSError if the disk refuses the indexes."""
+        await self._leave_space(0)
+        # A thread may still write the files of an attempt that was cancelled.
+        prefix = f"{self._directory}/{name}.{next(self._attempts)}"
+        paths = {kind: f"{prefix}{suffix}{TEMPORARY_SUFFIX}" for kind, suffix in zip(KINDS, SUFFIXES, strict=True)}
         try:
-            try:
-                await self._leave_space(sum(map(len, parts)))
-                await self._threads(partial(self._write, entry, parts))
-                segment = await self._threads(partial(self._open, entry, is_proved))
-                self._count(name, segment.index_bytes)
-            except OSError as error:
-                log.warning("%s: %s; these indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
-                held = HeldFiles({name + suffix: part for suffix, part in zip(SUFFIXES, parts, strict=True)})
-                sizes = len(parts[0]), len(parts[1]), len(parts[2])
-                segment = RemoteSegment(cast(FileSystem, held), name, entry, sizes, is_proved=is_proved)
-        except CorruptIndex as error:
-            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
+            async with self._budget.reserved(rebuild_bytes(entry) if rebuilds else self._store.save_bytes, is_read=True):
+                wanted = {IndexKind.TRANSACTION: paths[IndexKind.TRANSACTION]} if rebuilds else paths
+                await _in_time(self._store.save_indexes(entry, wanted))
+                await self._check(partial(_check_transactions, self._filesystem, entry, paths))
+                if rebuilds:
+                    made = await rebuild_indexes(entry, self._store, self._threads)
+                    await self._threads(partial(self._write, paths, made))
+                    is_proved: bool | None = True
+                else:
+                    is_proved = await self._threads(partial(_is_proved, self._filesystem, entry, paths))
+                if is_proved is None:
+                    return False
+                await self._leave_space(0)
+                segment = await self._check(partial(self._open, entry, is_proved, paths))
+        finally:
+            await self._threads(partial(self._unlink_all, list(paths.values())))
+        self._count(name, segment.index_bytes)
         self._segments[name] = segment
+        self._make_room(self.limit)
+        return True
+
+    async def _hold(self, entry: SegmentEntry, name: str, rebuilds: bool) -> bool:
+        sizes = [0 if rebuilds and kind is not IndexKind.TRANSACTION else await self._size(entry, kind) for kind in KINDS]
+        held = sum(sizes) + (rebuild_bytes(entry) - WALK_BYTES) // 2 * rebuilds
+        bound = self._budget.limit // MEMORY_SHARE
+        if held > bound:
+            raise RemoteStoreError(f"the indexes of {name} have {held} bytes, and only {bound} stay in memory while the disk refuses them")
+        taken = READ_COPIES * held + WALK_BYTES * rebuilds
+        await self._budget.take(taken, is_read=True)
+        kept = 0
+        try:
+            parts = [await self._read(entry, kind, size) if size else b"" for kind, size in zip(KINDS, sizes, strict=True)]
+            files = HeldFiles({name + suffix: part for suffix, part in zip(SUFFIXES, parts, strict=True)})
+            paths = {kind: name + suffix for kind, suffix in zip(KINDS, SUFFIXES, strict=True)}
+            filesystem = cast(FileSystem, files)
+            await self._check(partial(_check_transactions, filesystem, entry, paths))
+            is_proved: bool | None = True
+            if rebuilds:
+                for kind, made in zip(KINDS, await rebuild_indexes(entry, self._store, self._threads), strict=False):
+                    files.put(paths[kind], made)
+            else:
+                is_proved = await self._threads(partial(_is_proved, filesystem, entry, paths))
+            if is_proved is None:
+                return False
+            segment = await self._check(partial(_open, filesystem, name, entry, is_proved))
+            kept = min(segment.index_bytes, taken)
+        finally:
+            self._budget.give_back(taken - kept)
+        self._keep(name, segment, kept)
+        return True
+
+    def _keep(self, name: str, segment: RemoteSegment, size: int) -> None:
+        self._let_go(name)
+        self._held[name] = size
+        self._segments[name] = segment
+        self._budget.keep(size)
+        while len(self._held) > MAX_HELD or (sum(self._held.values()) > self._budget.limit // MEMORY_SHARE and len(self._held) > 1):
+            self._let_go(next(iter(self._held)))
         self._make_room(self.limit)
 
     async def _load_open_transactions(self, segment: RemoteSegment, name: str) -> None:
         entry = segment.entry
         async with self._reading:
-            data = await self._fetch(entry, IndexKind.PRODUCER_SNAPSHOT)
-            try:
-                segment.first_open_offset = await self._threads(partial(_first_open_offset, entry, data, name))
-            except (CorruptIndex, CorruptSnapshot) as error:
-                raise RemoteStoreError(str(error)) from None
+            size = await self._size(entry, IndexKind.PRODUCER_SNAPSHOT)
+            async with self._budget.reserved(READ_COPIES * size, is_read=True):
+                data = await self._read(entry, IndexKind.PRODUCER_SNAPSHOT, size)
+                try:
+                    segment.first_open_offset = await self._threads(partial(_first_open_offset, entry, data, name))
+                except (CorruptIndex, CorruptSnapshot) as error:
+                    raise RemoteStoreError(str(error)) from None
 
-    async def _fetch(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+    async def _size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        return await _in_time(self._store.index_size(entry, kind))
+
+    async def _read(self, entry: SegmentEntry, kind: IndexKind, most: int) -> bytes:
+        return await _in_time(self._store.index(entry, kind, most))
+
+    async def _check(self, work: Callable[[], _Result]) -> _Result:
+        """Does work in a thread. An index that is not the segment's is an error of the store: nothing else has it."""
         try:
-            async with asyncio.timeout(LOAD_SECONDS):
-                return await self._store.index(entry, kind)
-        except TimeoutError:
-            raise RemoteStoreError(f"no answer within {LOAD_SECONDS:.0f} s") from None
+            return await self._threads(work)
+        except CorruptIndex as error:
+            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
 
     # -- what goes -------------------------------------------------------------------------------------------------------
 
@@ -249,10 +312,21 @@ class IndexCache:
     def _make_room(self, bound: int) -> None:
         while self.size > bound and len(self._on_disk) > 1:
             self._evict(next(iter(self._on_disk)))
-        if len(self._segments) > len(self._on_disk):
-            held = [name for name in self._segments if name not in self._on_disk]
-            for name in held[:-MAX_HELD]:
-                del self._segments[name]
+
+    def _relieve(self) -> int:
+        """Forgets the oldest indexes in memory."""
+        if not self._held:
+            return 0
+        name, size = self._held.popitem(last=False)
+        self._segments.pop(name, None)
+        return size
+
+    def _let_go(self, name: str) -> None:
+        """Forgets indexes that are in memory."""
+        size = self._held.pop(name, None)
+        if size is not None:
+            self._segments.pop(name, None)
+            self._budget.drop(size)
 
     def _evict(self, name: str) -> None:
         size = self._on_disk.pop(name, None)
@@ -272,50 +346,83 @@ class IndexCache:
     def _reopen(self, entry: SegmentEntry) -> RemoteSegment:
         """Opens files of an earlier process. Raises CorruptIndex, also for indexes that were made anew: no checksum is known of those."""
         name = f"{self._directory}/{_name(entry)}"
-        parts = [self._filesystem.read_file(name + suffix) for suffix in SUFFIXES]
-        is_proved = _are_proved(entry, parts)
-        check_index(entry, IndexKind.TRANSACTION, parts[2])
-        return self._open(entry, is_proved)
+        paths = {kind: name + suffix for kind, suffix in zip(KINDS, SUFFIXES, strict=True)}
+        is_proved = _are_proved(self._filesystem, entry, paths)
+        _check_transactions(self._filesystem, entry, paths)
+        return _open(self._filesystem, name, entry, is_proved)
 
-    def _open(self, entry: SegmentEntry, is_proved: bool) -> RemoteSegment:
+    def _open(self, entry: SegmentEntry, is_proved: bool, paths: Mapping[IndexKind, str]) -> RemoteSegment:
+        """Gives new files the names that they keep, and opens them."""
         name = f"{self._directory}/{_name(entry)}"
-        sizes = [self._filesystem.size(name + suffix) for suffix in SUFFIXES]
-        return RemoteSegment(self._filesystem, name, entry, (sizes[0], sizes[1], sizes[2]), is_proved=is_proved)
+        for path, suffix in zip(paths.values(), SUFFIXES, strict=True):
+            self._filesystem.rename(path, name + suffix)
+        try:
+            return _open(self._filesystem, name, entry, is_proved)
+        except CorruptIndex:
+            self._unlink(_name(entry))
+            raise
 
-    def _write(self, entry: SegmentEntry, parts: list[bytes]) -> None:
-        name = f"{self._directory}/{_name(entry)}"
-        for suffix, data in zip(SUFFIXES, parts, strict=True):
-            path = f"{name}{suffix}{TEMPORARY_SUFFIX}"
-            file = self._filesystem.open(path, create=True)
+    def _write(self, paths: Mapping[IndexKind, str], indexes: tuple[bytes, bytes]) -> None:
+        for kind, data in zip(KINDS, indexes, strict=False):
+            file = self._filesystem.open(paths[kind], create=True)
             try:
-                file.truncate(0)
                 file.pwrite(data, 0)
             finally:
                 file.close()
-            self._filesystem.rename(path, name + suffix)
 
     def _unlink(self, name: str) -> None:
-        for suffix in SUFFIXES:
+        self._unlink_all([f"{self._directory}/{name}{suffix}" for suffix in SUFFIXES])
+
+    def _unlink_all(self, paths: list[str]) -> None:
+        for path in paths:
             with contextlib.suppress(OSError):
-                self._filesystem.unlink(f"{self._directory}/{name}{suffix}")
+                self._filesystem.unlink(path)
+
+
+async def _in_time(call: Awaitable[_Result]) -> _Result:
+    try:
+        async with asyncio.timeout(LOAD_SECONDS):
+            return await call
+    except TimeoutError:
+        raise RemoteStoreError(f"no answer within {LOAD_SECONDS:.0f} s") from None
 
 
 def _ignore(entry: SegmentEntry, error: BaseException) -> None:
     pass
 
 
-def _are_proved(entry: SegmentEntry, parts: Sequence[bytes]) -> bool:
+def _open(filesystem: FileSystem, name: str, entry: SegmentEntry, is_proved: bool) -> RemoteSegment:
+    sizes = [filesystem.size(name + suffix) for suffix in SUFFIXES]
+    return RemoteSegment(filesystem, name, entry, (sizes[0], sizes[1], sizes[2]), is_proved=is_proved)
+
+
+def _check_transactions(filesystem: FileSystem, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+    """Raises CorruptIndex: the records of one segment do not tell where its transactions began."""
+    check_pieces(entry, IndexKind.TRANSACTION, pieces_of(filesystem, paths[IndexKind.TRANSACTION]))
+
+
+def _are_proved(filesystem: FileSystem, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> bool:
     """Whether checksums prove the offset index and the time index. Raises CorruptIndex."""
     is_proved = True
-    for kind, part in zip(KINDS[:2], parts, strict=False):
-        is_proved &= check_index(entry, kind, part)
+    for kind in KINDS[:2]:
+        is_proved &= check_pieces(entry, kind, pieces_of(filesystem, paths[kind]))
     return is_proved
+
+
+def _is_proved(filesystem: FileSystem, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> bool | None:
+    """The same; None if they are wrong, and have to be made anew."""
+    try:
+        return _are_proved(filesystem, entry, paths)
+    except CorruptIndex as error:
+        log.warning("%s; it is made anew from the records", error)
+        return None
 
 
 def _first_open_offset(entry: SegmentEntry, snapshot: bytes, name: str) -> int:
     """Blocks: a snapshot may have a hundred thousand producers. Raises CorruptIndex, CorruptSnapshot."""
     check_index(entry, IndexKind.PRODUCER_SNAPSHOT, snapshot)
-    return first_open_offset(snapshot, name)
+    found = first_open_offset(snapshot, name)
+    return NONE_OPEN if found is None else found
 
 
 def _name(entry: SegmentEntry) -> str:

@@ -8,8 +8,7 @@ Entries of other writers have none: of their indexes order and bounds are checke
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.protocol.records.checksum import crc32c
@@ -25,17 +24,31 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 _TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 
 
+_PIECE_BYTES: Final = 2500 * 8 * 3 * 17
+"""Bytes of an index that are read from a file at once, a megabyte. They are whole entries of every kind."""
+
+
 def index_checksums(filesystem: FileSystem, files: SegmentFiles) -> bytes:
     """Returns the checksums of all parts of a copy but its records, in the order of IndexKind. Blocks; raises OSError."""
-    read = filesystem.read_file
-    parts = {
-        IndexKind.OFFSET: read(files.offset_index),
-        IndexKind.TIMESTAMP: read(files.time_index),
-        IndexKind.PRODUCER_SNAPSHOT: files.producer_snapshot,
-        IndexKind.TRANSACTION: b"" if files.transaction_index is None else read(files.transaction_index),
-        IndexKind.LEADER_EPOCH: files.leader_epochs,
-    }
-    return checksums_of(parts)
+    paths = {IndexKind.OFFSET: files.offset_index, IndexKind.TIMESTAMP: files.time_index, IndexKind.TRANSACTION: files.transaction_index}
+    found = {IndexKind.PRODUCER_SNAPSHOT: crc32c(files.producer_snapshot), IndexKind.LEADER_EPOCH: crc32c(files.leader_epochs)}
+    for kind, path in paths.items():
+        found[kind] = 0
+        for piece in () if path is None else pieces_of(filesystem, path):
+            found[kind] = crc32c(piece, found[kind])
+    return _CHECKSUMS.pack(*(found[kind] for kind in IndexKind))
+
+
+def pieces_of(filesystem: FileSystem, path: str) -> Iterator[bytes]:
+    """Reads a file with an index piece by piece. Blocks; raises OSError."""
+    file = filesystem.open(path, read_only=True)
+    try:
+        at = 0
+        while data := file.pread(_PIECE_BYTES, at):
+            yield data
+            at += len(data)
+    finally:
+        file.close()
 
 
 def checksums_of(parts: Mapping[IndexKind, bytes]) -> bytes:
@@ -57,15 +70,38 @@ def with_checksums(custom: bytes | None, checksums: bytes, most: int) -> bytes |
 
 def check_index(entry: SegmentEntry, kind: IndexKind, data: bytes) -> bool:
     """Checks one index. Returns whether its checksum proves it; otherwise only its order and bounds fit. Raises CorruptIndex."""
+    return check_pieces(entry, kind, (data,))
+
+
+def check_pieces(entry: SegmentEntry, kind: IndexKind, pieces: Iterable[bytes]) -> bool:
+    """Does what `check_index` does, with an index in pieces of whole entries."""
     expected = _checksum(entry, kind)
     if expected is not None:
-        if crc32c(data) != expected:
-            raise CorruptIndex(_name(entry, kind), f"its {len(data)} bytes are not those that were copied: the checksum is wrong")
+        found = size = 0
+        for piece in pieces:
+            found = crc32c(piece, found)
+            size += len(piece)
+        if found != expected:
+            raise CorruptIndex(_name(entry, kind), f"its {size} bytes are not those that were copied: the checksum is wrong")
         return True
-    problem = next(_PROBLEMS[kind](entry, data), None) if kind in _PROBLEMS else None
+    try:
+        problem = next(_PROBLEMS[kind](entry, pieces), None) if kind in _PROBLEMS else None
+    except _PartOfEntry as error:
+        problem = str(error)
     if problem is not None:
         raise CorruptIndex(_name(entry, kind), problem)
     return False
+
+
+def _entries(form: struct.Struct, pieces: Iterable[bytes]) -> Iterator[tuple[int, ...]]:
+    for piece in pieces:
+        yield from form.iter_unpack(memoryview(piece)[: len(piece) // form.size * form.size])
+        if len(piece) % form.size:
+            raise _PartOfEntry(f"{len(piece) % form.size} bytes behind the last entry are no entry of {form.size}")
+
+
+class _PartOfEntry(Exception):
+    """The index ends within an entry."""
 
 
 def _checksum(entry: SegmentEntry, kind: IndexKind) -> int | None:
@@ -83,38 +119,32 @@ def _name(entry: SegmentEntry, kind: IndexKind) -> str:
     return f"the {kind.name.lower().replace('_', ' ')} index of {partition.topic}-{partition.partition} at offset {entry.start_offset}"
 
 
-def _offset_problems(entry: SegmentEntry, data: bytes) -> Iterator[str]:
+def _offset_problems(entry: SegmentEntry, pieces: Iterable[bytes]) -> Iterator[str]:
     """Offsets and positions increase within the segment."""
-    if len(data) % _OFFSET_ENTRY.size:
-        yield f"{len(data)} bytes are no entries of {_OFFSET_ENTRY.size}"
-        return
     last = entry.end_offset - entry.start_offset
-    for (offset, position), (following, next_position) in pairwise([(-1, -1), *_OFFSET_ENTRY.iter_unpack(data)]):
+    offset = position = -1
+    for following, next_position in _entries(_OFFSET_ENTRY, pieces):
         if not offset < following <= last or not position < next_position < entry.size:
             yield f"offset {following} at {next_position} follows {offset} at {position}"
+        offset, position = following, next_position
 
 
-def _time_problems(entry: SegmentEntry, data: bytes) -> Iterator[str]:
+def _time_problems(entry: SegmentEntry, pieces: Iterable[bytes]) -> Iterator[str]:
     """Timestamps increase, offsets do not decrease, and the last entry has the largest timestamp of the segment."""
-    if len(data) % _TIME_ENTRY.size:
-        yield f"{len(data)} bytes are no entries of {_TIME_ENTRY.size}"
-        return
     last = entry.end_offset - entry.start_offset
-    found = [(-1, 0), *_TIME_ENTRY.iter_unpack(data)]
-    for (timestamp, offset), (following, next_offset) in pairwise(found):
+    timestamp, offset = -1, 0
+    for following, next_offset in _entries(_TIME_ENTRY, pieces):
         if not timestamp < following <= entry.max_timestamp_ms or not offset <= next_offset <= last:
             yield f"timestamp {following} at {next_offset} follows {timestamp} at {offset}"
-    if len(found) > 1 and found[-1][0] != entry.max_timestamp_ms:
-        yield f"its last timestamp is {found[-1][0]}, and that of the segment is {entry.max_timestamp_ms}"
+        timestamp, offset = following, next_offset
+    if timestamp not in (-1, entry.max_timestamp_ms):
+        yield f"its last timestamp is {timestamp}, and that of the segment is {entry.max_timestamp_ms}"
 
 
-def _transaction_problems(entry: SegmentEntry, data: bytes) -> Iterator[str]:
+def _transaction_problems(entry: SegmentEntry, pieces: Iterable[bytes]) -> Iterator[str]:
     """Markers are in the segment and their order, and end transactions that began before."""
-    if len(data) % _TRANSACTION_ENTRY.size:
-        yield f"{len(data)} bytes are no entries of {_TRANSACTION_ENTRY.size}"
-        return
     previous = entry.start_offset - 1
-    for version, producer, first, last, stable in _TRANSACTION_ENTRY.iter_unpack(data):
+    for version, producer, first, last, stable in _entries(_TRANSACTION_ENTRY, pieces):
         if version or producer < 0 or not previous < last <= entry.end_offset or not 0 <= first < last or not 0 <= stable <= last + 1:
             yield f"the transaction of producer {producer} from {first} to {last} with the last stable offset {stable} follows {previous}"
         previous = last

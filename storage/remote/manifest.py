@@ -113,20 +113,8 @@ def write_manifest(manifest: Manifest, entry: SegmentEntry) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def join_indexes(parts: Mapping[IndexKind, bytes]) -> tuple[bytes, Ranges]:
-    """Puts the indexes after one another; a segment without aborted transactions has no TRANSACTION."""
-    ranges: dict[IndexKind, tuple[int, int]] = {}
-    at = 0
-    for kind in NAME_OF:
-        if kind in parts:
-            ranges[kind] = at, len(parts[kind])
-            at += len(parts[kind])
-    return b"".join(parts[kind] for kind in ranges), ranges
-
-
-def split_indexes(data: bytes, ranges: Ranges) -> dict[IndexKind, bytes]:
-    """Takes the object of the indexes apart. Raises MalformedManifest unless the indexes follow one another and fill the object."""
-    parts: dict[IndexKind, bytes] = {}
+def size_of_indexes(ranges: Ranges) -> int:
+    """Returns the bytes of the object of the indexes. Raises MalformedManifest unless the indexes follow one another."""
     at = 0
     for kind, name in NAME_OF.items():
         if kind in ranges:
@@ -134,10 +122,7 @@ def split_indexes(data: bytes, ranges: Ranges) -> dict[IndexKind, bytes]:
             if position != at:
                 raise MalformedManifest(f"{name} is at {position}, and the index before it ends at {at}")
             at += size
-            parts[kind] = data[position:at]
-    if at != len(data):
-        raise MalformedManifest(f"the indexes end at {at}, and their object has {len(data)} bytes")
-    return parts
+    return at
 
 
 def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Declares the ports to a remote store and to the metadata of its segments (KIP-405: RemoteStorageManager, RemoteLogMetadataManager)."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
@@ -34,6 +34,8 @@ class RemoteStoreDenied(RemoteStoreError):
     """The store refuses these credentials: a retry is of no use before they change."""
 
 
+MAX_INDEX_BYTES: Final = 2048 * 1024 * 1024
+"""Largest index that is read, bytes: no segment is larger."""
 OWNER_NAME: Final = ".ottla-cluster-id"
 """The object that names the cluster to which a store belongs."""
 
@@ -70,14 +72,31 @@ class RemoteStore(Protocol):
     def chunk_bytes(self) -> int:
         """The bytes of a segment that are best read at once."""
 
+    @property
+    def copy_bytes(self) -> int:
+        """The memory that a copy takes, beside its SegmentFiles."""
+
+    @property
+    def save_bytes(self) -> int:
+        """The memory that `save_indexes` takes."""
+
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """Copies all parts, those that readers begin with last, and returns custom metadata for the entry. Repeating it is harmless."""
 
     async def fetch(self, entry: SegmentEntry, start: int, end: int) -> bytes | memoryview:
         """Reads the bytes [start, end) of the segment's records, positions being those of the local file; exactly as many, or it raises."""
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
-        """Reads one index whole. A segment without a transaction index has an empty one."""
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
+        """Reads one index whole. A segment without a transaction index has an empty one. Raises for one of more than `most` bytes."""
+
+    async def index_size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        """Returns the bytes of one index, as the store says."""
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """Writes indexes to new files, piece by piece. Raises OSError if the disk refuses them; there may be parts of files then.
+
+        Raises for an index of more than MAX_INDEX_BYTES.
+        """
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """Reads the manifest of a copy, which has its entry; None in a layout without manifests."""

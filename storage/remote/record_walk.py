@@ -18,6 +18,8 @@ from ottla.storage.remote.threads import Threads
 
 PIECE_BYTES: Final = 4 << 20
 """Bytes that are read at a time."""
+WALK_BYTES: Final = 24 * 1024 * 1024
+"""Memory that a walk takes, six pieces: one on its way from the store, the same with the rest of the last one, and its batches."""
 INTERVAL_BYTES: Final = 4096
 """Bytes of records between two entries of an index that is made anew, the default of `index.interval.bytes`."""
 
@@ -111,6 +113,11 @@ class IndexBuilder:
         if timestamp > self._last_in_index[0]:
             self.time_index += _TIME_ENTRY.pack(timestamp, offset - self._base_offset)
             self._last_in_index = self._max
+
+
+def rebuild_bytes(entry: SegmentEntry) -> int:
+    """Returns the memory that `rebuild_indexes` takes."""
+    return WALK_BYTES + 2 * (_OFFSET_ENTRY.size + _TIME_ENTRY.size) * (entry.size // INTERVAL_BYTES + 2)
 
 
 async def rebuild_indexes(entry: SegmentEntry, store: RemoteStore, threads: Threads) -> tuple[bytes, bytes]:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NoReturn
 
 from ottla.storage.disk.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import CorruptIndex
-from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.segment.batch_scan import batches_from
 from ottla.storage.segment.cold_lookups import UnwaitingFile
@@ -18,7 +18,7 @@ from ottla.storage.segment.offset_index import OffsetIndex
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import RecordPosition, Segment
 from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
-from ottla.storage.segment.transaction_index import TransactionIndex
+from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex, collect
 
 SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 NONE_OPEN: Final = (1 << 63) - 1
@@ -28,7 +28,7 @@ NONE_OPEN: Final = (1 << 63) - 1
 class RemoteSegment(Segment):
     """The indexes of one copy. Its records are reached through the files that its searches get as an argument."""
 
-    __slots__ = ("_is_proved", "_name", "entry", "first_open_offset", "index_bytes")
+    __slots__ = ("_is_proved", "_name", "_transaction_bytes", "entry", "first_open_offset", "index_bytes")
 
     def __init__(
         self, filesystem: FileSystem, name: str, entry: SegmentEntry, sizes: tuple[int, int, int], *, is_proved: bool = True
@@ -50,10 +50,11 @@ class RemoteSegment(Segment):
         """The first offset of the transactions that are open at the end, or NONE_OPEN; None while that is not known."""
         self._offset_index = OffsetIndex(filesystem, name + OFFSET_INDEX_SUFFIX, entry.start_offset, sizes[0], sizes[0])
         self._time_index = TimeIndex(filesystem, name + TIME_INDEX_SUFFIX, entry.start_offset, sizes[1], sizes[1])
-        self._transaction_index = TransactionIndex(filesystem, name + TRANSACTION_INDEX_SUFFIX, entry.start_offset, sizes[2])
+        self._transaction_index = None
+        self._transaction_bytes = sizes[2]
         self._offset_index.check(entry.size)
         self._time_index.check()
-        self._transaction_index.check()
+        TransactionIndex(filesystem, name + TRANSACTION_INDEX_SUFFIX, entry.start_offset, sizes[2]).check()
         if self._offset_index.last_offset > entry.end_offset:
             raise CorruptIndex(self._offset_index.path, f"its last offset is {self._offset_index.last_offset}, behind {entry.end_offset}")
         self.note_max_timestamp(self._time_index.last_timestamp, self._time_index.last_offset)
@@ -86,6 +87,26 @@ class RemoteSegment(Segment):
             self.path_of(TIME_INDEX_SUFFIX), f"no batch with offset {entry.offset} has the largest timestamp {entry.timestamp}"
         )
 
+    def aborted_transactions(self, start: int, end: int, at_most: int, may_wait: bool) -> tuple[list[AbortedTransaction], bool]:
+        """Finds what `TransactionIndex.collect` does, and reads only that part of the index: nothing of it stays in memory.
+
+        Raises NotCached unless it `may_wait`.
+        """
+        if not self._transaction_bytes:
+            return [], False
+        file = self.filesystem.open(self.path_of(TRANSACTION_INDEX_SUFFIX), read_only=True)
+        try:
+            reader = file if may_wait else UnwaitingFile(file, self.filesystem)
+            return collect(partial(self._read_transactions, reader), self._transaction_bytes, start, end, at_most)
+        finally:
+            file.close()
+
+    def _read_transactions(self, file: File | UnwaitingFile, at: int, size: int) -> bytes:
+        data = file.pread(size, at)
+        if len(data) != size:
+            raise CorruptIndex(self.path_of(TRANSACTION_INDEX_SUFFIX), f"it ends at byte {at + len(data)} of {self._transaction_bytes}")
+        return data
+
     def rebuild_indexes(self) -> NoReturn:
         """Raises CorruptIndex: an index that does not fit the records is read again."""
         raise CorruptIndex(self._name, "it does not fit the records of the remote segment")
@@ -98,9 +119,3 @@ class RemoteSegment(Segment):
         offset, _ = index.lookup_position(start - 1)
         position = index.bracket(offset)[3]
         return position if start <= position < end else None
-
-
-def first_open_offset(snapshot: bytes, path: str) -> int:
-    """Returns the first offset of the transactions that are open in a producer snapshot; NONE_OPEN without any. Raises CorruptSnapshot."""
-    begun = (entry.current_txn_first_offset for entry in decode_snapshot(snapshot, path))
-    return min((offset for offset in begun if offset >= 0), default=NONE_OPEN)

@@ -169,11 +169,8 @@ class SegmentReader:
         Returns only the first `at_most` of them.
         """
         segment = self._segment(entry)
-        index = segment.transaction_index
-        if not may_wait:
-            index.check_cached()
         try:
-            found, is_complete = index.collect(start, end, at_most)
+            found, is_complete = segment.aborted_transactions(start, end, at_most, may_wait)
         except CorruptIndex as error:
             raise self._corrupt(entry, error) from error
         if not is_complete and len(found) < at_most:

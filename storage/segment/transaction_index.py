@@ -9,9 +9,10 @@ as the log. As objects, a million entries would take 300 MB, and a second of the
 import struct
 import sys
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.storage.disk.filesystem import FileSystem
+from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.segment.cold_lookups import NotCached
 
@@ -23,6 +24,10 @@ ALL: Final = sys.maxsize
 _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET: Final = struct.Struct(">q")
 _LAST_OFFSET_AT: Final = 18
+_ENTRIES_AT_ONCE: Final = 1 << 15
+"""Entries that are read from a file at once, a megabyte."""
+_FEW_ENTRIES: Final = 120
+"""Entries that a search reads first: a page of the file."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -67,7 +72,7 @@ class TransactionIndex:
     def add(self, transaction: AbortedTransaction) -> None:
         """Add an entry in memory only. The caller calls `write_out` before it does anything else with the index."""
         data = self._all()
-        before = self._last_offset_at(len(data) // ENTRY_SIZE - 1) if data else -1
+        before = self._last_offset() if data else -1
         if before >= transaction.last_offset:
             raise CorruptIndex(self.path, f"last offset {transaction.last_offset} appended after {before}")
         data += _ENTRY.pack(CURRENT_VERSION, *transaction)
@@ -112,37 +117,24 @@ class TransactionIndex:
                     raise CorruptIndex(self.path, f"unknown version {version}")
         return data
 
-    def _last_offset_at(self, slot: int) -> int:
+    def _last_offset(self) -> int:
         offset: int
-        (offset,) = _LAST_OFFSET.unpack_from(self._all(), slot * ENTRY_SIZE + _LAST_OFFSET_AT)
+        (offset,) = _LAST_OFFSET.unpack_from(self._all(), len(self._all()) - ENTRY_SIZE + _LAST_OFFSET_AT)
         return offset
-
-    def _first_slot(self, last_offset: int) -> int:
-        """The slot of the first transaction whose marker is at or above the offset."""
-        return bisect_left(range(len(self._all()) // ENTRY_SIZE), last_offset, key=self._last_offset_at)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int, at_most: int = ALL) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that overlap `[fetch_offset, upper_bound_offset)`, and whether later segments can be skipped.
 
         Returns only the first `at_most` of them.
         """
-        found: list[AbortedTransaction] = []
-        data = self._all()
-        # Those before have ended below the range. Each of their last stable offsets is at most the offset behind its marker.
-        later = memoryview(data)[self._first_slot(fetch_offset) * ENTRY_SIZE :]
-        for _, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(later):
-            if first_offset < upper_bound_offset:
-                found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
-            if last_stable_offset >= upper_bound_offset:
-                return found, True
-            if len(found) >= at_most:
-                break
-        return found, False
+        data = memoryview(self._all())
+        return collect(lambda at, size: data[at : at + size], len(data), fetch_offset, upper_bound_offset, at_most)
 
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above `offset`."""
-        size = self._first_slot(offset) * ENTRY_SIZE
-        if size < len(self._all()):
+        data = memoryview(self._all())
+        size = _first_at(lambda at, size: data[at : at + size], len(data), offset)
+        if size < len(data):
             self._truncate(size)
 
     def reset(self) -> None:
@@ -154,13 +146,27 @@ class TransactionIndex:
 
         Apache Kafka does not check the order, because its readers go through all entries.
         """
+        if not self._size:
+            return
+        file = self._filesystem.open(self.path, read_only=True)
+        try:
+            self._check_order(file)
+        finally:
+            file.close()
+
+    def _check_order(self, file: File) -> None:
         previous = self.start_offset - 1
-        for _, _, _, last_offset, _ in _ENTRY.iter_unpack(self._read()):
-            if last_offset < self.start_offset:
-                raise CorruptIndex(self.path, f"last offset {last_offset} is below the base offset {self.start_offset}")
-            if last_offset <= previous:
-                raise CorruptIndex(self.path, f"last offset {last_offset} follows {previous}")
-            previous = last_offset
+        at = 0
+        while data := file.pread(_ENTRIES_AT_ONCE * ENTRY_SIZE, at):
+            at += len(data)
+            for version, _, _, last_offset, _ in _ENTRY.iter_unpack(memoryview(data)[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
+                if version > CURRENT_VERSION:
+                    raise CorruptIndex(self.path, f"unknown version {version}")
+                if last_offset < self.start_offset:
+                    raise CorruptIndex(self.path, f"last offset {last_offset} is below the base offset {self.start_offset}")
+                if last_offset <= previous:
+                    raise CorruptIndex(self.path, f"last offset {last_offset} follows {previous}")
+                previous = last_offset
 
     def _truncate(self, size: int) -> None:
         self._data = None
@@ -168,3 +174,39 @@ class TransactionIndex:
         file.truncate(size)
         file.close()
         self._size = size
+
+
+Read = Callable[[int, int], bytes | memoryview]
+"""Returns the bytes of an index at a position, of this length; fewer only at its end."""
+
+
+def collect(read: Read, size: int, fetch_offset: int, upper_bound_offset: int, at_most: int) -> tuple[list[AbortedTransaction], bool]:
+    """Does what `TransactionIndex.collect` does, in an index of `size` bytes that is read piece by piece."""
+    found: list[AbortedTransaction] = []
+    size = size // ENTRY_SIZE * ENTRY_SIZE
+    # Those before have ended below the range. Each of their last stable offsets is at most the offset behind its marker.
+    at = _first_at(read, size, fetch_offset)
+    entries = _FEW_ENTRIES
+    while at < size:
+        piece = read(at, min(entries * ENTRY_SIZE, size - at))
+        at += len(piece)
+        for _, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(piece):
+            if first_offset < upper_bound_offset:
+                found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+            if last_stable_offset >= upper_bound_offset:
+                return found, True
+            if len(found) >= at_most:
+                return found, False
+        entries = min(8 * entries, _ENTRIES_AT_ONCE)
+    return found, False
+
+
+def _first_at(read: Read, size: int, last_offset: int) -> int:
+    """The position of the first transaction whose marker is at or above the offset."""
+
+    def last_offset_at(slot: int) -> int:
+        found: int
+        (found,) = _LAST_OFFSET.unpack_from(read(slot * ENTRY_SIZE, ENTRY_SIZE), _LAST_OFFSET_AT)
+        return found
+
+    return bisect_left(range(size // ENTRY_SIZE), last_offset, key=last_offset_at) * ENTRY_SIZE

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from ottla.replication.remote.removals import MOST_APART_MS
+from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStore, RemoteStoreError
 from tests.support.azurite import AzureServer, an_azure_server
@@ -173,6 +174,14 @@ def test_the_indexes_are_read_back(case: Case) -> None:
     case.copy(entry, transactions=b"x" * 34)
 
     found = {kind: do(case.store.index(entry, kind)) for kind in IndexKind}
+    assert {kind: do(case.store.index_size(entry, kind)) for kind in IndexKind} == {kind: len(data) for kind, data in found.items()}
+    paths = {kind: str(case.source / f"saved {kind.name}") for kind in IndexKind}
+    do(case.store.save_indexes(entry, paths))
+    assert {kind: RealFileSystem().read_file(path) for kind, path in paths.items()} == found
+    with pytest.raises(RemoteStoreError, match="more than"):
+        do(case.store.index(entry, IndexKind.LEADER_EPOCH, 3))
+    with pytest.raises(OSError, match="No such file"):
+        do(case.store.save_indexes(entry, {IndexKind.OFFSET: str(case.source / "no" / "directory")}))
 
     assert found == {
         IndexKind.OFFSET: b"o" * 8,

@@ -138,7 +138,7 @@ class SimulatedEnvironment(Environment):
 
     def remote_store(self, store: RemoteStore) -> RemoteStore:
         """See Environment."""
-        return SimulatedRemoteStore(self._cluster.objects, self._host, self._life, self.file_system.read_file)
+        return SimulatedRemoteStore(self._cluster.objects, self._host, self._life, self.file_system)
 
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
         """See Environment."""

@@ -15,9 +15,18 @@ from random import Random
 from typing import TypeVar
 
 from ottla.protocol.topic_partition import TopicPartition
+from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
-from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteObjectMissing, RemoteStoreError, SegmentFiles, StoredObject
+from ottla.storage.remote.ports import (
+    MAX_INDEX_BYTES,
+    IndexKind,
+    RemoteLogMetadata,
+    RemoteObjectMissing,
+    RemoteStoreError,
+    SegmentFiles,
+    StoredObject,
+)
 from tests.simulation.committed import Committed
 from tests.simulation.loop import Life
 from tests.simulation.network import SimulatedNetwork
@@ -117,19 +126,20 @@ class RemoteObjects:
 
 
 class SimulatedRemoteStore:
-    """A RemoteStore: the way of one life of a broker to the objects. `read_file` reads a file of its disk."""
+    """A RemoteStore: the way of one life of a broker to the objects. `filesystem` is its disk."""
 
     chunk_bytes = 4 << 20
+    copy_bytes = save_bytes = 1 << 20
 
-    def __init__(self, objects: RemoteObjects, host: str, life: Life, read_file: Callable[[str], bytes]) -> None:
+    def __init__(self, objects: RemoteObjects, host: str, life: Life, filesystem: FileSystem) -> None:
         self._objects = objects
         self._host = host
         self._life = life
-        self._read_file = read_file
+        self._filesystem = filesystem
 
     async def copy(self, entry: SegmentEntry, files: SegmentFiles) -> bytes | None:
         """See RemoteStore."""
-        read = self._read_file
+        read = self._filesystem.read_file
         try:
             indexes = {
                 IndexKind.OFFSET: read(files.offset_index),
@@ -153,13 +163,26 @@ class SimulatedRemoteStore:
             raise RemoteStoreError(f"{_told(entry)} has {len(records)} bytes, and {end} were expected")
         return records[start:end]
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
         """See RemoteStore."""
         indexes = await self._ask("get indexes", lambda: self._objects.get(entry, INDEXES))
         assert isinstance(indexes, dict)
         found = indexes[kind]
         assert isinstance(found, bytes)
+        assert len(found) <= most
         return found
+
+    async def index_size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        """See RemoteStore."""
+        return len(await self.index(entry, kind))
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """See RemoteStore."""
+        for kind, path in paths.items():
+            data = await self.index(entry, kind)
+            file = self._filesystem.open(path, create=True)
+            file.pwrite(data, 0)
+            file.close()
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """See RemoteStore."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.remote.entries import Accepts, SegmentEntry, SegmentUpdate, TopicIdPartition, any_copy
 from ottla.storage.remote.metadata.packed_entries import HEAD, pack_tail
 from ottla.storage.remote.metadata.segment_cache import RecordRefused, SegmentCache
 from ottla.storage.remote.ports import (
+    MAX_INDEX_BYTES,
     IndexKind,
     MetadataNotReady,
     MetadataWriteFailed,
@@ -36,6 +37,7 @@ class MemoryStore:
     """A RemoteStore. `before` is awaited at each step of a call, and may raise or wait."""
 
     chunk_bytes = 4 << 20
+    copy_bytes = save_bytes = 1 << 20
 
     def __init__(self, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
@@ -78,13 +80,26 @@ class MemoryStore:
             raise RemoteStoreError("too few bytes")
         return parts.log[start:end]
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
         """See RemoteStore."""
         await self.before("index", entry)
         parts = self.parts.get(entry.id.uuid)
         if parts is None or kind not in parts.indexes:
             raise RemoteObjectMissing(f"{kind.name} from offset {entry.start_offset}")
+        if len(parts.indexes[kind]) > most:
+            raise RemoteStoreError(f"{kind.name} has more than {most} bytes")
         return parts.indexes[kind]
+
+    async def index_size(self, entry: SegmentEntry, kind: IndexKind) -> int:
+        """See RemoteStore."""
+        return len(await self.index(entry, kind))
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """See RemoteStore."""
+        for kind, path in paths.items():
+            file = self._filesystem.open(path, create=True)
+            file.pwrite(await self.index(entry, kind), 0)
+            file.close()
 
     async def delete(self, entry: SegmentEntry) -> None:
         """See RemoteStore."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
 from ottla.storage.remote.held_chunks import ChunkSource, LocalChunk, LocalChunks
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import IndexKind, RemoteStore, SegmentFiles
+from ottla.storage.remote.ports import MAX_INDEX_BYTES, IndexKind, RemoteStore, SegmentFiles
 from ottla.storage.remote.segment_reader import NotHere, SegmentReader
 from ottla.storage.segment.cold_lookups import NotCached
 from ottla.storage.segment.segment import Segment
@@ -79,12 +79,19 @@ class ScriptedStore:
             raise self.errors.pop(0)
         return self.change(await self.inner.fetch(entry, start, end))
 
-    async def index(self, entry: SegmentEntry, kind: IndexKind) -> bytes:
+    async def index(self, entry: SegmentEntry, kind: IndexKind, most: int = MAX_INDEX_BYTES) -> bytes:
         """See RemoteStore."""
         self.indexes.append((entry.start_offset, kind))
         if self.errors:
             raise self.errors.pop(0)
-        return await self.inner.index(entry, kind)
+        return await self.inner.index(entry, kind, most)
+
+    async def save_indexes(self, entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
+        """See RemoteStore."""
+        self.indexes += [(entry.start_offset, kind) for kind in paths]
+        if self.errors:
+            raise self.errors.pop(0)
+        await self.inner.save_indexes(entry, paths)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
@@ -121,7 +128,7 @@ def a_reading(
     filesystem = filesystem or RealFileSystem()
     scripted = ScriptedStore(store)
     budget, quota, counts, now_ms = MemoryBudget(memory), NoQuota(), Counts(), [0]
-    indexes = IndexCache(filesystem, str(directory), index_limit, scripted, at_once)  # type: ignore[arg-type]  # passes the rest on
+    indexes = IndexCache(filesystem, str(directory), index_limit, scripted, budget, at_once)  # type: ignore[arg-type]  # passes the rest on
     chunks = ChunkCache(filesystem, str(directory), limit, chunk_bytes, budget, at_once, lambda: now_ms[0])
     indexes.prepare()
     chunks.prepare()

@@ -13,7 +13,6 @@ from ottla.config.remote_store import GCS, StoreSettings, store_settings
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
-from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import SegmentFiles
 from tests.support.moto_server import s3_keys
 
@@ -76,7 +75,7 @@ def a_gcs_store(url: str) -> ObjectStore:
 def an_object_store(keys: Mapping[str, str]) -> ObjectStore:
     """A store with these keys of a broker."""
     settings = object_settings(keys)
-    return ObjectStore(open_objects(settings), settings, RealFileSystem(), MemoryBudget(64 << 20), at_once)
+    return ObjectStore(open_objects(settings), settings, RealFileSystem(), at_once)
 
 
 def object_settings(keys: Mapping[str, str]) -> StoreSettings:

@@ -13,7 +13,6 @@ import uvloop
 
 from ottla.broker.remote.store_process import StoreProcess
 from ottla.config.remote_store import StoreSettings
-from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import RemoteStore, StoredObject
 
 _Result = TypeVar("_Result")
@@ -23,7 +22,7 @@ SECONDS = 60.0
 
 def a_store_process(settings: StoreSettings) -> StoreProcess:
     """A store with a budget of its own. The test closes it."""
-    return StoreProcess(settings, MemoryBudget(64 << 20))
+    return StoreProcess(settings)
 
 
 def run_on_uvloop(story: Coroutine[Any, Any, _Result]) -> _Result:

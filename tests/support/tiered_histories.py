@@ -15,6 +15,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote.entries import SegmentEntry, SegmentState
 from ottla.storage.remote.lineage import first_missing, is_in_lineage, with_records
+from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import MetadataWriteFailed, RemoteStoreError
 from tests.support.batches import a_batch, a_record
 from tests.support.clocks import ManualClock
@@ -153,13 +154,15 @@ class History:
 
     def _begin_remotely(self) -> None:
         leader, broker = self.leader.log, self.follower
-        states = AuxStates(broker.replica.store, broker.replica.metadata, SlowBackground(), broker.replica.counters, lambda _: None)
+        states = AuxStates(
+            broker.replica.store, broker.replica.metadata, SlowBackground(), broker.replica.counters, lambda _: None, MemoryBudget(64 << 20)
+        )
         last = leader.local_log_start_offset - 1
         broker.fail_at = -1
 
         async def begin() -> None:
-            state = await states.read(broker.log, leader.leader_epochs.entries, last, leader.log_end_offset)
-            await states.begin(broker.log, state, leader.log_start_offset, lambda: True)
+            async with states.state_at(broker.log, leader.leader_epochs.entries, last, leader.log_end_offset) as state:
+                await states.begin(broker.log, state, leader.log_start_offset, lambda: True)
 
         self._run(begin())
         assert broker.log.log_end_offset > last

@@ -18,6 +18,7 @@ from ottla.storage.disk.filesystem import FileSystem
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.recovery import open_log
 from ottla.storage.remote.entries import SegmentEntry, SegmentState, TopicIdPartition
+from ottla.storage.remote.memory_budget import MemoryBudget
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import MemoryFileSystem
@@ -75,6 +76,7 @@ class TieredReplica:
         self.forgotten: list[SegmentEntry] = []
         """Copies of which the caches shall keep nothing."""
         properties = BrokerConfig(BROKER)
+        self.budget = MemoryBudget(64 << 20)
         self.services = CopyServices(
             self.store,
             self.metadata,
@@ -85,6 +87,7 @@ class TieredReplica:
             ByteQuota(properties, COPY, self.clock),
             self.counters,
             self.forgotten.append,
+            self.budget,
         )
         self.metadata.follow(TIERED)
         self.copier: Copier | None = None

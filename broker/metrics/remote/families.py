@@ -200,7 +200,12 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
         "1 while the remote store does not answer this broker, or refuses it; otherwise 0. It is asked every 30 seconds.",
         lambda storage: 1 if storage.watch.trouble else 0,
     ),
-    _storage("ottla_remote_memory_bytes", "", "Memory of transfers to and from the remote store.", lambda storage: storage.budget.used),
+    _storage(
+        "ottla_remote_memory_bytes",
+        "",
+        "Memory that transfers to and from the remote store have taken: copies, chunks, indexes.",
+        lambda storage: storage.budget.used,
+    ),
     _storage(
         "ottla_remote_chunk_cache_bytes",
         "",

@@ -77,6 +77,8 @@ CALLS: dict[str, Callable[[StoreProcess, Path], Awaitable[object]]] = {
     "copy": lambda store, directory: store.copy(an_entry(100, 199, len(RECORDS), uuid=2), segment_files(directory, RECORDS)),
     "fetch": lambda store, directory: store.fetch(ENTRY, 0, 1000),
     "index": lambda store, directory: store.index(ENTRY, IndexKind.OFFSET),
+    "index_size": lambda store, directory: store.index_size(ENTRY, IndexKind.OFFSET),
+    "save_indexes": lambda store, directory: store.save_indexes(ENTRY, {IndexKind.OFFSET: str(directory / "saved")}),
     "manifest": lambda store, directory: store.manifest(ENTRY),
     "size": lambda store, directory: store.size(ENTRY),
     "delete": lambda store, directory: store.delete(ENTRY),

@@ -19,6 +19,7 @@ from ottla.replication.remote.counters import RemoteCounters
 from ottla.storage.producers.snapshot import encode_snapshot
 from ottla.storage.producers.state import ProducerState
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, SegmentUpdate, TopicIdPartition
+from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.followers import Follower, Script, ScriptedPeer, answer, asked_at, batch, data, failed, until
@@ -60,7 +61,7 @@ class Remote:
         parts.indexes = {IndexKind.LEADER_EPOCH: b"0\n2\n0 0\n1 5\n", IndexKind.PRODUCER_SNAPSHOT: producers()}
 
     def states(self) -> AuxStates:
-        return AuxStates(self.store, self.metadata, SlowBackground(), self.counters, self.told.append)
+        return AuxStates(self.store, self.metadata, SlowBackground(), self.counters, self.told.append, MemoryBudget(64 << 20))
 
 
 def next_fetch(peer: ScriptedPeer, offset: int, index: int = 0) -> Callable[[], bool]:
@@ -349,10 +350,12 @@ async def test_few_logs_begin_at_once_although_a_lost_disk_had_thousands() -> No
     await remote.fill()
     states = remote.states()
     gate, reading = asyncio.Event(), 0
+    most: list[int] = []
 
     async def wait(call: str, entry: SegmentEntry) -> None:
         nonlocal reading
         reading += 1
+        most.append(states._budget.used)
         await gate.wait()
 
     remote.store.before = wait
@@ -369,4 +372,6 @@ async def test_few_logs_begin_at_once_although_a_lost_disk_had_thousands() -> No
     await until(lambda: reading == 2 * MOST_AT_ONCE)
     gate.set()
     await asyncio.gather(*beginning, return_exceptions=True)
-    assert reading == MOST_AT_ONCE + 2 * (100 - MOST_AT_ONCE)
+    assert reading == MOST_AT_ONCE + 4 * (100 - MOST_AT_ONCE)
+    assert max(most) > 0
+    assert states._budget.used == 0

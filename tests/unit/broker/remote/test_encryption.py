@@ -19,7 +19,6 @@ from ottla.protocol.uuid import from_text
 from ottla.storage.disk.filesystem import RealFileSystem
 from ottla.storage.remote.copy_proof import CopyProof
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, TopicIdPartition
-from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.object_layout import main_key
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
 from ottla.storage.remote.record_walk import read_batches
@@ -35,7 +34,7 @@ def a_store(memory: object, **keys: str) -> ObjectStore:
     given = s3_keys("http://127.0.0.1:1", **{"chunk.size": "4000", **keys})
     settings = store_settings(BrokerConfig({"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **given}))
     objects = Objects(memory, "bucket")  # type: ignore[arg-type]  # all stores of obstore have the same calls
-    return ObjectStore(objects, settings, RealFileSystem(), MemoryBudget(64 << 20), at_once)
+    return ObjectStore(objects, settings, RealFileSystem(), at_once)
 
 
 def a_memory() -> object:

@@ -321,3 +321,50 @@ def test_the_rest_to_copy_is_counted() -> None:
         assert (lag.copy_lag_segments, lag.copy_lag_bytes) == (0, 0)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_copy_takes_memory_for_all_its_parts(is_broken: bool) -> None:
+    replica = a_leader(3)
+    budget, store = replica.services.budget, replica.store
+    used: list[int] = []
+
+    async def look(call: str, entry: SegmentEntry) -> None:
+        used.append(budget.used)
+        if is_broken:
+            raise RemoteStoreError("broken")
+
+    async def scenario() -> None:
+        store.before = look
+        if is_broken:
+            with pytest.raises(RemoteStoreError, match="broken"):
+                await replica.copy_all()
+        else:
+            await replica.copy_all()
+        assert used
+        assert all(each > store.copy_bytes for each in used), "the producer snapshot is in memory, too"
+        assert budget.used == 0
+
+    run(scenario())
+
+
+def test_a_copy_that_waits_for_memory_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = a_leader(3)
+    budget = replica.services.budget
+    reads: list[str] = []
+    read_file = replica.filesystem.read_file
+    monkeypatch.setattr(replica.filesystem, "read_file", lambda path: reads.append(path) or read_file(path))
+
+    async def scenario() -> None:
+        await budget.take(budget.limit)
+        copying = asyncio.ensure_future(replica.copy_all())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not reads
+        assert not copying.done()
+        budget.give_back(budget.limit)
+        await copying
+        assert replica.ranges() == [(0, 0), (1, 1)]
+        assert budget.used == 0
+
+    run(scenario())

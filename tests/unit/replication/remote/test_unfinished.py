@@ -14,6 +14,7 @@ from ottla.storage.log.retention import delete_old_segments
 from ottla.storage.remote.choice import FOREIGN_COPY_LIMIT_MS
 from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
+from ottla.storage.remote.record_walk import WALK_BYTES
 from tests.support.remote_fakes import MemoryStore
 from tests.support.tiered_replicas import TIERED, TieredReplica, follows
 from tests.unit.replication.remote.test_copy_again import leader_and_follower
@@ -78,6 +79,8 @@ def test_a_copy_that_is_all_that_is_left_of_its_records_is_finished(
         assert replica.ranges() == ALL
         assert len(replica.store.parts) == 5
         assert [each.custom for each in replica.entries()] == checksums
+        budget = replica.services.budget
+        assert (budget.used, budget.most_used > WALK_BYTES) == (0, True), "a proof takes memory for what it reads"
         assert (replica.log.log_start_offset, state.missing_offsets) == (0, 0)
 
     run(scenario())

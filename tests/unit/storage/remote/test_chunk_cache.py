@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -360,13 +360,13 @@ def test_few_indexes_are_read_at_once_and_not_too_many_wait(tmp_path: Path, monk
     async def story() -> None:
         reading, entries = await a_remote_log(tmp_path, log)
         first, second, third, fourth = entries[:4]
-        gate, index = asyncio.Event(), reading.store.inner.index
+        gate, save = asyncio.Event(), reading.store.inner.save_indexes
 
-        async def gated(entry: SegmentEntry, kind: IndexKind) -> bytes:
+        async def gated(entry: SegmentEntry, paths: Mapping[IndexKind, str]) -> None:
             await gate.wait()
-            return await index(entry, kind)
+            await save(entry, paths)
 
-        monkeypatch.setattr(reading.store.inner, "index", gated)
+        monkeypatch.setattr(reading.store.inner, "save_indexes", gated)
         loads = [reading.indexes.load(each) for each in (first, second, third)]
         with pytest.raises(TooManyReads):
             reading.indexes.load(fourth)
@@ -476,9 +476,15 @@ def test_indexes_stay_in_memory_while_the_disk_is_full(tmp_path: Path) -> None:
         reading, entries = await a_remote_log(tmp_path, log, filesystem=filesystem)
         filesystem.fails_if = lambda name, path: name == "open" and "index-cache" in path
         assert await read_segments(reading, entries, 700) == local_bytes(log, entries)
-        assert len(reading.store.indexes) == 3 * len(entries)
+        assert reading.indexes.find(entries[0]) is not None
+        assert reading.budget.kept == reading.budget.used == sum(each.index_bytes for each in map(reading.indexes.find, entries) if each)
+        asked = len(reading.store.indexes)
         found = await when_here(reading.reader.find_by_timestamp, entries[0], 1000, 0, True, None)
         assert found.offset == 0
+        assert len(reading.store.indexes) == asked, "they are in memory"
+        for entry in entries:
+            reading.indexes.remove(entry)
+        assert reading.budget.used == reading.budget.kept == 0
         await reading.reader.close()
 
     run(story)

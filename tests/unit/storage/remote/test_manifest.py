@@ -17,9 +17,8 @@ from ottla.storage.remote.entries import SegmentEntry, SegmentId, SegmentState, 
 from ottla.storage.remote.manifest import (
     MalformedManifest,
     Manifest,
-    join_indexes,
     read_manifest,
-    split_indexes,
+    size_of_indexes,
     write_manifest,
 )
 from ottla.storage.remote.ports import IndexKind
@@ -72,11 +71,10 @@ def test_the_recorded_indexes_are_taken_apart_and_joined_again() -> None:
     manifest = read_manifest(path.read_bytes())
     data = path.with_suffix(".indexes").read_bytes()
 
-    parts = split_indexes(data, manifest.indexes)
-
-    assert parts[IndexKind.LEADER_EPOCH] == b"0\n1\n0 0\n"
-    assert IndexKind.TRANSACTION not in parts
-    assert join_indexes(parts) == (data, manifest.indexes)
+    at, size = manifest.indexes[IndexKind.LEADER_EPOCH]
+    assert data[at : at + size] == b"0\n1\n0 0\n"
+    assert IndexKind.TRANSACTION not in manifest.indexes
+    assert size_of_indexes(manifest.indexes) == len(data)
 
 
 def test_the_recorded_chunks_hold_valid_batches() -> None:
@@ -158,9 +156,9 @@ def test_a_frame_that_expands_without_end_is_refused() -> None:
         read_manifest(data)
 
 
-def test_indexes_that_are_cut_off_are_refused() -> None:
-    with pytest.raises(MalformedManifest):
-        split_indexes(b"abc", {IndexKind.OFFSET: (0, 4)})
+def test_indexes_that_do_not_follow_one_another_are_refused() -> None:
+    with pytest.raises(MalformedManifest, match="timestamp is at 5, and the index before it ends at 4"):
+        size_of_indexes({IndexKind.OFFSET: (0, 4), IndexKind.TIMESTAMP: (5, 4)})
 
 
 def test_a_segment_of_one_chunk_has_the_size_of_that() -> None:
