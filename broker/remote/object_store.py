@@ -45,6 +45,7 @@ from ottla.storage.remote.ports import (
     MAX_INDEX_BYTES,
     OWNER_NAME,
     IndexKind,
+    RemoteObjectDamaged,
     RemoteObjectMissing,
     RemoteStoreError,
     SegmentFiles,
@@ -127,7 +128,7 @@ class ObjectStore:
         """See RemoteStore."""
         manifest, cipher = await self._manifest(entry)
         if end > manifest.chunks.original_size:
-            raise RemoteStoreError(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and {end} were expected")
+            raise RemoteObjectDamaged(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and {end} were expected")
         key = self._key(entry, LOG)
         if not manifest.is_compressed and cipher is None:
             return await self._objects.get_range(key, start, end)
@@ -135,7 +136,9 @@ class ObjectStore:
         size = min(len(found.sizes) * manifest.chunks.original_chunk_size, entry.size - found.original_start)
         try:
             data = await self._objects.get_range(key, found.start, found.end)
-            plain = await self._in_thread(partial(_original, data, found.sizes, manifest, size, cipher), main_key(entry))
+            plain = await self._in_thread(
+                partial(_original, data, found.sizes, manifest, size, cipher), main_key(entry), RemoteObjectDamaged
+            )
         except RemoteStoreError:
             self._forget(entry)  # the sizes of chunks in it may be wrong
             raise
@@ -201,7 +204,7 @@ class ObjectStore:
     def _wrong(self, entry: SegmentEntry, error: Exception) -> RemoteStoreError:
         """Forgets a manifest that may have been changed on its way."""
         self._forget(entry)
-        return RemoteStoreError(f"{main_key(entry)}: {error}")
+        return RemoteObjectDamaged(f"{main_key(entry)}: {error}")
 
     async def manifest(self, entry: SegmentEntry) -> bytes | None:
         """See RemoteStore."""
@@ -213,7 +216,7 @@ class ObjectStore:
         try:
             return read_manifest(data).chunks.original_size
         except MalformedManifest as error:
-            raise RemoteStoreError(f"{main_key(entry)}: its manifest is malformed: {error}") from None
+            raise RemoteObjectDamaged(f"{main_key(entry)}: its manifest is malformed: {error}") from None
 
     async def delete(self, entry: SegmentEntry) -> None:
         """See RemoteStore."""
@@ -299,12 +302,14 @@ class ObjectStore:
             sizes.append(len(piece))
             yield piece
 
-    async def _in_thread(self, work: Callable[[], _Result], name: str = "a segment to copy") -> _Result:
-        """Does work that blocks. An OSError becomes a RemoteStoreError, which has the `name` if the error names no file."""
+    async def _in_thread(
+        self, work: Callable[[], _Result], name: str = "a segment to copy", kind: type[RemoteStoreError] = RemoteStoreError
+    ) -> _Result:
+        """Does work that blocks. An OSError becomes an error of this kind, which has the `name` if the error names no file."""
         try:
             return await self._threads(work)
         except OSError as error:
-            raise RemoteStoreError(f"{error.filename or name}: {error.strerror or error}") from error
+            raise kind(f"{error.filename or name}: {error.strerror or error}") from error
 
     def _examine(self, path: str) -> tuple[int, bool]:
         """Returns the size of a segment, and whether its first batch is compressed."""
@@ -348,9 +353,9 @@ class ObjectStore:
         try:
             manifest = read_manifest(data)
         except MalformedManifest as error:
-            raise RemoteStoreError(f"{main_key(entry)}: its manifest is malformed: {error}") from None
+            raise RemoteObjectDamaged(f"{main_key(entry)}: its manifest is malformed: {error}") from None
         if manifest.chunks.original_size != entry.size:
-            raise RemoteStoreError(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and its entry says {entry.size}")
+            raise RemoteObjectDamaged(f"{main_key(entry)} has {manifest.chunks.original_size} bytes, and its entry says {entry.size}")
         cipher = await self._in_thread(partial(self._unseal, entry, manifest))
         self._forget(entry)  # another call may have read it meanwhile
         known = self._manifests[entry.id.uuid] = _Known(manifest, cipher)

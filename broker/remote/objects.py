@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.config.errors import ConfigError
 from ottla.config.remote_store import AZURE, GCS, S3, StoreSettings
-from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoredObject
+from ottla.storage.remote.ports import RemoteObjectDamaged, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoredObject
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as AnyStore
@@ -38,6 +38,8 @@ _DENIED: Final = re.compile(
     r"status code: 40[13]\b|\b(?:AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed)\b"
 )
 """Finds refused credentials in errors that obstore takes for others, such as those of a listing."""
+_SHORT: Final = re.compile(r"status code: 416\b")
+"""Finds that an object ends before a range begins. Of a range that begins earlier, stores send what there is."""
 _DOCUMENT: Final = re.compile(r":? *<[?!a-zA-Z]")
 """Finds where the answer of a store begins in the text of an error."""
 _MOST_TEXT: Final = 1000
@@ -166,7 +168,8 @@ class Objects:
         except self._denied as error:
             raise RemoteStoreDenied(f"{where}: {_reason(error)}") from None
         except self._errors as error:
-            kind = RemoteStoreDenied if _DENIED.search(str(error)) else RemoteStoreError
+            text = str(error)
+            kind = RemoteStoreDenied if _DENIED.search(text) else RemoteObjectDamaged if _SHORT.search(text) else RemoteStoreError
             raise kind(f"{where}: {_reason(error)}") from None
         finally:
             if is_outer:

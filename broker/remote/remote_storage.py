@@ -40,7 +40,7 @@ from ottla.storage.remote.held_chunks import LocalChunks
 from ottla.storage.remote.index_cache import IndexCache
 from ottla.storage.remote.lineage import is_in_lineage, with_records
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import OWNER_NAME, RemoteObjectMissing, RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import OWNER_NAME, UNREADABLE, RemoteStore, RemoteStoreError
 from ottla.storage.remote.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class RemoteStorage:
 
     def _count_failure(self, entry: SegmentEntry, error: BaseException) -> None:
         self.counters.of(entry.id.partition.topic).remote_fetch_errors += 1
-        if isinstance(error, RemoteObjectMissing) and self.loads is not None:
+        if isinstance(error, UNREADABLE) and self.loads is not None:
             self.loads.note_wrong(entry)
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.config.errors import ConfigError
 from ottla.storage.remote.batch_checks import CorruptChunk
-from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoreClockApart
+from ottla.storage.remote.ports import RemoteObjectDamaged, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoreClockApart
 
 MAX_MESSAGE_BYTES: Final = 1025 * 1024 * 1024
 """A message is no longer: a chunk of the largest `chunk.size`, and what is around it."""
@@ -101,7 +101,16 @@ class LogLine(NamedTuple):
 
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
     each.__name__: each
-    for each in (RemoteStoreError, RemoteObjectMissing, StoreClockApart, RemoteStoreDenied, CorruptChunk, ConfigError, OSError)
+    for each in (
+        RemoteStoreError,
+        RemoteObjectMissing,
+        RemoteObjectDamaged,
+        StoreClockApart,
+        RemoteStoreDenied,
+        CorruptChunk,
+        ConfigError,
+        OSError,
+    )
 }
 """The errors that callers distinguish. All others arrive as RemoteStoreError."""
 

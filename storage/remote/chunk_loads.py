@@ -20,7 +20,7 @@ from ottla.storage.remote.chunk_cache import ChunkCache
 from ottla.storage.remote.entries import SegmentEntry, SegmentId
 from ottla.storage.remote.held_chunks import ChunkSource, HeldChunk
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import RemoteObjectMissing, RemoteStoreError
+from ottla.storage.remote.ports import UNREADABLE, RemoteStoreError
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +242,7 @@ class ChunkLoads:
             self.note_wrong(entry, load.number)
             self._fail(load, counts, RemoteStoreError(f"a remote segment of {_name(entry)} is not what was copied: {error}"))
         except RemoteStoreError as error:
-            if isinstance(error, RemoteObjectMissing):
+            if isinstance(error, UNREADABLE):
                 self.note_wrong(entry, load.number)
             self._fail(load, counts, error)
         except asyncio.CancelledError:

@@ -36,7 +36,7 @@ from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_files import HeldFiles
 from ottla.storage.remote.index_checks import check_index, check_pieces, pieces_of
 from ottla.storage.remote.memory_budget import MEMORY_SHARE, READ_COPIES, MemoryBudget
-from ottla.storage.remote.ports import IndexKind, RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import IndexKind, RemoteObjectDamaged, RemoteStore, RemoteStoreError
 from ottla.storage.remote.record_walk import WALK_BYTES, rebuild_bytes, rebuild_indexes
 from ottla.storage.remote.remote_segment import NONE_OPEN, SUFFIXES, RemoteSegment
 from ottla.storage.remote.threads import Threads
@@ -289,7 +289,7 @@ class IndexCache:
         try:
             return await self._threads(work)
         except CorruptIndex as error:
-            raise RemoteStoreError(f"an index in the remote store is not that of its segment: {error}") from None
+            raise RemoteObjectDamaged(f"an index in the remote store is not that of its segment: {error}") from None
 
     # -- what goes -------------------------------------------------------------------------------------------------------
 

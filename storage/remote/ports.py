@@ -26,6 +26,10 @@ class RemoteObjectMissing(RemoteStoreError):
     """The store answers, and does not have the object, or not all of it."""
 
 
+class RemoteObjectDamaged(RemoteStoreError):
+    """An object of a copy is in the store, and is not what was copied."""
+
+
 class StoreClockApart(RemoteStoreError):
     """The clocks of the store and of this broker differ by minutes: nothing is removed, because it may not be due yet."""
 
@@ -36,6 +40,8 @@ class RemoteStoreDenied(RemoteStoreError):
 
 MAX_INDEX_BYTES: Final = 2048 * 1024 * 1024
 """Largest index that is read, bytes: no segment is larger."""
+UNREADABLE: Final = (RemoteObjectMissing, RemoteObjectDamaged)
+"""The errors that tell of a copy, and not of the store: they last until its objects are restored."""
 OWNER_NAME: Final = ".ottla-cluster-id"
 """The object that names the cluster to which a store belongs."""
 

@@ -13,7 +13,7 @@ from typing import Final
 from ottla.protocol.records.batch import HEADER_SIZE, BatchHeader, crc_is_valid
 from ottla.storage.remote.batch_checks import CorruptChunk, check_header, wrong_checksum
 from ottla.storage.remote.entries import SegmentEntry
-from ottla.storage.remote.ports import RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import RemoteObjectDamaged, RemoteStore
 from ottla.storage.remote.threads import Threads
 
 PIECE_BYTES: Final = 4 << 20
@@ -77,7 +77,7 @@ async def read_batches(entry: SegmentEntry, store: RemoteStore, threads: Threads
         walk.finish()
     except CorruptChunk as error:
         partition = entry.id.partition
-        raise RemoteStoreError(
+        raise RemoteObjectDamaged(
             f"the remote segment of {partition.topic}-{partition.partition} at offset {entry.start_offset} is not what was copied: {error}"
         ) from None
 

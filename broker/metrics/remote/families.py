@@ -114,8 +114,8 @@ REMOTE_FAMILIES: tuple[Family, ...] = (
     _of_remote(
         "ottla_remote_unreadable_segments",
         "",
-        "Segments that consumers may read, and of which records were missing in the store, or not what was copied, when this broker read "
-        "them the last time: at most 1000.",
+        "Segments that consumers may read, and of which the store did not have what was copied, when this broker read them the last time: "
+        "at most 1000.",
         _unreadable,
     ),
     _of_partitions("lost_log_segments", "lost_log_segments", "Segments in the remote store of logs that lost all their replicas"),

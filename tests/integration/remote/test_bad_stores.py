@@ -1,9 +1,11 @@
 """A broker process and a store that refuses it, loses or swaps its objects, or never answers: lines, alarms and records stay right."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -14,7 +16,7 @@ from tests.integration.remote.test_copied_and_read import RECORDS, SETTINGS, fil
 from tests.support.broker_process import eventually
 from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.moto_server import a_moto_server, forget_buckets, make_bucket, s3_keys
+from tests.support.moto_server import SIGNED, a_moto_server, forget_buckets, make_bucket, s3_keys
 from tests.support.several_brokers import until
 from tests.support.tiered_broker import a_tiered_broker, records
 
@@ -152,6 +154,44 @@ def test_objects_that_are_missing_cut_or_swapped_stop_a_reader_and_skip_nothing(
                 path.write_bytes(data)
             eventually(lambda: reader.poll() or len(reader.found) == RECORDS, what="the rest")
             assert reader.found == [(at, (f"{at:05d}" * 100).encode()) for at in range(RECORDS)]
+            until(lambda: scrape(broker)["ottla_remote_unreadable_segments"] == 0)
+        finally:
+            reader.close()
+
+
+def _object(url: str, key: str, data: bytes | None = None) -> bytes:
+    """Reads an object of the bucket, or writes it."""
+    method, headers = "GET" if data is None else "PUT", SIGNED | {"Content-Type": "application/octet-stream"}
+    with urlopen(Request(f"{url}/bucket/{key}", data, headers, method=method)) as answer:
+        found: bytes = answer.read()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("suffix", "was", "becomes"),
+    [("log", rb".*", b""), ("rsm-manifest", rb".*", b"{"), ("rsm-manifest", rb'"originalFileSize":', b'"originalFileSize":1')],
+    ids=["empty records", "a malformed manifest", "a manifest of another size"],
+)
+def test_an_object_that_is_not_what_was_copied_is_counted_until_it_is_restored(
+    proxy: FaultProxy, tmp_path: Path, suffix: str, was: bytes, becomes: bytes
+) -> None:
+    proxy.forget()
+    prefix = f"{tmp_path.name}/"
+    keys = {"remote.log.storage.manager.class.name": AIVEN_REMOTE_STORAGE, **s3_keys(proxy.url, **{"key.prefix": prefix})}
+    with a_broker_in_process(tmp_path / "logs", **SETTINGS | keys) as broker:
+        fill(broker, 1)
+        until(lambda: local_starts(broker, 1)[0] > RECORDS // 2)
+        keys_of_objects = {path.partition("?")[0].removeprefix("/bucket/") for _, path in proxy.requests}
+        key = sorted(each for each in keys_of_objects if each.startswith(f"{prefix}t-") and each.endswith(f".{suffix}"))[1]
+        right = _object(proxy.url, key)
+        _object(proxy.url, key, re.sub(was, becomes, right, count=1, flags=re.DOTALL))
+        reader = _Reader(broker)
+        try:
+            until(lambda: reader.poll() or scrape(broker)["ottla_remote_unreadable_segments"] == 1)
+            assert reader.errors.isdisjoint({KafkaError.OFFSET_OUT_OF_RANGE})
+            _object(proxy.url, key, right)
+            until(lambda: reader.poll() or len(reader.found) == RECORDS)
+            assert [offset for offset, _ in reader.found] == list(range(RECORDS))
             until(lambda: scrape(broker)["ottla_remote_unreadable_segments"] == 0)
         finally:
             reader.close()

@@ -27,7 +27,15 @@ from ottla.broker.remote.store_messages import (
 from ottla.config.errors import ConfigError, ConfigValueError
 from ottla.storage.remote.batch_checks import CorruptChunk
 from ottla.storage.remote.chunk_checks import Border, Checked, ChunkCheck
-from ottla.storage.remote.ports import IndexKind, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoreClockApart, StoredObject
+from ottla.storage.remote.ports import (
+    IndexKind,
+    RemoteObjectDamaged,
+    RemoteObjectMissing,
+    RemoteStoreDenied,
+    RemoteStoreError,
+    StoreClockApart,
+    StoredObject,
+)
 from tests.support.remote_stores import KEY_RING, an_entry, directory_settings, object_settings, segment_files
 
 HELLO = b"ottla store 0\n"
@@ -126,7 +134,10 @@ _S3 = {
 }
 
 
-@pytest.mark.parametrize("kind", [RemoteStoreError, RemoteObjectMissing, RemoteStoreDenied, StoreClockApart, CorruptChunk, ConfigError])
+@pytest.mark.parametrize(
+    "kind",
+    [RemoteStoreError, RemoteObjectMissing, RemoteObjectDamaged, RemoteStoreDenied, StoreClockApart, CorruptChunk, ConfigError],
+)
 def test_the_errors_that_callers_distinguish_stay_what_they_are(kind: type[Exception]) -> None:
     found = error_of(failure_of(kind("the reason")))
     assert (type(found), str(found)) == (kind, "the reason")
