@@ -256,10 +256,11 @@ class Broker:
         self._problem = problem
         storage = await self._probe_remote_store() if config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE] else None
         await self._open_directories()
-        reads = await storage.open_reads(self.log_manager.directories.live[0].path) if storage is not None else None
         await self._open_store()
+        reads = None
         if storage is not None:
             await storage.claim(self._cluster_id)
+            reads = await storage.open_reads(self.log_manager.directories.live[0].path)
         await self._load_logs()
         self._make_services(None if storage is None or reads is None else (storage, reads))
         await self._bind()

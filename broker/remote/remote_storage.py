@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.remote.store_process import SettingsRefused, StoreProcess
@@ -17,6 +18,7 @@ from ottla.broker.remote.store_threads import StoreThreads
 from ottla.broker.remote.store_watch import StoreWatch
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
+from ottla.config.keys.log import LOG_DIRS
 from ottla.config.keys.own import OTTLA_REMOTE_CHUNK_CACHE_BYTES, OTTLA_REMOTE_MEMORY_BYTES
 from ottla.config.keys.tiered import (
     REMOTE_FETCH_MAX_WAIT_MS,
@@ -26,6 +28,7 @@ from ottla.config.keys.tiered import (
     REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX,
 )
 from ottla.config.remote_store import StoreSettings, store_settings
+from ottla.config.validation import log_dirs
 from ottla.replication.reading.remote_read import RemoteReads
 from ottla.replication.remote.byte_quota import FETCH, ByteQuota
 from ottla.replication.remote.counters import RemoteCounters
@@ -37,7 +40,7 @@ from ottla.storage.remote.chunk_loads import ChunkLoads
 from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.held_chunks import LocalChunks
-from ottla.storage.remote.index_cache import IndexCache
+from ottla.storage.remote.index_cache import IndexCache, was_used_in
 from ottla.storage.remote.lineage import is_in_lineage, with_records
 from ottla.storage.remote.memory_budget import MemoryBudget
 from ottla.storage.remote.ports import OWNER_NAME, UNREADABLE, RemoteStore, RemoteStoreError
@@ -93,8 +96,11 @@ class RemoteStorage:
     async def probe(self, *, prepares: bool = True) -> None:
         """Asks the store whether it is there and accepts this broker. Raises ConfigError with a line for the operator.
 
-        With `prepares` it makes the folder of a store in a directory.
+        With `prepares` it makes the folder of a store in a directory, unless this broker has had a store: then the folder is missing
+        because the directory is not mounted, and copies would go below the mount point.
         """
+        was_used = await self.in_thread(partial(was_used_in, self._file_system, log_dirs(self._config[LOG_DIRS])))
+        prepares &= not was_used
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 if prepares and isinstance(self.store, StoreProcess):
@@ -109,6 +115,8 @@ class RemoteStorage:
             await self.store.close()
             reason = str(error) or f"no answer within {PROBE_SECONDS:.0f} s"
             prefix = self._config[REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX]
+            if was_used and self.settings.directory is not None:
+                reason += "; mount it, or make this folder if it is to be another store than before"
             raise ConfigError(f"the remote store cannot be used: {reason}; check it, and the keys {prefix}*") from None
         if self.settings.ignored:
             logger.warning("these keys of the remote store have no effect: %s", ", ".join(self.settings.ignored))

@@ -20,7 +20,7 @@ import contextlib
 import errno
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import Final, TypeVar, cast
@@ -385,6 +385,11 @@ async def _in_time(call: Awaitable[_Result]) -> _Result:
             return await call
     except TimeoutError:
         raise RemoteStoreError(f"no answer within {LOAD_SECONDS:.0f} s") from None
+
+
+def was_used_in(filesystem: FileSystem, log_dirs: Iterable[str]) -> bool:
+    """Tells if a broker with one of these log directories has had a remote store. Blocks."""
+    return any(filesystem.exists(f"{each}/{DIRECTORY}") for each in log_dirs)
 
 
 def _ignore(entry: SegmentEntry, error: BaseException) -> None:

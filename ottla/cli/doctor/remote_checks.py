@@ -17,7 +17,8 @@ from ottla.config.remote_store import store_settings
 from ottla.config.validation import log_dirs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
-from ottla.storage.remote.index_cache import DIRECTORY as INDEX_CACHE
+from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.remote.index_cache import was_used_in
 from ottla.storage.remote.local_layout import ROOT
 
 if TYPE_CHECKING:
@@ -134,15 +135,15 @@ def check_remote_store(config: BrokerConfig) -> Iterator[Finding]:
     if not config[REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
         return
     try:
-        if not _is_made_by_the_start(store_settings(config).directory, log_dirs(config[LOG_DIRS])[0]):
+        if not _is_made_by_the_start(store_settings(config).directory, log_dirs(config[LOG_DIRS])):
             asyncio.run(_probe(config))
     except ConfigError as error:
         yield found("remote-store-unusable", str(error), "correct the keys rsm.config.*, or make the store reachable")
 
 
-def _is_made_by_the_start(store: str | None, log_directory: str) -> bool:
-    """Whether the folder of a store in a directory is missing because no broker with this log directory has used it yet."""
-    if store is None or os.path.exists(os.path.join(log_directory, INDEX_CACHE)):
+def _is_made_by_the_start(store: str | None, log_directories: Sequence[str]) -> bool:
+    """Whether the folder of a store in a directory is missing because no broker with these log directories has used it yet."""
+    if store is None or was_used_in(RealFileSystem(), log_directories):
         return False
     return os.path.isdir(store) and os.access(store, os.W_OK | os.X_OK) and not os.path.lexists(os.path.join(store, ROOT))
 
@@ -152,7 +153,6 @@ async def _probe(config: BrokerConfig) -> None:
 
     from ottla.broker.loop.clock import SystemClock
     from ottla.broker.remote.remote_storage import RemoteStorage
-    from ottla.storage.disk.filesystem import RealFileSystem
 
     with ThreadPoolExecutor(1) as threads:
         storage = RemoteStorage(config, RealFileSystem(), threads, SystemClock())

@@ -43,6 +43,38 @@ def test_a_directory_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
+def test_a_directory_that_is_not_mounted_ends_the_start_and_gets_no_copies(tmp_path: Path) -> None:
+    shared, other = tmp_path / "shared", tmp_path / "other"
+    shared.mkdir()
+    other.mkdir()
+    keys = {"rsm.config.dir": str(shared)}
+    start(tmp_path / "logs", LOCAL_TIERED_STORAGE, keys)
+    shared.rename(tmp_path / "unmounted")
+    shared.mkdir()
+
+    with pytest.raises(CannotStart, match="kafka-tiered-storage is no directory; mount it, or make this folder") as refusal:
+        start(tmp_path / "logs", LOCAL_TIERED_STORAGE, keys)
+
+    assert "\n" not in str(refusal.value)
+    assert not list(shared.iterdir())
+    (other / "kafka-tiered-storage").mkdir()
+    start(tmp_path / "logs", LOCAL_TIERED_STORAGE, {"rsm.config.dir": str(other)})
+    shared.rmdir()
+    (tmp_path / "unmounted").rename(shared)
+    start(tmp_path / "logs", LOCAL_TIERED_STORAGE, keys)
+
+
+def test_a_store_of_another_cluster_does_not_count_as_one_that_was_used(tmp_path: Path) -> None:
+    stores = [tmp_path / name for name in ("of another", "new")]
+    for store in stores:
+        store.mkdir()
+    start(tmp_path / "one", LOCAL_TIERED_STORAGE, {"rsm.config.dir": str(stores[0])})
+    with pytest.raises(CannotStart, match="the remote store belongs to the cluster"):
+        start(tmp_path / "two", LOCAL_TIERED_STORAGE, {"rsm.config.dir": str(stores[0])})
+
+    start(tmp_path / "two", LOCAL_TIERED_STORAGE, {"rsm.config.dir": str(stores[1])})
+
+
 def test_a_bucket_that_is_there_is_a_store(s3: S3Server, tmp_path: Path) -> None:
     start(tmp_path / "logs", AIVEN_REMOTE_STORAGE, s3_keys(s3.url))
 
