@@ -58,6 +58,8 @@ MOST_LOADS: Final = 1000
 """Segments whose indexes are read, or wait for that."""
 MAX_HELD: Final = 8
 """Segments whose indexes are in memory because the disk refuses them."""
+WARNING_SECONDS: Final = 60.0
+"""Time between two lines about a disk that refuses indexes."""
 MAX_WRONG: Final = 1000
 """Segments that are known to have wrong indexes in the store."""
 
@@ -94,6 +96,7 @@ class IndexCache:
         self._reading = asyncio.Semaphore(MOST_READ)
         self._rebuilding = asyncio.Lock()
         budget.relieve_with(self._relieve)
+        self._next_warning = 0.0
 
     def prepare(self) -> None:
         """Makes the folder, and finds what is in it. Blocks; called once, at the start. Raises OSError."""
@@ -197,7 +200,7 @@ class IndexCache:
         try:
             return await self._save(entry, name, rebuilds)
         except OSError as error:
-            log.warning("%s: %s; these indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
+            self._warn_of_disk(error)
         return await self._hold(entry, name, rebuilds)
 
     async def _save(self, entry: SegmentEntry, name: str, rebuilds: bool) -> bool:
@@ -266,6 +269,13 @@ class IndexCache:
         while len(self._held) > MAX_HELD or (sum(self._held.values()) > self._budget.limit // MEMORY_SHARE and len(self._held) > 1):
             self._let_go(next(iter(self._held)))
         self._make_room(self.limit)
+
+    def _warn_of_disk(self, error: OSError) -> None:
+        """Writes one line a minute: the disk refuses the indexes of each segment that is read."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._next_warning:
+            self._next_warning = now + WARNING_SECONDS
+            log.warning("%s: %s; indexes stay in memory. Free space on this disk.", self._directory, error.strerror or error)
 
     async def _load_open_transactions(self, segment: RemoteSegment, name: str) -> None:
         entry = segment.entry

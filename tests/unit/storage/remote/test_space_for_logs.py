@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.remote import remote_storage
 from ottla.storage.disk import free_space
 from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.remote import index_cache
 from ottla.storage.remote.chunk_cache import OFF_MS
 from tests.support.followers import until
 from tests.support.remote_reading import Reading, quiet, run
@@ -72,6 +73,30 @@ def test_the_caches_take_no_space_that_is_for_logs(spare: int, tmp_path: Path) -
             reading.reader.forget(entry)
         assert await read_segments(reading, entries, 700) == expected
         assert reading.chunks.size == sum(entry.size for entry in entries)
+        await reading.reader.close()
+
+    run(story)
+
+
+def test_a_full_disk_is_told_once_a_minute_however_many_segments_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> int:
+        return sum("indexes stay in memory" in each.message for each in caplog.records)
+
+    async def story() -> None:
+        disk = SmallDisk(tmp_path / "cache")
+        reading, entries, expected = await a_reading_on(disk, tmp_path)
+        disk.spare = -1
+        assert len(entries) > 1
+        assert await read_segments(reading, entries, 700) == expected
+        assert told() == 1
+        monkeypatch.setattr(index_cache, "WARNING_SECONDS", 0.0)
+        reading.indexes._next_warning = 0.0
+        for entry in entries:
+            reading.reader.forget(entry)
+        assert await read_segments(reading, entries, 700) == expected
+        assert told() == 1 + len(entries)
         await reading.reader.close()
 
     run(story)
