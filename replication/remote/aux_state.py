@@ -30,11 +30,9 @@ from ottla.storage.remote.ports import IndexKind, RemoteLogMetadata, RemoteStore
 
 MOST_AT_ONCE: Final = 8
 """Logs that begin behind remote records at the same time. Their indexes are in memory meanwhile, and a lost disk may have had thousands."""
-_KINDS: Final = (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT)
+_KINDS: Final = IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT
+"""Read at once."""
 _CHECK_PRODUCERS = "remote-producers"
-_READY_CHECKS = 50
-_READY_CHECK_SECONDS = 0.02
-"""The metadata of a partition are usually there sooner than after the fetcher's backoff of a second."""
 
 
 class AuxState(NamedTuple):
@@ -70,24 +68,24 @@ class AuxStates:
 
     @asynccontextmanager
     async def state_at(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> AsyncIterator[AuxState]:
-        """Reads the state, and holds a slot and the memory for it until the caller has begun the log. Raises as `_find` and `_read`."""
+        """Reads the state, and holds a slot and the memory for it until the caller has begun the log. Raises as `_find` and `_read`.
+
+        Waits for the metadata, which a new replica has only begun to follow; without a slot, since that may take long.
+        """
+        await self._metadata.when_ready(_of(log))
         async with self._slots:
-            entry = await self._find(log, epochs, offset, log_end_offset)
-            sizes = [await self._store.index_size(entry, kind) for kind in _KINDS]
+            entry = self._find(log, epochs, offset, log_end_offset)
+            sizes = await asyncio.gather(*(self._store.index_size(entry, kind) for kind in _KINDS))
             async with self._budget.reserved(READ_COPIES * sum(sizes), is_read=True):
                 yield await self._read(log, entry, sizes)
 
-    async def _find(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> SegmentEntry:
+    def _find(self, log: PartitionLog, epochs: Epochs, offset: int, log_end_offset: int) -> SegmentEntry:
         """Finds the segment whose state is that behind the remote segment of the leader's log that has the offset.
 
-        `epochs` are those of the leader, from that of the offset on, and `log_end_offset` is its end. Waits a moment for the metadata,
-        which a new replica has only begun to follow. Raises RemoteStoreError if there is no such segment (yet), and MetadataNotReady.
+        `epochs` are those of the leader, from that of the offset on, and `log_end_offset` is its end. Raises RemoteStoreError if there is
+        no such segment (yet), and MetadataNotReady.
         """
         partition = _of(log)
-        for _ in range(_READY_CHECKS):
-            if self._metadata.is_ready(partition):
-                break
-            await asyncio.sleep(_READY_CHECK_SECONDS)
         lineage = with_records(epochs)
         epoch = epoch_of(lineage, offset)
         accepts = partial(is_in_lineage, log_end_offset=log_end_offset, epochs=lineage)
@@ -100,7 +98,8 @@ class AuxStates:
         """Reads the state behind a segment, whose parts have these sizes. Raises RemoteStoreError, also if it is damaged."""
         name = f"the segment at offset {entry.start_offset} of {log.topic_partition}"
         try:
-            checkpoint, producers = [await self._store.index(entry, kind, size) for kind, size in zip(_KINDS, sizes, strict=True)]
+            parts = (self._store.index(entry, kind, size) for kind, size in zip(_KINDS, sizes, strict=True))
+            checkpoint, producers = await asyncio.gather(*parts)
             check_index(entry, IndexKind.LEADER_EPOCH, checkpoint)
             known = decode_leader_epochs(checkpoint, name)
             await done(partial(self._background.submit, _CHECK_PRODUCERS, partial(_check_producers, entry, producers, name)))

@@ -144,8 +144,8 @@ class RemoteLogMetadata(Protocol):
     def unfollow(self, partition: TopicIdPartition) -> None:
         """Forgets the partition."""
 
-    def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Tells if lookups of the partition are answered."""
+    async def when_ready(self, partition: TopicIdPartition) -> None:
+        """Returns when lookups of the partition are answered. Raises MetadataNotReady if it is followed no more."""
 
     async def add(self, entry: SegmentEntry) -> None:
         """Publishes an entry in state COPY_SEGMENT_STARTED, and returns when this broker has read it. Raises MetadataWriteFailed."""

@@ -19,6 +19,7 @@ from ottla.storage.remote.ports import (
     SegmentFiles,
     StoredObject,
 )
+from tests.support.peers import until
 
 
 class Parts:
@@ -163,6 +164,12 @@ class MemoryMetadata:
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """See RemoteLogMetadata."""
         return self.ready and partition in self.followed
+
+    async def when_ready(self, partition: TopicIdPartition) -> None:
+        """See RemoteLogMetadata."""
+        if partition not in self.followed:
+            raise MetadataNotReady
+        await until(lambda: self.ready)
 
     async def add(self, entry: SegmentEntry) -> None:
         """See RemoteLogMetadata."""

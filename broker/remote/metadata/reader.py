@@ -75,6 +75,8 @@ class MetadataReader:
         self._applied_before = 0
         self._skipped_before = 0
         """The counts of metadata partitions that are read no more."""
+        self._pending: dict[int, asyncio.Timeout] = {}
+        """By leader, the fetch that waits there for new records."""
         self._not_before: dict[int, float] = {}
         """By metadata partition, the time of the next attempt after a failed one."""
         self.refusals = Refusals(logger, "read")
@@ -127,6 +129,14 @@ class MetadataReader:
             log = self.logs[index] = MetadataLog(index)
         log.follow(partition)
         self._changed.set()
+        if log.is_behind:
+            self._interrupt(self._leader_of(index)[0])
+
+    def _interrupt(self, leader: int) -> None:
+        """Ends a fetch that waits for new records, because old ones are wanted. A new connection costs less than `MAX_WAIT_MS`."""
+        pending = self._pending.pop(leader, None)
+        if pending is not None:
+            pending.reschedule(0)
 
     def unfollow(self, partition: TopicIdPartition) -> None:
         """Forgets a user partition, after a time in which it may come back."""
@@ -202,7 +212,7 @@ class MetadataReader:
             await fetching.prepare()
             while logs := self._led_by(leader):
                 try:
-                    await self._read_once(peer, logs)
+                    await self._read_once(peer, leader, logs)
                     failures = 0
                 except _EXPECTED as error:
                     failures += 1  # a connection ends with each restart of a broker, which is no news
@@ -220,7 +230,7 @@ class MetadataReader:
             return []
         return [log for log in self.logs.values() if self._leader_of(log.index)[0] == leader]
 
-    async def _read_once(self, peer: Peer, logs: list[MetadataLog]) -> None:
+    async def _read_once(self, peer: Peer, leader: int, logs: list[MetadataLog]) -> None:
         now = asyncio.get_running_loop().time()
         due = [log for log in logs if self._not_before.get(log.index, 0) <= now]
         if not due:
@@ -234,8 +244,16 @@ class MetadataReader:
         assert topic_id is not None
         asked = {log.index: (log, log.generation) for log in due}  # another log of the same index may come, and begins at generation 0
         epochs = {log.index: self._leader_of(log.index)[1] for log in due}
-        max_wait_ms = 0 if any(log.is_behind for log in due) or len(due) < len(logs) else fetching.MAX_WAIT_MS
-        response = await fetching.fetch(peer, topic_id, due, epochs, max_wait_ms)
+        may_wait = all(log in due and not log.is_behind for log in self._led_by(leader))  # more may be followed by now
+        try:
+            async with asyncio.timeout(None) as pending:
+                if may_wait:
+                    self._pending[leader] = pending
+                response = await fetching.fetch(peer, topic_id, due, epochs, fetching.MAX_WAIT_MS if may_wait else 0)
+        except TimeoutError:
+            return  # interrupted
+        finally:
+            self._pending.pop(leader, None)
         await asyncio.sleep(0)  # the answer was decoded in this turn: a third of a millisecond for a whole one
         if response.error_code:
             raise PeerUnavailable(f"the leader answered {ErrorCode.of(response.error_code).name}")

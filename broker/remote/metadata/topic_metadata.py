@@ -53,6 +53,15 @@ class TopicMetadata:
         log = self.reader.log_of(partition)
         return log is not None and log.cache_of(partition) is not None
 
+    async def when_ready(self, partition: TopicIdPartition) -> None:
+        """See RemoteLogMetadata."""
+        log = self.reader.log_of(partition)
+        if log is None:
+            raise MetadataNotReady(f"the metadata of {partition.topic}-{partition.partition} are not followed")
+        ready = asyncio.get_running_loop().create_future()
+        log.when_ready(partition, ready)
+        await ready
+
     async def add(self, entry: SegmentEntry) -> None:
         """See RemoteLogMetadata."""
         if entry.state is not SegmentState.COPY_SEGMENT_STARTED:

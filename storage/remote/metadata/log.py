@@ -24,6 +24,7 @@ from ottla.storage.remote.entries import TopicIdPartition
 from ottla.storage.remote.metadata.lone_records import lone_record
 from ottla.storage.remote.metadata.records import DELETION, PARTITION_FINISHED, SEGMENT, place_of, read_record
 from ottla.storage.remote.metadata.segment_cache import RecordRefused, SegmentCache
+from ottla.storage.remote.ports import MetadataNotReady
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class MetadataLog:
         self.first_skipped = ""
         """Names the first record that was left out, and why."""
         self._waiting: list[tuple[int, Future[None]]] = []
+        self._unready: list[tuple[bytes, Future[None]]] = []
 
     @property
     def name(self) -> str:
@@ -112,7 +114,11 @@ class MetadataLog:
         if known is not None and known.is_ready:
             known.hidden_at = now
         else:
-            self.followed.pop(place_of(partition), None)
+            place = place_of(partition)
+            self.followed.pop(place, None)
+            for awaited, future in self._unready:
+                if awaited == place and not future.done():
+                    future.set_exception(_not_followed(partition))
 
     def drop_hidden(self, before: float) -> None:
         """Forgets the user partitions that are hidden since then or longer."""
@@ -196,10 +202,25 @@ class MetadataLog:
         else:
             self._waiting.append((offset, future))
 
+    def when_ready(self, partition: TopicIdPartition, future: Future[None]) -> None:
+        """Completes the future as soon as `cache_of` has the entries. Fails it with MetadataNotReady if they are followed no more."""
+        place = place_of(partition)
+        known = self.followed.get(place)
+        if known is None or known.hidden_at is not None:
+            future.set_exception(_not_followed(partition))
+        elif known.is_ready:
+            future.set_result(None)
+        else:
+            self._unready.append((place, future))
+
     def _notify(self) -> None:
         if not self.is_behind:
             for each in self.followed.values():
                 each.is_ready = True
+            for _, future in self._unready:
+                if not future.done():
+                    future.set_result(None)
+            self._unready.clear()
         if self._waiting:
             still = []
             for offset, future in self._waiting:
@@ -303,3 +324,7 @@ class MetadataLog:
             logger.error("%s", named)
         elif self.skipped == NAMED + 1:
             logger.error("%s: more records are left out; ottla_remote_log_metadata_skipped_records_total counts them", self.name)
+
+
+def _not_followed(partition: TopicIdPartition) -> MetadataNotReady:
+    return MetadataNotReady(f"the metadata of {partition.topic}-{partition.partition} are followed no more")

@@ -145,6 +145,9 @@ async def test_a_new_replica_waits_for_the_metadata_and_does_not_begin_again() -
     follower.follow()
     stats = remote.counters.of(TOPIC)
     await until(lambda: stats.build_aux_state_requests == 1)
+    await asyncio.sleep(10)  # longer than any backoff
+    (fetcher,) = follower.pool.fetchers.values()
+    assert not fetcher.delayed
     remote.metadata.ready = True
     await until(next_fetch(peer, 10))
     assert stats.build_aux_state_requests == 1
@@ -153,17 +156,19 @@ async def test_a_new_replica_waits_for_the_metadata_and_does_not_begin_again() -
 
 
 @in_virtual_time
-async def test_metadata_that_are_not_read_in_time_are_awaited_by_another_attempt() -> None:
+async def test_logs_that_wait_for_their_metadata_keep_none_of_the_others_waiting() -> None:
     remote = Remote()
     await remote.fill()
     remote.metadata.ready = False
-    peer = ScriptedPeer(answer(failed(MOVED)), *QUESTIONS)
-    follower = a_follower(peer, remote)
-    follower.follow()
-    await tried_again(follower, peer)
-    assert remote.metadata.refused == 1
-    assert remote.counters.of(TOPIC).build_aux_state_errors == 0
-    await follower.pool.close()
+    states = remote.states()
+    log = SimpleNamespace(topic_id=TOPIC_ID, topic_partition=TopicPartition(TOPIC, 0))
+    followed: Any = SimpleNamespace(topic_partition=log.topic_partition, partition=SimpleNamespace(log=log))
+    fetcher: Any = SimpleNamespace(is_current=lambda _: False)
+    waiting = [asyncio.ensure_future(remote_start._begin(fetcher, followed, states, [(0, 0), (1, 5)], 9, 3, 12)) for _ in range(100)]
+    await until(lambda: remote.counters.of(TOPIC).build_aux_state_requests == 100)
+    assert not states._slots.locked()
+    remote.metadata.ready = True
+    await asyncio.gather(*waiting)
 
 
 @in_virtual_time
@@ -206,7 +211,7 @@ async def test_other_partitions_go_on_while_the_store_is_slow() -> None:
     await follower.pool.close()
 
 
-@pytest.mark.parametrize("case", ["no segment yet", "metadata not read", "store down", "damaged epochs", "damaged producers"])
+@pytest.mark.parametrize("case", ["no segment yet", "metadata not followed", "store down", "damaged epochs", "damaged producers"])
 def test_what_is_not_there_is_tried_again(case: str) -> None:
     @in_virtual_time
     async def scenario() -> None:
@@ -221,8 +226,8 @@ def test_what_is_not_there_is_tried_again(case: str) -> None:
                 failures -= 1
                 raise RemoteStoreError("the store is down")
 
-        if case == "metadata not read":
-            remote.metadata.ready = False
+        if case == "metadata not followed":
+            remote.metadata.unfollow(ORDERS)
         if case == "store down":
             remote.store.before = fail
         if case.startswith("damaged"):
@@ -236,7 +241,7 @@ def test_what_is_not_there_is_tried_again(case: str) -> None:
         assert follower.log().log_end_offset == 0
         if case == "no segment yet":
             await remote.fill()
-        remote.metadata.ready = True
+        remote.metadata.follow(ORDERS)
         if case.startswith("damaged"):
             parts.indexes = whole
         peer.script.extend([answer(failed(MOVED)), *QUESTIONS])
@@ -345,7 +350,7 @@ def test_a_copy_of_a_lost_history_is_none_of_the_leaders(epochs: dict[int, int],
 
 @in_virtual_time
 async def test_few_logs_begin_at_once_although_a_lost_disk_had_thousands() -> None:
-    """Their indexes are in memory meanwhile."""
+    """Their indexes are in memory meanwhile. Both of a log are read at once."""
     remote = Remote()
     await remote.fill()
     states = remote.states()
@@ -366,12 +371,12 @@ async def test_few_logs_begin_at_once_although_a_lost_disk_had_thousands() -> No
     beginning = [asyncio.ensure_future(remote_start._begin(fetcher, followed, states, epochs, 9, 3, 12)) for _ in range(100)]
     for _ in range(100):
         await asyncio.sleep(0)
-    assert reading == MOST_AT_ONCE
+    assert reading == 2 * MOST_AT_ONCE
     for each in beginning[:MOST_AT_ONCE]:
         each.cancel()  # their leader has changed
-    await until(lambda: reading == 2 * MOST_AT_ONCE)
+    await until(lambda: reading == 4 * MOST_AT_ONCE)
     gate.set()
     await asyncio.gather(*beginning, return_exceptions=True)
-    assert reading == MOST_AT_ONCE + 4 * (100 - MOST_AT_ONCE)
+    assert reading == 2 * MOST_AT_ONCE + 4 * (100 - MOST_AT_ONCE)
     assert max(most) > 0
     assert states._budget.used == 0

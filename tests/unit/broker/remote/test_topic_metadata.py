@@ -58,6 +58,64 @@ def test_lookups_are_refused_until_everything_has_been_read() -> None:
     run(story, topic)
 
 
+@pytest.mark.parametrize("when", ["while it waits for records", "while it waits for others", "while it asks for ends"])
+def test_a_reader_that_has_all_does_not_wait_when_more_is_followed(when: str) -> None:
+    """The leader of the metadata holds each fetch that may wait until there are new records, and there never are any."""
+    topic = PlayedTopic().create()
+    waiting = 0
+
+    async def travel() -> None:
+        nonlocal waiting
+        last = topic.peers.asked[-1]
+        if isinstance(last.message, fetching.FetchRequest) and last.message.max_wait_ms:
+            waiting += 1
+            await asyncio.Event().wait()
+
+    topic.peers.travel = travel  # type: ignore[method-assign]  # a leader that waits
+
+    async def story(metadata: PlayedMetadata) -> None:
+        is_same = when == "while it waits for records"
+        index = metadata.reader.index_of(A_PARTITION)
+        others = (OTHER._replace(partition=number) for number in range(100))
+        other = next(each for each in others if (metadata.reader.index_of(each) == index) is is_same)
+        write_elsewhere(topic, metadata, *values_of(an_entry(1, 0, 100, partition=other), FINISHED), partition=other)
+        if when == "while it asks for ends":
+            topic.faults[ApiKey.LIST_OFFSETS].append(lambda: metadata.follow(other))
+        await ready(metadata)
+        if when != "while it asks for ends":
+            await until(lambda: waiting == 1)
+            metadata.follow(other)
+        await until(lambda: metadata.is_ready(other))
+        assert metadata.find(other, 0, 50) is not None
+        assert metadata.is_ready(A_PARTITION)
+        assert len(metadata.reader.refusals) == 0
+
+    run(story, topic)
+
+
+def test_who_waits_for_metadata_learns_that_they_are_followed_no_more() -> None:
+    topic = PlayedTopic()
+    topic.refuses_creation = "Replication factor: 3 larger than available brokers: 1."
+
+    async def story(metadata: PlayedMetadata) -> None:
+        with pytest.raises(MetadataNotReady):
+            await metadata.when_ready(A_PARTITION)
+        metadata.follow(A_PARTITION)
+        waiting = [asyncio.create_task(metadata.when_ready(A_PARTITION)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        metadata.unfollow(A_PARTITION)
+        with pytest.raises(MetadataNotReady):
+            await waiting[1]
+        metadata.follow(A_PARTITION)
+        topic.refuses_creation = ""
+        await metadata.when_ready(A_PARTITION)
+        await metadata.when_ready(A_PARTITION)
+        assert not metadata.all_entries(A_PARTITION)
+
+    run(story, topic)
+
+
 def test_only_metadata_partitions_of_replicas_here_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "HIDDEN_SECONDS", 0.0)
     topic = PlayedTopic().create()
