@@ -16,7 +16,7 @@ from benchmarks.loadgen.prepared import Prepared
 from benchmarks.loadgen.runner import Load, run_load
 from benchmarks.loads import frames
 from benchmarks.loads.admin import Admin, BrokerRefusedError
-from benchmarks.loads.old_data import EARLIEST_LOCAL, found_offsets, until
+from benchmarks.loads.old_data import EARLIEST_LOCAL, LATEST_TIERED, found_offsets, until
 from benchmarks.loads.workloads import RECORDS_OF_16_KIB, batch_of_16_kib
 from benchmarks.turns.turn import Plan
 from ottla.protocol.api_keys import ApiKey
@@ -30,13 +30,15 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 _BROKERS: Final = 2
 _FILL_S: Final = 3600.0
 _MEGABYTE: Final = 1_000_000
+_INTERVAL: Final = {"remote.log.manager.task.interval.ms": "30000"}
+"""The default. With that of the other parts a leader would look at the entries of all its segments ten times a second meanwhile."""
 
 
 def measure(kind: str, directory: Path, config: Mapping[str, str], plan: Plan) -> tuple[float, float]:
     """Seconds until a second replica is in sync: of a partition with local data only, and of one with old data, too. Raises anything."""
     size = plan.size
     ones = {"default.replication.factor": "1", "min.insync.replicas": "1", "offsets.topic.replication.factor": "1"}
-    cluster = KINDS[kind](directory, {**CONFIG, **config, **ones}, _BROKERS)
+    cluster = KINDS[kind](directory, {**CONFIG, **config, **ones, **_INTERVAL}, _BROKERS)
     taken = []
     try:
         cluster.start()
@@ -53,7 +55,7 @@ def measure(kind: str, directory: Path, config: Mapping[str, str], plan: Plan) -
 
 
 def _fill(cluster: Cluster, name: str, local: int, old: int, segment_bytes: int) -> None:
-    """A topic with one replica, on broker 0, which has `local` bytes itself and `old` bytes in the store only."""
+    """A topic with one replica, on broker 0, which has `local` bytes itself and `old` bytes in the store only. Nothing is left to copy."""
     config = {
         "segment.bytes": str(segment_bytes),
         "retention.ms": "-1",
@@ -68,9 +70,12 @@ def _fill(cluster: Cluster, name: str, local: int, old: int, segment_bytes: int)
     prepared = Prepared(frames.produce(name, 0, batch), frames.produce_error_offsets(name), is_shown=True)
     total = (local + old) // len(batch)
     run_load("127.0.0.1", cluster.port(0), Load([prepared], 1, 8, warm_up_s=0, duration_s=_FILL_S, total=total))
+    in_segment = segment_bytes // len(batch)
+    closed = (total - 1) // in_segment * in_segment * RECORDS_OF_16_KIB
     moved = (old - segment_bytes) // len(batch) * RECORDS_OF_16_KIB
     with Admin("127.0.0.1", cluster.port(0)) as asked:
         topic = asked.described(name)
+        until(lambda: found_offsets(asked, topic, LATEST_TIERED)[0] >= closed - 1, "all closed segments are copied")
         if old:
             until(lambda: found_offsets(asked, topic, EARLIEST_LOCAL)[0] >= moved, "old data is in the store only")
     os.sync()  # the disk is not what is measured
