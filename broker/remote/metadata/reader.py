@@ -251,6 +251,8 @@ class MetadataReader:
                     self._pending[leader] = pending
                 response = await fetching.fetch(peer, topic_id, due, epochs, fetching.MAX_WAIT_MS if may_wait else 0)
         except TimeoutError:
+            if not pending.expired():
+                raise
             return  # interrupted
         finally:
             self._pending.pop(leader, None)

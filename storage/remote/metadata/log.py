@@ -80,6 +80,7 @@ class MetadataLog:
         """Names the first record that was left out, and why."""
         self._waiting: list[tuple[int, Future[None]]] = []
         self._unready: list[tuple[bytes, Future[None]]] = []
+        """Who waits for the entries of a user partition: a task of each replica that begins."""
 
     @property
     def name(self) -> str:
@@ -211,6 +212,7 @@ class MetadataLog:
         elif known.is_ready:
             future.set_result(None)
         else:
+            self._unready = [each for each in self._unready if not each[1].done()]  # those of former leader epochs
             self._unready.append((place, future))
 
     def _notify(self) -> None:
