@@ -80,7 +80,7 @@ class MetadataLog:
         """Names the first record that was left out, and why."""
         self._waiting: list[tuple[int, Future[None]]] = []
         self._unready: list[tuple[bytes, Future[None]]] = []
-        """Who waits for the entries of a user partition: a task of each replica that begins."""
+        """By user partition, the tasks of beginning replicas that wait for its entries."""
 
     @property
     def name(self) -> str:
