@@ -3,9 +3,14 @@
 Only the storage floor raises them. `coordination/error_map.py` maps them to wire error codes, and needs a row for each new class.
 """
 
+import errno
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.protocol.topic_partition import TopicPartition
+
+SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
+"""Errors of a call while no descriptor is free. They pass, and say nothing about a disk."""
 
 
 class StorageError(Exception):
@@ -13,14 +18,23 @@ class StorageError(Exception):
 
 
 class LogDirFailure(StorageError):
-    """The disk refused an operation. The log directory `log_dir` must be taken offline; `path` and `reason` are for the operator."""
+    """The disk refused an operation. `path` and `reason` are for the operator.
 
-    def __init__(self, log_dir: str, path: str, reason: str) -> None:
+    The log directory `log_dir` must be taken offline, except after a shortage of descriptors (`passes`): the operation alone has failed.
+    """
+
+    def __init__(self, log_dir: str, path: str, reason: str, *, passes: bool = False) -> None:
         super().__init__(f"{path}: {reason} (log directory {log_dir})")
         self.what = f"{path}: {reason}"
         self.log_dir = log_dir
         self.path = path
         self.reason = reason
+        self.passes = passes
+
+    @classmethod
+    def of(cls, error: OSError, log_dir: str, path: str) -> "LogDirFailure":
+        """The failure for an error of the system, which names its file, or else happened at `path`."""
+        return cls(log_dir, str(error.filename or path), error.strerror or str(error), passes=error.errno in SHORTAGES)
 
 
 class LogDirNotFound(StorageError):

@@ -126,4 +126,4 @@ class StrayReplicas:
         try:
             self._replicas.log_manager.delete(topic_partition, is_stray=True)
         except LogDirFailure as failure:
-            self._replicas.on_log_dir_failure(failure.log_dir, failure.what)
+            self._replicas.log_manager.report_failure(failure)

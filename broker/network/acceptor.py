@@ -11,16 +11,15 @@ import errno
 import ipaddress
 import logging
 import os
-import resource
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.broker.network.authentication_counts import AuthenticationCounts
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.descriptors import duplicate
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.offenders import describe_handshake
 from ottla.broker.network.receive_buffer import may_grow, set_receive_buffer
@@ -75,11 +74,6 @@ def _remedy(endpoint: EndPoint, error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"give the process the capability CAP_NET_BIND_SERVICE, without which it may not listen at port {endpoint.port}, or"
     return "let this host have the address or"
-
-
-def files_for_connections(limit: int) -> int:
-    """Number of open files from which on no connection is accepted, to keep files for logs: without one a log directory goes offline."""
-    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - max(limit // 8, 16)
 
 
 async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
@@ -299,7 +293,6 @@ class Acceptor:
         self._accepting = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
-        self._most_files = files_for_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._quiet_until = 0.0
         # A connection's task ends when its transport exists. After that nothing runs per connection.
         self._opening: dict[asyncio.Task[None], float] = {}
@@ -403,11 +396,8 @@ class Acceptor:
             self._open(sock, address)
 
     def _check_files(self) -> None:
-        """Raises OSError when connections use all files that they may use. A further one could make the storage fail."""
-        lowest = os.dup(self._sock.fileno())  # the system returns the lowest free number
-        os.close(lowest)
-        if lowest >= self._most_files:
-            raise OSError(errno.EMFILE, f"{lowest} files are open, the others are for logs")
+        """Raises OSError when connections use all files that they may use."""
+        os.close(duplicate(self._sock))
 
     def _wait_for_files(self, error: OSError) -> None:
         if self._loop.time() >= self._quiet_until:

@@ -3,7 +3,7 @@
 uvloop has no `loop.sendfile`, and asyncio's would need a task. So a connection passes everything from the first file region on to its
 `FileSender`. Two rules make two writers on one socket safe. The sender writes only while the transport's write buffer is empty. The
 connection writes nothing to the transport until the sender has called `on_sent`. The sender waits for room with `add_writer` on a duplicate
-of the descriptor, because the loop refuses the descriptor of a transport.
+of the descriptor, because the loop refuses the descriptor of a transport. When connections have all that they may, it looks now and then.
 
 In a turn of the loop at most SENDER_TURN_BYTES of one connection are sent. A thread first reads bytes that are not in the page cache, so a
 consumer of old data does not delay the others. Another thread converts records for old consumers, each piece after the previous one was
@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, final
 
 from ottla.broker.network import gather
+from ottla.broker.network.descriptors import duplicate
 from ottla.broker.network.gather import PACKET_BYTES, PAGE_BYTES
 from ottla.broker.network.request_channel import Part, Parts, memory_of
 from ottla.broker.security.client import Client
@@ -47,6 +48,8 @@ TAIL_BYTES: Final = 16 * 1024
 """The end of an answer that is written to such a transport with the piece before it, in bytes: at most one record more."""
 SENDER_TURN_BYTES: Final = 1024 * 1024
 """Bytes of files that one connection sends per turn of the loop."""
+
+_LOOKS_AGAIN_SECONDS: Final = 0.05
 
 SHORT_FILE: Final = "the file is shorter than the log said"
 _native = compiled("ottla.broker.network.native")
@@ -114,7 +117,8 @@ class Owner(Protocol):
 class FileSender:
     """Sends a connection's answers from a file region on. Made for the first one, and reused."""
 
-    __slots__ = ("_closed", "_connection", "_loop", "_parts", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer", "piece")
+    __slots__ = ("_closed", "_connection", "_loop", "_parts", "_position", "_pulling", "_sock", "_timer", "_transport", "_warm", "_writer",
+                 "piece")  # fmt: skip
 
     def __init__(
         self, connection: Owner, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
@@ -129,6 +133,8 @@ class FileSender:
         self._warm = 0  # bytes of the first part that are in the page cache for certain
         self._pulling: asyncio.Future[Any] | None = None
         self._writer = -1
+        self._timer: asyncio.TimerHandle | None = None
+        """The next look at a socket for which no descriptor was left to wait with."""
         self._closed = False
 
     def send(self, parts: Parts) -> bool:
@@ -358,15 +364,22 @@ class FileSender:
             # The transport holds bytes and will call resume_writing, or this turn's share is used up.
             if not self._transport.get_write_buffer_size():
                 self._loop.call_soon(self.pump)
-        elif self._writer < 0:
+        elif self._writer < 0 and self._timer is None:
             try:
-                self._writer = os.dup(sock.fileno())
-            except OSError as error:  # no descriptor is free
-                self._fail(error, None)
+                self._writer = duplicate(sock)
+            except OSError:  # none is left for this
+                self._timer = self._loop.call_later(_LOOKS_AGAIN_SECONDS, self._look_again)
                 return
             self._loop.add_writer(self._writer, self.pump)
 
+    def _look_again(self) -> None:
+        self._timer = None
+        self.pump()
+
     def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._writer >= 0:
             # In this order: epoll watches the open file, not the descriptor, and would report it forever.
             self._loop.remove_writer(self._writer)

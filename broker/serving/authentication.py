@@ -11,7 +11,7 @@ import logging
 import resource
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.network.acceptor import files_for_connections
+from ottla.broker.network.descriptors import files_for_connections
 from ottla.broker.network.handler import RequestHandler
 from ottla.broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from ottla.broker.request.last_answer import last_answer

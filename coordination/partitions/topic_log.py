@@ -273,7 +273,7 @@ class TopicLog:
 
     def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
         if isinstance(error, LogDirFailure):
-            self._replica_manager.on_log_dir_failure(error.log_dir, error.what)
+            self._replica_manager.log_manager.report_failure(error)
         code = error_code(error)
         if self._refused.get(index) != code:
             self._refused[index] = code

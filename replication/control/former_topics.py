@@ -72,5 +72,5 @@ def set_aside(manager: ReplicaManager, topic_partition: TopicPartition) -> set[s
     try:
         return {rename.log.log_dir for rename in manager.log_manager.delete(topic_partition, is_stray=True)}
     except LogDirFailure as failure:
-        manager.on_log_dir_failure(failure.log_dir, failure.what)
+        manager.log_manager.report_failure(failure)
         return set()

@@ -292,7 +292,7 @@ class ReplicaManager:
                 self._not_followed.setdefault(state.leader, []).append(topic_partition)
             self.log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
-            self.on_log_dir_failure(failure.log_dir, failure.what)
+            self.log_manager.report_failure(failure)
             self.offline[topic_partition] = topic_id
             return ErrorCode.KAFKA_STORAGE_ERROR
         except InconsistentTopicId as error:

@@ -67,6 +67,6 @@ def _stop(
         try:
             renames = manager.log_manager.delete(topic_partition)
         except LogDirFailure as failure:
-            manager.on_log_dir_failure(failure.log_dir, failure.what)
+            manager.log_manager.report_failure(failure)
             return ErrorCode.KAFKA_STORAGE_ERROR, renames
     return ErrorCode.NONE, renames

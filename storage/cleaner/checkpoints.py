@@ -43,7 +43,7 @@ class CleanerCheckpoints:
             except CorruptCheckpoint as error:
                 self._failures.append(LogDirFailure(log_dir, error.path, error.reason))
             except OSError as error:
-                self._failures.append(LogDirFailure(log_dir, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", error.strerror or str(error)))
+                self._failures.append(LogDirFailure.of(error, log_dir, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}"))
 
     def report_failures(self) -> None:
         """Reports unreadable files, on the loop: as for other checkpoints, their directories are taken offline."""

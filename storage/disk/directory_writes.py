@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ottla.pauses import is_over
 from ottla.storage.disk.background import Background
-from ottla.storage.errors import LogDirFailure
+from ottla.storage.errors import SHORTAGES, LogDirFailure
 
 log = logging.getLogger(__name__)
 
@@ -278,11 +278,12 @@ class DirectoryWrites:
                 if self._failure is None:
                     try:
                         write()
-                    except OSError as error:
-                        self._failure = LogDirFailure(self._log_dir, str(error.filename or self._log_dir), error.strerror or str(error))
                     except Exception as error:
-                        self._unwritten.append(write)
-                        self._reason = error
+                        if isinstance(error, OSError) and error.errno not in SHORTAGES:
+                            self._failure = LogDirFailure.of(error, self._log_dir, self._log_dir)
+                        else:
+                            self._unwritten.append(write)
+                            self._reason = error
         finally:
             with self._busy:
                 self._threads -= 1
@@ -294,7 +295,8 @@ class DirectoryWrites:
 
     def _try_again(self, action: Callable[[], None], error: Exception | None) -> None:
         self._background.schedule("deferred-writes", _BACKOFF_MS, 0, action)
-        log.error("%s: writing small files or checkpoints failed; it will be retried", self._log_dir, exc_info=error)
+        unforeseen = None if isinstance(error, OSError) else error
+        log.error("%s: writing small files or checkpoints failed; it will be retried: %s", self._log_dir, error, exc_info=unforeseen)
 
     def _report(self) -> None:
         if self._failure is not None and not self._is_reported:

@@ -3,6 +3,9 @@
 The storage floor accesses files only through a `FileSystem`, so that tests can replace it by one in memory, or by one
 that fails at the n-th call. Errors are the operating system's (`OSError`); the log turns them into `LogDirFailure`.
 
+All calls on the real disk that take a descriptor go through `RealFileSystem._with_descriptor`. If none is free, it closes
+files of logs, gives up one of a reserve, and repeats the call once.
+
 Invariants: a `File` writes everything or raises; it closes its descriptor with its last reference, so that a region of
 a deleted file remains readable.
 """
@@ -14,9 +17,13 @@ import os
 import resource
 import sys
 from collections.abc import Callable
-from typing import Final, Protocol
+from contextlib import suppress
+from typing import Final, Protocol, TypeVar
 
 from ottla.storage.disk.real_file import RealFile
+from ottla.storage.errors import SHORTAGES
+
+T = TypeVar("T")
 
 DIRECTORY_MODE: Final = 0o750
 FILE_MODE: Final = 0o640
@@ -113,8 +120,9 @@ class FileSystem(Protocol):
         """Whether most of the files that this process may open were open at some time since the last call."""
 
     def relieve_with(self, close_some: Callable[[], None]) -> None:
-        """Sets a callback for each open of a file while most permitted files are open; it runs in the thread that opens
-        the file."""
+        """Sets a callback for each open of a file while most permitted files are open, and opens a reserve of descriptors.
+
+        The callback runs in the thread that opens the file."""
 
     def is_scarce(self, file: File) -> bool:
         """Whether the file was one of the last that this process may open, so that no answer may hold it while it waits for its client."""
@@ -174,6 +182,10 @@ _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 """Errors of file systems, and of old systems, without this feature."""
 
 
+_RESERVE = 8
+"""Descriptors for calls while no other is free, mostly of threads, which close no files of logs."""
+
+
 class RealFileSystem:
     """A `FileSystem` on the real disk."""
 
@@ -184,26 +196,42 @@ class RealFileSystem:
         self._last = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 13 // 16
         self._has_many = False
         self._close_some: Callable[[], None] = lambda: None
+        self._reserve: list[int] = []
+        self._reserved = 0
+        """Size of a full reserve."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = _OPEN_READ if read_only else _OPEN_WRITE
         if create:
             flags |= os.O_CREAT
-        try:
-            fd = os.open(path, flags, FILE_MODE)
-        except OSError as error:
-            if error.errno != errno.EMFILE:
-                raise
-            self._close_some()
-            fd = os.open(path, flags, FILE_MODE)
+        fd = self._with_descriptor(os.open, path, flags, FILE_MODE)
         if fd > self._many:  # the system assigns the lowest free number
             self._has_many = True
             self._close_some()
         return RealFile(path, fd)
 
+    def _with_descriptor(self, call: Callable[..., T], *arguments: str | int) -> T:
+        """Calls `call`, and once more if no descriptor was free. Raises OSError."""
+        try:
+            return call(*arguments)
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                raise
+        self._has_many = True
+        self._close_some()
+        with suppress(IndexError):
+            os.close(self._reserve.pop())
+        return call(*arguments)
+
+    def _fill_reserve(self) -> None:
+        """Opens the missing descriptors of the reserve, while the process has others."""
+        with suppress(OSError):
+            while len(self._reserve) < self._reserved:
+                self._reserve.append(os.open(os.devnull, _OPEN_READ))
+
     def open_unnamed(self, directory: str) -> RealFile | None:
         try:
-            file = RealFile(directory, os.open(directory, os.O_TMPFILE | _OPEN_WRITE, FILE_MODE))
+            file = RealFile(directory, self._with_descriptor(os.open, directory, os.O_TMPFILE | _OPEN_WRITE, FILE_MODE))
         except OSError as error:
             if error.errno in _NO_UNNAMED_FILES:
                 return None
@@ -219,11 +247,14 @@ class RealFileSystem:
         file.path = path
 
     def is_short_of_files(self) -> bool:
+        self._fill_reserve()
         found, self._has_many = self._has_many, False
         return found
 
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         self._close_some = close_some
+        self._reserved = _RESERVE
+        self._fill_reserve()
 
     def is_scarce(self, file: File) -> bool:
         return file.fileno() > self._last
@@ -244,7 +275,7 @@ class RealFileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def read_file(self, path: str) -> bytes:
-        fd = os.open(path, _OPEN_READ)  # open() takes three times as long
+        fd = self._with_descriptor(os.open, path, _OPEN_READ)  # open() takes three times as long
         try:
             parts = []
             while part := os.read(fd, _READ_BYTES):
@@ -254,7 +285,7 @@ class RealFileSystem:
         return b"".join(parts)
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._with_descriptor(os.listdir, path))
 
     def make_directory(self, path: str) -> None:
         make_directory(path)
@@ -269,7 +300,7 @@ class RealFileSystem:
         os.rmdir(path)
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._with_descriptor(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
@@ -278,7 +309,7 @@ class RealFileSystem:
     def sync_everything(self, path: str) -> bool:
         from ottla.storage.disk.syncfs import syncfs  # importing ctypes takes 2 ms, and a starting broker has nothing to sync
 
-        return syncfs(path)
+        return self._with_descriptor(syncfs, path)
 
     def total_and_free_bytes(self, path: str) -> tuple[int, int]:
         stat = os.statvfs(path)

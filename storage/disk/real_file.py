@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from ottla.protocol.compiled import compiled
 from ottla.storage.disk.deleted_files import close_file
+from ottla.storage.errors import SHORTAGES
 
 if TYPE_CHECKING:
     from ottla.storage.disk.page_cache import PageCache
@@ -88,7 +89,11 @@ class RealFile:
     def map(self, length: int) -> mmap.mmap | bytes:
         # Reading a hole allocates a page of a tmpfs, and kills the process when none is left.
         if length and os.lseek(self.descriptor, 0, os.SEEK_HOLE) >= length:
-            return mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ)
+            try:
+                return mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ)
+            except OSError as error:  # a map has a descriptor of its own
+                if error.errno not in SHORTAGES:
+                    raise
         return self.pread(length, 0)
 
     def truncate(self, size: int) -> None:

@@ -40,7 +40,7 @@ class LogFiles:
         """The error to raise for `error`. Raises LogClosed for a closed log, whose files may be missing without a failure."""
         if self.is_closed:
             raise LogClosed(self.topic_partition) from error
-        return LogDirFailure(self.log_dir, str(error.filename or path or self.directory), error.strerror or str(error))
+        return LogDirFailure.of(error, self.log_dir, path or self.directory)
 
     def failed_lookup(self, error: NotCached | OSError | RecordFormatError, where: str = "") -> ColdRead | LogDirFailure | CorruptRecord:
         """The error to raise for one of `LOOKUP_ERRORS`. Raises LogClosed for a closed log."""
@@ -65,5 +65,5 @@ class LogFiles:
             filesystem.remove_directory(self.directory)
             filesystem.sync_directory(self.log_dir)
         except OSError as error:
-            raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
+            raise LogDirFailure.of(error, self.log_dir, self.directory) from error
         logger.debug("%s: deleted %s", self.topic_partition, self.directory)

@@ -89,7 +89,7 @@ def open_log(
             if topic_partition.topic in BROKERS_TOPICS:
                 opened.pending_topic_id.write()
     except OSError as error:
-        raise LogDirFailure(log_dir, str(error.filename or where), error.strerror or str(error)) from error
+        raise LogDirFailure.of(error, log_dir, where) from error
     except RecordFormatError as error:
         raise LogDirFailure(log_dir, where, str(error)) from error
     return opened

@@ -195,7 +195,7 @@ class Truncations:
             log.context.on_failure(failure)
         if failure is None or log.is_closed:
             self.current = None
-        elif not isinstance(failure, LogDirFailure):
+        elif not isinstance(failure, LogDirFailure) or failure.passes:
             self._repeat_later(begun, failure)
         asked, begun.asked_meanwhile = begun.asked_meanwhile, []
         begun.then(failure)

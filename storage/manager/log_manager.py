@@ -45,7 +45,7 @@ from ottla.storage.disk.partition_metadata import ZERO_UUID
 from ottla.storage.disk.rounds import visit_all
 from ottla.storage.disk.start_errors import NoUsableLogDirectory
 from ottla.storage.errors import LogDirFailure
-from ottla.storage.log.context import LogContext
+from ottla.storage.log.context import LimitedLines, LogContext
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.pending_topic_id import take_topic_id
 from ottla.storage.log.recovery import open_log
@@ -99,6 +99,7 @@ class LogManager:
         self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
         """Called on the loop with a directory that failed in the background, and the reason. A replacement must call
         `handle_log_dir_failure`."""
+        self._shortages = LimitedLines(clock, log.warning, "%d more operations failed by a lack of descriptors, without lines")
         self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
         """Called when a log was cut at its end."""
         self.on_no_log_dir = on_no_log_dir
@@ -324,6 +325,8 @@ class LogManager:
             try:
                 return self._create_in(directory, topic_partition)
             except LogDirFailure as failure:
+                if failure.passes:
+                    raise
                 self.report_failure(failure)
         raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
 
@@ -391,8 +394,10 @@ class LogManager:
         self.on_truncated(each)
 
     def report_failure(self, failure: LogDirFailure) -> None:
-        """Reports a disk failure, which takes the directory offline. On the loop."""
-        if self.directories[failure.log_dir].is_live:
+        """Reports a disk failure, which takes the directory offline unless it passes. On the loop."""
+        if failure.passes:
+            self._shortages.add("%s; this operation alone has failed. Raise the limit of open files (ulimit -n)", failure.what)
+        elif self.directories[failure.log_dir].is_live:
             self.on_log_dir_failure(failure.log_dir, failure.what)
 
     # ---- periodic work

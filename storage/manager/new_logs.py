@@ -195,7 +195,7 @@ class NewLogs:
                     refused[log_dir] = failure
                     continue
                 except OSError as error:
-                    refused[log_dir] = LogDirFailure(log_dir, str(error.filename or place.path), error.strerror or str(error))
+                    refused[log_dir] = LogDirFailure.of(error, log_dir, place.path)
                     continue
                 if log is None:
                     continue

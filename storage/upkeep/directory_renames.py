@@ -48,7 +48,7 @@ class DirectoryRename:
             try:
                 self.log.files.small_files.move_to(self.directory)
             except OSError as error:
-                self.failure = LogDirFailure(self.log.log_dir, str(error.filename or self.former), error.strerror or str(error))
+                self.failure = LogDirFailure.of(error, self.log.log_dir, self.former)
             except Exception as error:  # the directory may have its former name, in which the next log would find these files
                 log.exception("%s cannot be renamed", self.former)
                 self.failure = LogDirFailure(self.log.log_dir, self.former, repr(error))

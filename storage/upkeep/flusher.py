@@ -16,7 +16,7 @@ from ottla.config.schema.key import LONG_MAX
 from ottla.config.topic import FLUSH_MS
 from ottla.storage.disk.background import Background
 from ottla.storage.disk.rounds import Rounds
-from ottla.storage.errors import LogDirFailure
+from ottla.storage.errors import SHORTAGES, LogDirFailure
 from ottla.storage.log.flushes import FlushPlan
 from ottla.storage.log.partition_log import PartitionLog
 
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 _BACKOFF_MS = 1000
 """Delay after a flush that failed for another reason than the disk, milliseconds."""
+
+_MOST_UNDER_WAY = 16
+"""Flushes that are prepared together, of all logs. A flush has its files open, and one for each directory is in progress."""
 
 
 class Flusher:
@@ -39,6 +42,7 @@ class Flusher:
         "_rounds",
         "_started_ms",
         "_under_way",
+        "_waiting",
         "on_flushed",
     )
 
@@ -50,6 +54,8 @@ class Flusher:
         self._started_ms = now_ms
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
+        self._waiting: dict[PartitionLog, None] = {}
+        """The logs that are flushed once fewer flushes are under way, which hold files open."""
         self._held: set[PartitionLog] = set()
         self._rounds: Rounds[PartitionLog] = Rounds(background, "log-flusher", self._flush_if_old)
         self._round_ms = 0
@@ -60,6 +66,9 @@ class Flusher:
         """Flushes the due part of a log: everything after `flush.messages`, otherwise the completed segments."""
         if partition_log in self._under_way or partition_log in self._held:
             self._due_again.add(partition_log)
+            return
+        if len(self._under_way) >= _MOST_UNDER_WAY:
+            self._waiting[partition_log] = None
             return
         only_complete = partition_log.flushes.due_offset <= partition_log.recovery_point
         up_to = partition_log.flushes.complete_up_to() if only_complete else None
@@ -101,7 +110,9 @@ class Flusher:
         self._flushed_at_ms.pop(partition_log, None)
         self._under_way.discard(partition_log)
         self._due_again.discard(partition_log)
+        self._waiting.pop(partition_log, None)
         self._held.discard(partition_log)
+        self._flush_next()
 
     def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
         try:
@@ -109,6 +120,8 @@ class Flusher:
         except LogDirFailure as failure:
             # Not within the append that made the flush due, because it continues with its partition.
             self._background.schedule("log-flusher", 0, 0, partial(self._on_failure, failure))
+            if failure.passes:
+                self._background.schedule("log-flusher", _BACKOFF_MS, 0, partial(self._flush_again, partition_log))
             return
         if plan is not None:
             self._under_way.add(partition_log)
@@ -122,12 +135,14 @@ class Flusher:
         self._under_way.discard(partition_log)
         is_due = partition_log in self._due_again
         self._due_again.discard(partition_log)
+        if self._waiting:
+            self._background.schedule("log-flusher", 0, 0, self._flush_next)
         if error is None:
             partition_log.flushes.finish(plan)
             self.on_flushed(partition_log)
             if is_due:
                 self.flush(partition_log)
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and error.errno not in SHORTAGES:
             self._on_failure(partition_log.files.failure(error))
         else:
             # Out of memory, for example. A remaining plan would block a move to another directory, and callers still
@@ -135,6 +150,12 @@ class Flusher:
             partition_log.flushes.give_up(plan)
             log.error("flushing %s failed; it will be retried", partition_log.topic_partition, exc_info=error)
             self._background.schedule("log-flusher", _BACKOFF_MS, 0, lambda: self._flush_again(partition_log))
+
+    def _flush_next(self) -> None:
+        while self._waiting and len(self._under_way) < _MOST_UNDER_WAY:
+            partition_log = next(iter(self._waiting))
+            del self._waiting[partition_log]
+            self._flush_again(partition_log)
 
     def _flush_again(self, partition_log: PartitionLog) -> None:
         if not partition_log.is_closed:

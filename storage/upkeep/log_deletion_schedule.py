@@ -58,7 +58,7 @@ class LogDeletions:
             except FileNotFoundError:
                 return
             except OSError as error:
-                raise LogDirFailure(log_dir, path, error.strerror or str(error)) from error
+                raise LogDirFailure.of(error, log_dir, path) from error
 
         self._background.schedule("delete-log", delay_ms, 0, lambda: self._submit(remove, f"removed from {log_dir}", parsed[0]))
 

@@ -63,7 +63,11 @@ class RollCompletion:
             rolls.complete()
         except OSError as error:
             with suppress(LogClosed):
-                self._on_failure(files.failure(error))
+                failure = files.failure(error)
+                self._on_failure(failure)
+                if failure.passes:
+                    self._waiting[rolls] = None
+                    self._arm(_BACKOFF_MS)
         except Exception:  # out of memory, for example; the rolls of all other logs wait behind this one
             log.exception("%s: completing a roll failed; it will be retried", files.topic_partition)
             if not files.is_closed:

@@ -10,5 +10,5 @@ from ottla.storage.errors import LogDirFailure, StorageError
 def partition_error(error: StorageError | ReplicationError, data: DataServices) -> ErrorCode:
     """The code for one partition's answer. A log directory that failed is taken offline first, whichever request found the failure."""
     if isinstance(error, LogDirFailure):
-        data.replica_manager.on_log_dir_failure(error.log_dir, error.what)
+        data.replica_manager.log_manager.report_failure(error)
     return error_code(error)
