@@ -7,10 +7,11 @@ import random
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from ottla.broker.network import descriptors
 from ottla.broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, UNCOPIED_BYTES, from_next_page, join
 from ottla.broker.network.request_channel import Answer, Parts
 from ottla.broker.network.sendfile import CHUNK_BYTES, TAIL_BYTES, FileSender
@@ -271,20 +272,28 @@ def test_a_disk_that_refuses_closes_the_connection_and_the_log_names_the_file(
     assert f"{path} cannot be read: Input/output error" in text
 
 
-def test_a_connection_that_cannot_wait_for_room_is_closed(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", [0, 1 << 30], ids=["connections have all that they may", "none is free"])
+def test_a_connection_that_has_no_descriptor_to_wait_with_looks_now_and_then(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     def none_is_free(descriptor: int) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    caplog.set_level("INFO")
     here, there = socket.socketpair()
     with here, there:
         here.setblocking(False)
-        monkeypatch.setattr(os, "dup", none_is_free)
-        owner = Owner()
-        sender = FileSender(owner, cast("asyncio.AbstractEventLoop", Turns()), EmptyTransport(), here)
-        assert not sender.send([bytes(10_000_000)])
-        assert owner.is_aborted
-    assert f"{os.strerror(errno.EMFILE)}; closing the connection" in caplog.text
+        there.setblocking(False)
+        if limit:
+            monkeypatch.setattr(os, "dup", none_is_free)
+        monkeypatch.setattr(descriptors, "files_for_connections", lambda _: limit)
+        owner, loop = Owner(), asyncio.new_event_loop()
+        try:
+            sender = FileSender(owner, loop, EmptyTransport(), here)
+            assert not sender.send([bytes(1_000_000)])
+            received = 0
+            while received < 1_000_000:
+                received += len(loop.run_until_complete(asyncio.wait_for(loop.sock_recv(there, 1 << 20), 60)))
+        finally:
+            loop.close()
+        assert not owner.is_aborted
 
 
 @pytest.mark.parametrize("position", [0, 1, PAGE_BYTES - 1, PAGE_BYTES, 5 * PAGE_BYTES + 77])

@@ -1,6 +1,7 @@
 """Small files that a thread writes: who asks often keeps nobody waiting, and neither does a disk that hangs."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -148,19 +149,20 @@ def test_a_disk_that_hangs_delays_the_files_of_no_other_directory() -> None:
 class Forgetful:
     """Two requests, for a small file and for a checkpoint, whose first attempt fails at one step for lack of memory."""
 
-    def __init__(self, fails_as: str) -> None:
+    def __init__(self, fails_as: str, error: Exception | None = None) -> None:
         self.background = ManualBackground(ManualClock())
         self.failures: list[LogDirFailure] = []
         self.writes = DeferredWrites(self.background, self.failures.append)
         self.written: list[str] = []
         self._fails_as = fails_as
+        self._error = error or MemoryError()
         self.writes.write("epochs", LOG_DIR, self._prepare_file)
         self.writes.checkpoint("recovery points", LOG_DIR, self._prepare_checkpoint)
 
     def _step(self, name: str) -> None:
         if self._fails_as == name:
             self._fails_as = ""
-            raise MemoryError
+            raise self._error
 
     def _prepare_file(self) -> Callable[[], None]:
         self._step("the file is prepared")
@@ -189,9 +191,10 @@ STEPS = (
 )
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "no descriptor is free")])
 @pytest.mark.parametrize("step", STEPS)
-def test_what_fails_for_lack_of_memory_is_tried_again_and_what_relies_on_it_waits(step: str) -> None:
-    forgetful = Forgetful(fails_as=step)
+def test_what_fails_by_a_shortage_is_tried_again_and_what_relies_on_it_waits(step: str, error: Exception) -> None:
+    forgetful = Forgetful(fails_as=step, error=error)
     told: list[list[str]] = []
     forgetful.writes.when_written(LOG_DIR, lambda _: told.append(list(forgetful.written)))
     forgetful.background.advance()

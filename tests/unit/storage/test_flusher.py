@@ -1,5 +1,7 @@
 """When a log is brought to the disk while the broker runs, and what its recovery point says then."""
 
+import errno
+
 import pytest
 
 from ottla.protocol.topic_partition import TopicPartition
@@ -173,6 +175,36 @@ def test_a_disk_that_refuses_a_flush_takes_its_directory_offline(caplog: pytest.
     assert manager.offline_log_dirs == ["/a"]
     assert manager.get(T0) is None
     assert "log directory /a is offline" in caplog.text
+
+
+def test_of_the_flushes_of_many_logs_some_have_their_files_open_and_the_others_follow() -> None:
+    disks = disks_with(flush_messages=1)
+    manager = disks.start()
+    logs = [manager.get_or_create(TopicPartition("topic", number), is_new=True) for number in range(100)]
+    for log in logs:
+        append(log)
+    assert sum(len(log.flushes.plans) for log in logs) < 20
+    manager.delete(logs[50].topic_partition)
+    disks.settle()
+    disks.background.advance(1)
+    assert {log.recovery_point for log in logs if log is not logs[50]} == {1}
+
+
+def test_a_flush_for_which_no_descriptor_is_free_is_tried_again() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    filesystem.error_number = errno.EMFILE
+    disks = Disks(filesystem)
+    disks.topics["topic"] = dict(topic(flush_messages=1))
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    disks.settle()
+    filesystem.fails_if = lambda name, path: name == "sync" and path.endswith(".log")
+    append(log)
+    disks.settle()
+    assert (log.recovery_point, manager.offline_log_dirs) == (0, [])
+    filesystem.fails_if = None
+    disks.background.advance(1000)
+    assert (log.recovery_point, manager.offline_log_dirs) == (1, [])
 
 
 def test_a_flush_that_fails_for_another_reason_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

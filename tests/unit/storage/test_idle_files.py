@@ -1,5 +1,6 @@
 """Files of segments that nobody uses are closed, and open again when somebody does."""
 
+import errno
 import gc
 import os
 import resource
@@ -13,8 +14,11 @@ import pytest
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
+from ottla.coordination.error_map import error_code
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.topic_partition import TopicPartition
 from ottla.storage.disk.filesystem import RealFileSystem
+from ottla.storage.errors import SHORTAGES, LogDirFailure
 from ottla.storage.log.flushes import SEGMENTS_AT_ONCE
 from ottla.storage.manager.log_manager import LogManager
 from ottla.storage.upkeep.idle_files import IdleFiles
@@ -200,6 +204,38 @@ def test_more_logs_than_files_that_may_be_open_are_created_written_and_opened_ag
             assert len(read_all(each)) == 2 * len(a_batch())
         assert manager.offline_log_dirs == []
         manager.shutdown()
+
+
+def test_a_call_finds_a_descriptor_of_the_reserve_when_no_other_is_free(tmp_path: Path) -> None:
+    filesystem = RealFileSystem()
+    filesystem.relieve_with(lambda: None)  # as on another thread than the loop's
+    path = str(tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"data" * 1024)
+    with so_many_more_files(1), open(path):  # the last one that is free
+        kept = [file := filesystem.open(path)]
+        assert filesystem.read_file(path) == b"data" * 1024
+        assert filesystem.list_directory(str(tmp_path)) == ["file"]
+        filesystem.sync_directory(str(tmp_path))
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                kept.append(filesystem.open(path))
+        assert bytes(file.map(4096)) == b"data" * 1024
+    kept.clear()
+    assert filesystem.is_short_of_files()  # which fills the reserve again
+    with so_many_more_files(0):
+        filesystem.open(path)
+
+
+def test_a_shortage_of_descriptors_takes_no_directory_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manager, _ = a_manager(tmp_path)
+    for number in SHORTAGES:
+        failure = LogDirFailure.of(OSError(number, os.strerror(number)), str(tmp_path), "where")
+        manager.report_failure(failure)
+        assert error_code(failure) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.offline_log_dirs == []
+    assert caplog.text.count("this operation alone has failed") == len(SHORTAGES)
+    manager.report_failure(LogDirFailure.of(OSError(errno.EIO, os.strerror(errno.EIO)), str(tmp_path), "where"))
+    assert manager.offline_log_dirs == [str(tmp_path)]
 
 
 def test_the_number_of_a_descriptor_tells_how_many_there_are(tmp_path: Path) -> None:
