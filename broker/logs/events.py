@@ -32,6 +32,7 @@ EVENTS: Final = {
     "client.too-large": ("is larger than socket.request.max.bytes",),
     "client.unsupported": ("is not supported here",),
     "limits.open-files-reached": ("raise the limit of open files or lower max.connections",),
+    "limits.no-descriptor": ("this operation alone has failed",),
     "limits.connections-per-address": ("the address already has the configured maximum",),
     "metadata.unavailable": ("cannot be read or written", "trying again"),
     "metadata.malformed": ("repair or remove the node",),
