@@ -55,7 +55,7 @@ class Flusher:
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
         self._waiting: dict[PartitionLog, None] = {}
-        """The logs that are flushed once fewer flushes are under way, which hold files open."""
+        """The logs that are flushed once fewer flushes are in progress, which hold files open."""
         self._held: set[PartitionLog] = set()
         self._rounds: Rounds[PartitionLog] = Rounds(background, "log-flusher", self._flush_if_old)
         self._round_ms = 0
