@@ -91,6 +91,15 @@ def test_an_incomplete_batch_behind_the_first_is_cut_off() -> None:
     assert result.batch() == batch
 
 
+@pytest.mark.parametrize("claimed", [2**31 - 1, 2**31 - 12, 2**31 - 13, 2**30])
+def test_a_batch_that_claims_gibibytes_is_incomplete_like_every_other(claimed: int) -> None:
+    batch = a_batch(2)
+    claiming = with_bytes(batch, 8, claimed.to_bytes(4, "big"))
+    with pytest.raises(InvalidProduceRecords, match="must have at least one record batch"):
+        read(claiming)
+    assert read(batch + claiming) == read(batch)
+
+
 def test_garbage_that_looks_like_a_header_refuses_the_records() -> None:
     with pytest.raises(MalformedRecords) as caught:
         read(bytearray(80))
