@@ -23,7 +23,7 @@ from ottla.storage.remote.segment_reader import RemoteSlice, SegmentReader
 from ottla.storage.segment.cold_lookups import ColdRead, NotCached
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.segment import NEVER
-from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction, Walk
 
 logger = logging.getLogger(__name__)
 
@@ -182,8 +182,9 @@ def _aborted(
     If there are more than `at_most`, returns at least the first `at_most` of them.
     """
     found: list[AbortedTransaction] = []
+    walk = None if may_wait else Walk()
     while True:
-        some, is_complete = reads.segments.aborted_transactions(entry, start, end, may_wait, at_most - len(found))
+        some, is_complete = reads.segments.aborted_transactions(entry, start, end, walk, at_most - len(found))
         found += some
         next_offset = entry.end_offset + 1
         if is_complete or len(found) >= at_most:

@@ -17,7 +17,7 @@ from ottla.storage.log.reads import MAX_UNKNOWN, FetchSlice, OffsetAndTimestamp
 from ottla.storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import NEVER, RecordPosition, Segment
-from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction, Walk
 from ottla.storage.validation.record_errors import UnreadableRecords
 
 if TYPE_CHECKING:
@@ -76,14 +76,13 @@ def aborted_transactions(
     If there are more than `at_most`, returns at least the first `at_most` of them.
     """
     found: list[AbortedTransaction] = []
+    walk = None if may_wait else Walk()
     try:
         for segment in log.segments.between(start, NEVER):
             index = segment.transaction_index
             if not index.exists():
                 continue  # mostly, and there may be thousands of segments up to the end
-            if not may_wait and segment is not log.segments.active:
-                index.check_cached()
-            some, is_complete = index.collect(start, end, at_most - len(found))
+            some, is_complete = index.collect(start, end, at_most - len(found), walk)
             found += some
             if is_complete or len(found) >= at_most:
                 break

@@ -13,14 +13,17 @@ from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.segment.batch_scan import batches_from
-from ottla.storage.segment.cold_lookups import UnwaitingFile
+from ottla.storage.segment.cold_lookups import NotCached, UnwaitingFile
 from ottla.storage.segment.offset_index import OffsetIndex
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import RecordPosition, Segment
 from ottla.storage.segment.time_index import TimeIndex, TimestampOffset
-from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex, collect
+from ottla.storage.segment.transaction_bounds import ENTRY_SIZE
+from ottla.storage.segment.transaction_index import AbortedTransaction, TransactionIndex, TransactionSearch, Walk, steps_of
 
 SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_WARM_BYTES: Final = 1 << 20
+"""Bytes of a transaction index that a thread reads into the page cache for a search."""
 NONE_OPEN: Final = (1 << 63) - 1
 """Stands for the first offset of the open transactions where there are none."""
 
@@ -28,7 +31,7 @@ NONE_OPEN: Final = (1 << 63) - 1
 class RemoteSegment(Segment):
     """The indexes of one copy. Its records are reached through the files that its searches get as an argument."""
 
-    __slots__ = ("_is_proved", "_name", "_transaction_bytes", "entry", "first_open_offset", "index_bytes")
+    __slots__ = ("_is_proved", "_name", "_transaction_bytes", "_transactions", "entry", "first_open_offset", "index_bytes")
 
     def __init__(
         self, filesystem: FileSystem, name: str, entry: SegmentEntry, sizes: tuple[int, int, int], *, is_proved: bool = True
@@ -52,6 +55,7 @@ class RemoteSegment(Segment):
         self._time_index = TimeIndex(filesystem, name + TIME_INDEX_SUFFIX, entry.start_offset, sizes[1], sizes[1])
         self._transaction_index = None
         self._transaction_bytes = sizes[2]
+        self._transactions = TransactionSearch()
         self._offset_index.check(entry.size)
         self._time_index.check()
         TransactionIndex(filesystem, name + TRANSACTION_INDEX_SUFFIX, entry.start_offset, sizes[2]).check()
@@ -87,24 +91,29 @@ class RemoteSegment(Segment):
             self.path_of(TIME_INDEX_SUFFIX), f"no batch with offset {entry.offset} has the largest timestamp {entry.timestamp}"
         )
 
-    def aborted_transactions(self, start: int, end: int, at_most: int, may_wait: bool) -> tuple[list[AbortedTransaction], bool]:
-        """Finds what `TransactionIndex.collect` does, and reads only that part of the index: nothing of it stays in memory.
+    def aborted_transactions(self, start: int, end: int, at_most: int, walk: Walk | None) -> tuple[list[AbortedTransaction], bool]:
+        """Finds what `TransactionIndex.collect` does, and reads only that part of the index: of it only bounds stay in memory.
 
-        Raises NotCached unless it `may_wait`.
+        With a `walk` it raises NotCached instead of waiting for the disk, and LongWalk.
         """
-        if not self._transaction_bytes:
+        count = self._transaction_bytes // ENTRY_SIZE
+        if not count:
             return [], False
-        file = self.filesystem.open(self.path_of(TRANSACTION_INDEX_SUFFIX), read_only=True)
+        path = self.path_of(TRANSACTION_INDEX_SUFFIX)
+        file = self.filesystem.open(path, read_only=True)
         try:
-            reader = file if may_wait else UnwaitingFile(file, self.filesystem)
-            return collect(partial(self._read_transactions, reader), self._transaction_bytes, start, end, at_most)
+            read = partial(self._read_transactions, file, walk is None)
+            return self._transactions.collect(read, count, start, end, at_most, steps_of(walk, self.filesystem, path))
         finally:
             file.close()
 
-    def _read_transactions(self, file: File | UnwaitingFile, at: int, size: int) -> bytes:
-        data = file.pread(size, at)
+    def _read_transactions(self, file: File, may_wait: bool, slot: int, count: int) -> bytes:
+        at, size = slot * ENTRY_SIZE, count * ENTRY_SIZE
+        data = file.pread(size, at) if may_wait else file.pread_cached(size, at)
+        if data is None:  # a search goes on from here, mostly
+            raise NotCached(self.filesystem, file.path, at, max(size, _WARM_BYTES))
         if len(data) != size:
-            raise CorruptIndex(self.path_of(TRANSACTION_INDEX_SUFFIX), f"it ends at byte {at + len(data)} of {self._transaction_bytes}")
+            raise CorruptIndex(file.path, f"it ends at byte {at + len(data)} of {self._transaction_bytes}")
         return data
 
     def rebuild_indexes(self) -> NoReturn:

@@ -32,7 +32,7 @@ from ottla.storage.segment.cold_lookups import UnwaitingFile
 from ottla.storage.segment.file_region import FileRegion
 from ottla.storage.segment.record_search import FoundRecords
 from ottla.storage.segment.segment import NEVER, RecordPosition
-from ottla.storage.segment.transaction_index import AbortedTransaction
+from ottla.storage.segment.transaction_index import AbortedTransaction, Walk
 
 MOST_AHEAD: Final = 8
 """Chunks that are read ahead for one reader."""
@@ -162,15 +162,15 @@ class SegmentReader:
             raise self._corrupt(entry, error) from error
 
     def aborted_transactions(
-        self, entry: SegmentEntry, start: int, end: int, may_wait: bool, at_most: int = NEVER
+        self, entry: SegmentEntry, start: int, end: int, walk: Walk | None, at_most: int = NEVER
     ) -> tuple[list[AbortedTransaction], bool]:
         """Finds the transactions of one segment that overlap `[start, end)`, and whether later segments have no more of them.
 
-        Returns only the first `at_most` of them.
+        Returns only the first `at_most` of them. With a `walk` it does not wait for the disk.
         """
         segment = self._segment(entry)
         try:
-            found, is_complete = segment.aborted_transactions(start, end, at_most, may_wait)
+            found, is_complete = segment.aborted_transactions(start, end, at_most, walk)
         except CorruptIndex as error:
             raise self._corrupt(entry, error) from error
         if not is_complete and len(found) < at_most:

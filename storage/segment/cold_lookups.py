@@ -42,6 +42,13 @@ class NotCached(Exception):
             pass
 
 
+class LongWalk(NotCached):
+    """A search passes over too many batches or aborted transactions for one turn of the event loop. The repeated search gets further."""
+
+    def warm(self) -> None:
+        """Does nothing: the bytes are in the page cache."""
+
+
 LOOKUP_ERRORS = (NotCached, OSError, RecordFormatError)
 """Errors of searches in segments. `LogFiles.failed_lookup` translates them."""
 

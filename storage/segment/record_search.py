@@ -19,7 +19,7 @@ from ottla.protocol.records.errors import DecompressionTooLarge, RecordFormatErr
 from ottla.storage.disk.filesystem import File
 from ottla.storage.disk.yielding import PacedYield, no_yield
 from ottla.storage.segment.batch_scan import batches_from
-from ottla.storage.segment.cold_lookups import NotCached, UnwaitingFile
+from ottla.storage.segment.cold_lookups import LongWalk, NotCached, UnwaitingFile
 
 if TYPE_CHECKING:
     from ottla.storage.segment.segment import Segment
@@ -68,13 +68,6 @@ class LongSearch(NotCached):
     def warm(self) -> None:
         """Searches the batch."""
         self.search(MAX_DECOMPRESSED_BYTES)
-
-
-class LongWalk(NotCached):
-    """Too many batches are passed over for one turn of the event loop. The repeated search goes on behind them."""
-
-    def warm(self) -> None:
-        """Does nothing: the batches are in the page cache."""
 
 
 def candidates(

@@ -4,30 +4,38 @@
 offset after the marker (int64 each). The file is created with the first entry. Fetches of committed records read it. It is mostly small, so
 it is read as a whole, and its bytes are kept until `release`. A producer that ends every batch with an abort may make it a quarter as large
 as the log. As objects, a million entries would take 300 MB, and a second of the event loop.
+
+While a transaction is open, all transactions that begin behind its first offset and are aborted have entries, up to its own, that a reader
+of records before them passes over. `Bounds` tell which entries have nothing for a range. They are computed when a search first gets there,
+and kept until `release`.
 """
 
 import struct
 import sys
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, final
 
 from ottla.storage.disk.filesystem import File, FileSystem
 from ottla.storage.errors import CorruptIndex
-from ottla.storage.segment.cold_lookups import NotCached
+from ottla.storage.segment.cold_lookups import LongWalk, NotCached
+from ottla.storage.segment.transaction_bounds import BLOCK_ENTRIES, ENTRY_SIZE, GROUP_ENTRIES, Bounds, bounds_of
 
-ENTRY_SIZE = 34
 CURRENT_VERSION = 0
 ALL: Final = sys.maxsize
 """More transactions than any index has."""
+INLINE_STEPS: Final = 32
+"""Indexes that are opened and bounds that are computed in one turn of the event loop, 150 µs each."""
 
 _ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET: Final = struct.Struct(">q")
 _LAST_OFFSET_AT: Final = 18
 _ENTRIES_AT_ONCE: Final = 1 << 15
 """Entries that are read from a file at once, a megabyte."""
-_FEW_ENTRIES: Final = 120
-"""Entries that a search reads first: a page of the file."""
+
+Read = Callable[[int, int], bytes | bytearray]
+"""Returns the bytes of entries of an index: from this one on, so many. All of them are there."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -39,16 +47,90 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+class Walk:
+    """Limits the steps of one search on the event loop, which may go through several indexes."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = INLINE_STEPS
+
+    def take_step(self, filesystem: FileSystem, path: str, position: int) -> None:
+        """Counts a step, whose result is kept. Raises LongWalk if there were too many; the repeated search needs fewer."""
+        if not self._left:
+            raise LongWalk(filesystem, path, position, ENTRY_SIZE)
+        self._left -= 1
+
+
+@final
+class TransactionSearch:
+    """Searches one index, and keeps the bounds of the groups that it has passed over, until `release`."""
+
+    __slots__ = ("_bounds",)
+
+    def __init__(self) -> None:
+        self._bounds: dict[int, Bounds] = {}
+        """By the number of the group of entries."""
+
+    def release(self) -> None:
+        """Drops the bounds: the index is another one."""
+        self._bounds.clear()
+
+    def collect(
+        self, read: Read, count: int, fetch_offset: int, upper_bound_offset: int, at_most: int, take_step: Callable[[int], None]
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """Does what `TransactionIndex.collect` does, in an index of `count` entries.
+
+        Calls `take_step` with the position of a group in the index before it computes the bounds of it.
+        """
+        found: list[AbortedTransaction] = []
+        # Those before have ended below the range. Each of their last stable offsets is at most the offset behind its marker.
+        for begin, end in self._spans(read, count, first_slot(read, count, fetch_offset), upper_bound_offset, take_step):
+            for _, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(read(begin, end - begin)):
+                if first_offset < upper_bound_offset:
+                    found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+                if last_stable_offset >= upper_bound_offset:
+                    return found, True
+                if len(found) >= at_most:
+                    return found, False
+        return found, False
+
+    def _spans(
+        self, read: Read, count: int, slot: int, upper_bound_offset: int, take_step: Callable[[int], None]
+    ) -> Iterator[tuple[int, int]]:
+        """First and end slots of the blocks from `slot` on with a transaction that begins below the bound, or that ends the search."""
+        if slot % BLOCK_ENTRIES:  # a reader at the end of the log needs no bounds, which each append there makes obsolete
+            end = min(slot - slot % BLOCK_ENTRIES + BLOCK_ENTRIES, count)
+            yield slot, end
+            slot = end
+        while slot < count:
+            number = slot // GROUP_ENTRIES
+            begin = number * GROUP_ENTRIES
+            end = min(begin + GROUP_ENTRIES, count)
+            bounds = self._bounds.get(number)
+            if bounds is None or bounds.entries < end - begin:
+                take_step(begin * ENTRY_SIZE)
+                bounds = self._bounds[number] = bounds_of(read(begin, end - begin))
+            if bounds.concern(upper_bound_offset):
+                for at in range((slot - begin) // BLOCK_ENTRIES, len(bounds.first_offsets)):
+                    if bounds.block_concerns(at, upper_bound_offset):
+                        block = begin + at * BLOCK_ENTRIES
+                        yield block, min(block + BLOCK_ENTRIES, end)
+            slot = end
+
+
 class TransactionIndex:
     """A transaction index. Grows by `append`, or by `add` and `write_out`; last offsets increase."""
 
-    __slots__ = ("_data", "_filesystem", "_size", "path", "start_offset")
+    __slots__ = ("_data", "_filesystem", "_search", "_size", "path", "start_offset")
 
     def __init__(self, filesystem: FileSystem, path: str, start_offset: int, size: int | None) -> None:
         """`size` is the size of the file; None if there is none."""
         self._filesystem = filesystem
         self._data: bytearray | None = None
         """All entries; None while they are not needed."""
+        self._search: TransactionSearch | None = None
+        """None before the first search: most indexes have none."""
         self.path = path
         self.start_offset = start_offset
         self._size = size
@@ -60,6 +142,7 @@ class TransactionIndex:
     def release(self) -> None:
         """Drop the entries; the next use reads them again."""
         self._data = None
+        self._search = None
 
     def exists(self) -> bool:
         return self._size is not None
@@ -87,14 +170,15 @@ class TransactionIndex:
             file.close()
             self._size = position + len(added)
 
-    def check_cached(self) -> None:
-        """Raises NotCached when reading the index would wait for the disk."""
+    def _prepare(self, walk: Walk) -> None:
+        """Raises NotCached when reading the index would wait for the disk, and LongWalk after other steps."""
         if self._size and self._data is None:
             file = self._filesystem.open(self.path, read_only=True)
             is_cached = file.is_cached(self._size, 0)
             file.close()
             if not is_cached:
                 raise NotCached(self._filesystem, self.path, 0, self._size)
+            walk.take_step(self._filesystem, self.path, 0)
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries, as many objects. Raises CorruptIndex for an unknown version."""
@@ -122,20 +206,31 @@ class TransactionIndex:
         (offset,) = _LAST_OFFSET.unpack_from(self._all(), len(self._all()) - ENTRY_SIZE + _LAST_OFFSET_AT)
         return offset
 
-    def collect(self, fetch_offset: int, upper_bound_offset: int, at_most: int = ALL) -> tuple[list[AbortedTransaction], bool]:
+    def collect(
+        self, fetch_offset: int, upper_bound_offset: int, at_most: int = ALL, walk: Walk | None = None
+    ) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that overlap `[fetch_offset, upper_bound_offset)`, and whether later segments can be skipped.
 
-        Returns only the first `at_most` of them.
+        Returns only the first `at_most` of them. With a `walk` it raises NotCached instead of waiting for the disk, and LongWalk.
         """
-        data = memoryview(self._all())
-        return collect(lambda at, size: data[at : at + size], len(data), fetch_offset, upper_bound_offset, at_most)
+        if walk is not None:
+            self._prepare(walk)
+        search = self._search
+        if search is None:
+            search = self._search = TransactionSearch()
+        count = len(self._all()) // ENTRY_SIZE
+        return search.collect(self._entries, count, fetch_offset, upper_bound_offset, at_most, steps_of(walk, self._filesystem, self.path))
+
+    def _entries(self, slot: int, count: int) -> bytearray:
+        # A view would forbid appends as long as it exists, which may be as long as an error is kept.
+        return self._all()[slot * ENTRY_SIZE : (slot + count) * ENTRY_SIZE]
 
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above `offset`."""
-        data = memoryview(self._all())
-        size = _first_at(lambda at, size: data[at : at + size], len(data), offset)
-        if size < len(data):
-            self._truncate(size)
+        count = len(self._all()) // ENTRY_SIZE
+        left = first_slot(self._entries, count, offset)
+        if left < count:
+            self._truncate(left * ENTRY_SIZE)
 
     def reset(self) -> None:
         if self._size:
@@ -169,44 +264,28 @@ class TransactionIndex:
                 previous = last_offset
 
     def _truncate(self, size: int) -> None:
-        self._data = None
+        self.release()
         file = self._filesystem.open(self.path)
         file.truncate(size)
         file.close()
         self._size = size
 
 
-Read = Callable[[int, int], bytes | memoryview]
-"""Returns the bytes of an index at a position, of this length; fewer only at its end."""
-
-
-def collect(read: Read, size: int, fetch_offset: int, upper_bound_offset: int, at_most: int) -> tuple[list[AbortedTransaction], bool]:
-    """Does what `TransactionIndex.collect` does, in an index of `size` bytes that is read piece by piece."""
-    found: list[AbortedTransaction] = []
-    size = size // ENTRY_SIZE * ENTRY_SIZE
-    # Those before have ended below the range. Each of their last stable offsets is at most the offset behind its marker.
-    at = _first_at(read, size, fetch_offset)
-    entries = _FEW_ENTRIES
-    while at < size:
-        piece = read(at, min(entries * ENTRY_SIZE, size - at))
-        at += len(piece)
-        for _, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(piece):
-            if first_offset < upper_bound_offset:
-                found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
-            if last_stable_offset >= upper_bound_offset:
-                return found, True
-            if len(found) >= at_most:
-                return found, False
-        entries = min(8 * entries, _ENTRIES_AT_ONCE)
-    return found, False
-
-
-def _first_at(read: Read, size: int, last_offset: int) -> int:
-    """The position of the first transaction whose marker is at or above the offset."""
+def first_slot(read: Read, count: int, last_offset: int) -> int:
+    """The slot of the first of `count` transactions whose marker is at or above the offset."""
 
     def last_offset_at(slot: int) -> int:
         found: int
-        (found,) = _LAST_OFFSET.unpack_from(read(slot * ENTRY_SIZE, ENTRY_SIZE), _LAST_OFFSET_AT)
+        (found,) = _LAST_OFFSET.unpack_from(read(slot, 1), _LAST_OFFSET_AT)
         return found
 
-    return bisect_left(range(size // ENTRY_SIZE), last_offset, key=last_offset_at) * ENTRY_SIZE
+    return bisect_left(range(count), last_offset, key=last_offset_at)
+
+
+def steps_of(walk: Walk | None, filesystem: FileSystem, path: str) -> Callable[[int], None]:
+    """Counts the steps of a search in one index."""
+    return _no_step if walk is None else partial(walk.take_step, filesystem, path)
+
+
+def _no_step(position: int) -> None:
+    pass

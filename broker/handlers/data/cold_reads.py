@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from ottla.broker.request.services import Services
 from ottla.pauses import pause
-from ottla.storage.segment.cold_lookups import ColdRead
-from ottla.storage.segment.record_search import LongSearch, LongWalk
+from ottla.storage.segment.cold_lookups import ColdRead, LongWalk
+from ottla.storage.segment.record_search import LongSearch
 
 MAX_ROUNDS = 1000
 """Reads in threads before the look-up blocks the loop instead. A search by time may need one per segment; more are needed only when memory

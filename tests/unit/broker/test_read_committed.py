@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
@@ -12,6 +14,8 @@ from ottla.protocol.records.batch import iter_batches
 from ottla.replication.reading.asked_partition import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.storage.log.lookups import MOST_ABORTED
 from ottla.storage.log.origins import COORDINATOR
+from ottla.storage.segment import transaction_index
+from ottla.storage.segment.transaction_bounds import GROUP_ENTRIES
 from ottla.storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import FIRST_TIMESTAMP, a_run
 from tests.support.fetching_follower import turns
@@ -118,6 +122,27 @@ async def test_a_fetch_ends_where_too_many_transactions_were_aborted() -> None:
         assert len(aborted) < MOST_ABORTED + 100
         named.update(each.first_offset for each in aborted)
     assert named == set(range(log.log_end_offset))
+
+
+@on_a_loop
+async def test_a_fetch_within_a_long_transaction_looks_for_aborted_ones_in_several_turns() -> None:
+    bench = a_bench()
+    while bench.replicas.append(100).last_offset < 3 * GROUP_ENTRIES:
+        pass
+    log = bench.replicas.partition.log
+    index = log.segments.active.transaction_index
+    for offset in range(2 * GROUP_ENTRIES):
+        index.add(AbortedTransaction(PRODUCER_ID, offset, offset, 0))
+    index.add(AbortedTransaction(OTHER_PRODUCER_ID, 0, 2 * GROUP_ENTRIES, 2 * GROUP_ENTRIES + 1))
+    index.write_out()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction_index, "INLINE_STEPS", 1)
+        asking = poll(bench, 0, max_bytes=1, partition_max_bytes=1)
+        assert asking.waits
+        await turns()
+    (told,) = asking.fetched
+    assert told.records
+    assert [each.producer_id for each in told.aborted_transactions or ()] == [PRODUCER_ID, OTHER_PRODUCER_ID]
 
 
 @on_a_loop

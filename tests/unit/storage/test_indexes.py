@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.segment.offset_index import OffsetIndex
 from ottla.storage.segment.time_index import TimeIndex
-from ottla.storage.segment.transaction_index import ALL, AbortedTransaction, TransactionIndex, collect
+from ottla.storage.segment.transaction_bounds import ENTRY_SIZE
+from ottla.storage.segment.transaction_index import ALL, AbortedTransaction, TransactionIndex, TransactionSearch, steps_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 
 PATH = "/d/index"
@@ -345,14 +346,14 @@ def test_a_read_at_the_end_of_many_aborted_transactions_looks_at_few() -> None:
     data = index._filesystem.read_file(PATH)
     reads: list[int] = []
 
-    def read(at: int, size: int) -> bytes:
-        reads.append(size)
-        return data[at : at + size]
+    def read(slot: int, count: int) -> bytes:
+        reads.append(count)
+        return data[slot * ENTRY_SIZE : (slot + count) * ENTRY_SIZE]
 
-    found = collect(read, len(data), 19_990, 19_992, ALL)
+    found = TransactionSearch().collect(read, 10_000, 19_990, 19_992, ALL, steps_of(None, index._filesystem, PATH))
     assert found == index.collect(19_990, 19_992) == ([(7, 19_990, 19_991, 19_992)], True)
     assert len(reads) < 20
-    assert sum(reads) < 5000
+    assert sum(reads) < 100
     assert index.collect(0, 20_000, 3) == ([(7, 0, 1, 2), (7, 2, 3, 4), (7, 4, 5, 6)], False)
 
 

@@ -15,6 +15,7 @@ from ottla.storage.remote.directory_store import DirectoryStore
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.local_layout import SUFFIX_OF
 from ottla.storage.remote.ports import IndexKind, RemoteStoreError
+from ottla.storage.segment.transaction_index import Walk
 from tests.support.filesystems import FaultyFileSystem
 from tests.support.remote_reading import Reading, a_reading, quiet, run, when_here
 from tests.support.remote_stores import a_directory_store, an_entry, segment_files
@@ -53,7 +54,7 @@ def test_indexes_of_many_aborted_transactions_are_never_in_memory(tmp_path: Path
         try:
             await asyncio.gather(*(reading.indexes.load(entry_of(at)) for at in range(SEGMENTS)))
             for at in range(SEGMENTS):
-                found, is_complete = await when_here(reading.reader.aborted_transactions, entry_of(at), end - 3, end, False)
+                found, is_complete = await when_here(reading.reader.aborted_transactions, entry_of(at), end - 3, end, Walk())
                 assert ([each.last_offset for each in found], is_complete) == ([end - 2 - 1 + 1, end + 1], True)
             held, most = tracemalloc.get_traced_memory()
         finally:

@@ -237,7 +237,7 @@ def test_aborted_transactions_are_those_of_the_local_log(tmp_path: Path) -> None
                 for end in range(start + 1, first.end_offset + 2):
                     found = []
                     for entry in entries[at:]:
-                        some, is_complete = await when_here(reading.reader.aborted_transactions, entry, start, end, True)
+                        some, is_complete = await when_here(reading.reader.aborted_transactions, entry, start, end, None)
                         found += some
                         if is_complete:
                             break
