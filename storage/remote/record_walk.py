@@ -5,7 +5,6 @@ The layouts of remote stores have no checksums for indexes. An index that turns 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
@@ -15,6 +14,7 @@ from ottla.storage.remote.batch_checks import CorruptChunk, check_header, wrong_
 from ottla.storage.remote.entries import SegmentEntry
 from ottla.storage.remote.ports import RemoteObjectDamaged, RemoteStore
 from ottla.storage.remote.threads import Threads
+from ottla.storage.segment.index_builder import ENTRIES_BYTES, IndexBuilder
 
 PIECE_BYTES: Final = 4 << 20
 """Bytes that are read at a time."""
@@ -22,9 +22,6 @@ WALK_BYTES: Final = 24 * 1024 * 1024
 """Memory that a walk takes, six pieces: one on its way from the store, the same with the rest of the last one, and its batches."""
 INTERVAL_BYTES: Final = 4096
 """Bytes of records between two entries of an index that is made anew, the default of `index.interval.bytes`."""
-
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
 
 Batches = list[tuple[int, BatchHeader, bytes]]
 """Position in the segment, header and bytes of each batch."""
@@ -82,48 +79,16 @@ async def read_batches(entry: SegmentEntry, store: RemoteStore, threads: Threads
         ) from None
 
 
-class IndexBuilder:
-    """Makes the offset index and the time index of a segment from its batches, as a broker does when it recovers a log."""
-
-    __slots__ = ("_base_offset", "_last_entry", "_last_in_index", "_max", "offset_index", "time_index")
-
-    def __init__(self, entry: SegmentEntry) -> None:
-        self._base_offset = entry.start_offset
-        self._last_entry = 0
-        self._max = self._last_in_index = (-1, entry.start_offset)
-        self.offset_index = bytearray()
-        self.time_index = bytearray()
-
-    def add(self, batches: Batches) -> None:
-        """Takes the next batches in."""
-        for position, header, _ in batches:
-            if header.max_timestamp > self._max[0]:
-                self._max = header.max_timestamp, header.last_offset
-            if position - self._last_entry > INTERVAL_BYTES:
-                self.offset_index += _OFFSET_ENTRY.pack(header.last_offset - self._base_offset, position)
-                self._add_time()
-                self._last_entry = position
-
-    def finish(self) -> None:
-        """Adds the largest timestamp of the segment."""
-        self._add_time()
-
-    def _add_time(self) -> None:
-        timestamp, offset = self._max
-        if timestamp > self._last_in_index[0]:
-            self.time_index += _TIME_ENTRY.pack(timestamp, offset - self._base_offset)
-            self._last_in_index = self._max
-
-
 def rebuild_bytes(entry: SegmentEntry) -> int:
     """Returns the memory that `rebuild_indexes` takes."""
-    return WALK_BYTES + 2 * (_OFFSET_ENTRY.size + _TIME_ENTRY.size) * (entry.size // INTERVAL_BYTES + 2)
+    return WALK_BYTES + 2 * ENTRIES_BYTES * (entry.size // INTERVAL_BYTES + 2)
 
 
 async def rebuild_indexes(entry: SegmentEntry, store: RemoteStore, threads: Threads) -> tuple[bytes, bytes]:
     """Returns the offset index and the time index that the records of a copy prove. Reads all records. Raises RemoteStoreError."""
-    builder = IndexBuilder(entry)
+    builder = IndexBuilder(str(entry.id), entry.start_offset, INTERVAL_BYTES)
     async for batches in read_batches(entry, store, threads):
-        builder.add(batches)
+        for position, header, _ in batches:
+            builder.add(position, header)
     builder.finish()
     return bytes(builder.offset_index), bytes(builder.time_index)

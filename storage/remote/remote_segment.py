@@ -45,6 +45,7 @@ class RemoteSegment(Segment):
         self._is_proved = is_proved
         self._name = name
         self._file = None
+        self._rebuild = None
         self.entry = entry
         self.base_offset = entry.start_offset
         self.size = entry.size
@@ -116,7 +117,7 @@ class RemoteSegment(Segment):
             raise CorruptIndex(file.path, f"it ends at byte {at + len(data)} of {self._transaction_bytes}")
         return data
 
-    def rebuild_indexes(self) -> NoReturn:
+    def rebuild_indexes(self, may_wait: bool = True) -> NoReturn:
         """Raises CorruptIndex: an index that does not fit the records is read again."""
         raise CorruptIndex(self._name, "it does not fit the records of the remote segment")
 

@@ -4,7 +4,7 @@ The offset index gives a starting point. From there on headers are read, many at
 a returned batch are kept, so that sending it needs no second read.
 
 If an index entry leads to a position where no batch begins, the index does not belong to the segment. Then it is rebuilt, once, and the
-lookup is repeated.
+lookup is repeated. A lookup that may not wait ends with `DamagedIndexes`, and a thread reads the batch headers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ottla.protocol.cursors import fields
 from ottla.protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MIN_BATCH_SIZE, next_batch_size, parse_header
 from ottla.protocol.records.errors import RecordFormatError
 from ottla.protocol.short_lived import short_lived
+from ottla.storage.segment.cold_lookups import UnwaitingFile
 from ottla.storage.segment.offset_index import OffsetIndex
 
 if TYPE_CHECKING:
     from ottla.storage.disk.filesystem import File
-    from ottla.storage.segment.cold_lookups import UnwaitingFile
     from ottla.storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -135,12 +135,12 @@ class BatchFinder:
         """The position from which to search for `offset`: the beginning of a batch, according to the index."""
         entry_offset, position = self._index.lookup(offset)
         if position and not self._is_entry(entry_offset, position, HEADER_SIZE):
-            self.segment.rebuild_indexes()
+            self.segment.rebuild_indexes(self._may_wait())
             position = self._index.lookup(offset).position
         return position
 
     def _locate_anew(self, offset: int, ahead: int) -> bool:
-        self.segment.rebuild_indexes()
+        self.segment.rebuild_indexes(self._may_wait())
         return self._walk(self._index.lookup(offset).position, offset, CHUNK_BYTES + ahead)
 
     def _walk(self, position: int, offset: int, length: int) -> bool:
@@ -163,10 +163,14 @@ class BatchFinder:
             is_batch = False
         if is_batch and self._base_offset <= self.base_offset <= self.last_offset <= entry_offset:
             return True
-        log.warning(
-            "%s: no batch at byte %d, where it has offset %d; rebuilding it from the log file", self._index.path, position, entry_offset
-        )
+        if not self.segment.is_rebuilding:
+            log.warning(
+                "%s: no batch at byte %d, where it has offset %d; rebuilding it from the log file", self._index.path, position, entry_offset
+            )
         return False
+
+    def _may_wait(self) -> bool:
+        return not isinstance(self._file, UnwaitingFile)
 
     def fit(self, max_bytes: int) -> int:
         """The total size of the complete batches within `max_bytes`, from the current one on; 0 if it does not fit.
@@ -186,7 +190,7 @@ class BatchFinder:
                 if self._is_entry(entry_offset, position, CHUNK_BYTES):
                     end, next_offset = position, self.base_offset
                 else:
-                    self.segment.rebuild_indexes()
+                    self.segment.rebuild_indexes(self._may_wait())
         while (self.has_read(end) or cut - end > max_bytes // 4) and self.seek(end, CHUNK_BYTES) and self.end <= cut:
             end, next_offset = self.end, self.last_offset + 1
         self.next_offset = next_offset

@@ -102,6 +102,7 @@ def check_time_cached(segment: "Segment") -> None:
                 raise NotCached(segment.filesystem, path, 0, length)
         finally:
             file.close()
+    segment.check_indexes(may_wait=False)
 
 
 def check_beginning_cached(segment: "Segment") -> None:

@@ -91,6 +91,12 @@ class IndexFile:
         if len(self._tail) >= TAIL_BYTES:
             self.write_out()
 
+    def put(self, entries: bytearray) -> None:
+        """Write all entries of an empty file, with one system call."""
+        self._tail += entries
+        self.entries = len(entries) // self.entry_size
+        self.write_out()
+
     def resize(self, size: int) -> None:
         """Set the file to `size` bytes, rounded down to whole entries. Entries beyond are lost."""
         size -= size % self.entry_size

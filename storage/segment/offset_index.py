@@ -53,6 +53,11 @@ class OffsetIndex(IndexFile):
         self.entries += 1
         self.last_offset = offset
 
+    def fill(self, entries: bytearray) -> None:
+        """Write all entries of an index that is empty."""
+        self.put(entries)
+        self.last_offset = self._last_offset()
+
     def take_back(self, entries: int, last_offset: int) -> None:
         """Return to `entries` entries, the last of which has `last_offset`. For entries that could not be written."""
         self.truncate_to_entries(entries)

@@ -21,10 +21,12 @@ from ottla.storage.disk.file_names import (
     file_name,
 )
 from ottla.storage.disk.filesystem import File, FileSystem
+from ottla.storage.disk.yielding import no_yield
 from ottla.storage.errors import CorruptIndex
 from ottla.storage.segment.batch_finder import BatchFinder
 from ottla.storage.segment.batch_scan import batches_from, header_at
 from ottla.storage.segment.cold_lookups import UnwaitingFile
+from ottla.storage.segment.index_builder import DamagedIndexes, IndexBuilder, IndexRebuild
 from ottla.storage.segment.log_settings import LogSettings
 from ottla.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from ottla.storage.segment.record_search import LATEST, FoundRecords, Wanted, candidates, first_record
@@ -60,6 +62,7 @@ class Segment:
         "_largest_timestamp",
         "_offset_index",
         "_offset_of_largest_timestamp",
+        "_rebuild",
         "_settings",
         "_staged_since_entry",
         "_staged_timestamp",
@@ -109,6 +112,7 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
+        self._rebuild: IndexRebuild | None = None
         self.knows_max_timestamp = False
         """Whether `max_timestamp` needs no file."""
         self._largest_timestamp = self._offset_of_largest_timestamp = NO_TIMESTAMP
@@ -441,8 +445,8 @@ class Segment:
 
     # ---- checking and rebuilding the indexes
 
-    def check_indexes(self) -> None:
-        """Rebuild the indexes if they cannot belong to this segment."""
+    def check_indexes(self, may_wait: bool = True) -> None:
+        """Rebuild the indexes if they cannot belong to this segment. Raises DamagedIndexes instead unless it `may_wait`."""
         try:
             self.offset_index.check(self.size)
             self.time_index.check()
@@ -451,8 +455,9 @@ class Segment:
             if self.size and last <= 0 and self.first_batch_timestamp > last:
                 raise CorruptIndex(self.time_index.path, f"its last timestamp, {last}, is below that of the first batch")
         except CorruptIndex as error:
-            log.warning("%s; the indexes are rebuilt from the log file", error)
-            self.rebuild_indexes()
+            if not self.is_rebuilding:
+                log.warning("%s; the indexes are rebuilt from the log file", error)
+            self.rebuild_indexes(may_wait)
 
     def find_max_timestamp(self) -> None:
         """Find the largest timestamp in the batches behind the last time index entry."""
@@ -462,18 +467,34 @@ class Segment:
                 timestamp, offset = header.max_timestamp, header.last_offset
         self.note_max_timestamp(timestamp, offset)
 
-    def rebuild_indexes(self) -> None:
-        """Rebuild offset and time index from the batch headers. Raises protocol's RecordFormatError for damaged headers."""
+    def rebuild_indexes(self, may_wait: bool = True) -> None:
+        """Rebuild offset and time index from the batch headers. Raises protocol's RecordFormatError for damaged headers, and DamagedIndexes
+        unless it `may_wait`: a thread reads the headers first."""
+        rebuild = self._rebuild
+        if rebuild is None or rebuild.size != self.size:
+            builder = IndexBuilder(self.path, self.base_offset, self._settings.index_interval_bytes)
+            rebuild = self._rebuild = IndexRebuild(self.file, self.size, builder)
+        if not rebuild.is_complete:
+            if not may_wait:
+                raise DamagedIndexes(self.filesystem, self.path, rebuild)
+            rebuild.run(no_yield)
+        self._rebuild = None
         has_room = self.offset_index.has_room
         self.begin_rebuild()
-        last_entry = 0
-        try:
-            for position, header in batches_from(self.file, 0, self.size):
-                last_entry = self.index_batch(position, header, last_entry)
-        finally:
-            self.finish_rebuild()
-            if has_room:
-                self.become_active()
+        builder = rebuild.builder
+        self.offset_index.fill(builder.offset_index)
+        self.time_index.fill(builder.time_index)
+        self.note_max_timestamp(*builder.largest)
+        self.finish_rebuild()
+        if has_room:
+            self.become_active()
+        if rebuild.error is not None:
+            raise rebuild.error
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether a damage of the indexes is known, and a thread may be reading the batch headers."""
+        return self._rebuild is not None
 
     def begin_indexes(self) -> None:
         """Create empty offset and time indexes for a new segment, without their files."""

@@ -60,6 +60,11 @@ class TimeIndex(IndexFile):
             self.last_timestamp = timestamp
             self.last_offset = offset
 
+    def fill(self, entries: bytearray) -> None:
+        """Write all entries of an index that is empty."""
+        self.put(entries)
+        self._read_last_entry()
+
     def take_back(self, entries: int, last_timestamp: int, last_offset: int) -> None:
         """Return to `entries` entries, of which the given one is the last. For entries that could not be written."""
         self.truncate_to_entries(entries)

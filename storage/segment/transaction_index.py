@@ -25,7 +25,7 @@ from ottla.storage.segment.transaction_bounds import BLOCK_ENTRIES, ENTRY_SIZE, 
 CURRENT_VERSION = 0
 ALL: Final = sys.maxsize
 """More transactions than any index has."""
-INLINE_STEPS: Final = 32
+INLINE_STEPS: Final = 16
 """Indexes that are opened and bounds that are computed in one turn of the event loop, 150 µs each."""
 
 _ENTRY = struct.Struct(">hqqqq")
