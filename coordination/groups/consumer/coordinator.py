@@ -18,7 +18,7 @@ from ottla.coordination.groups.consumer.classic_members import (
     on_classic_sync,
     on_leave,
 )
-from ottla.coordination.groups.consumer.conversion import CustomAssignorError, may_upgrade, send_away, upgraded
+from ottla.coordination.groups.consumer.conversion import CustomAssignorError, before_upgrade, may_upgrade, send_away, upgraded
 from ottla.coordination.groups.consumer.effects import Beat, BeatReply, BeatResult, ConsumerEffect
 from ottla.coordination.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.coordination.groups.consumer.heartbeats import NO_ROOM, Refused, check, has_no_news, interval_ms, on_heartbeat
@@ -46,13 +46,15 @@ logger = logging.getLogger(__name__)
 
 FIRST_LEVEL: Final = 1
 """The level of the feature from which on there are these groups."""
+MOST_UPGRADES: Final = 10
+"""How often a thread converts a classic group that has changed meanwhile, before the new member has to ask again."""
 
 
 @final
 class ConsumerGroups:
     """See the module."""
 
-    __slots__ = ("_clock", "_cluster", "_groups", "_level", "_new_uuid", "_runner", "machine")
+    __slots__ = ("_clock", "_cluster", "_groups", "_level", "_new_uuid", "_runner", "_upgrades", "machine")
 
     def __init__(
         self,
@@ -73,6 +75,8 @@ class ConsumerGroups:
         self._runner = runner
         self._new_uuid = new_uuid
         self._clock = clock
+        self._upgrades: dict[ClassicGroup, list[Beat]] = {}
+        """The heartbeats that wait for the conversion of their group."""
         self.machine = ConsumerMachine(groups, log, runner, cluster, clock, workers, settings)
         self.machine.when_idle = self._leave_protocol
 
@@ -106,13 +110,29 @@ class ConsumerGroups:
         reply = beat.waiter
         try:
             check(beat, group_id, self.settings.assignors, requires_member_id=requires_member_id)
-            group = self._group_of(group_id, beat)
         except Refused as refused:
             reply(refused.result)
             return
         if not beat.member_id:
             beat = beat._replace(member_id=str(self._new_uuid()))
-        self.machine.submit(group, Event(partial(on_heartbeat, group, beat), partial(_refuse, reply)))
+        self._enter(group_id, beat)
+
+    def _enter(self, group_id: str, beat: Beat) -> None:
+        """Hand a heartbeat over to its group, which may have to be converted first."""
+        try:
+            group = self._group_of(group_id, beat)
+        except Refused as refused:
+            beat.waiter(refused.result)
+            return
+        if isinstance(group, ConsumerGroup):
+            self.machine.submit(group, Event(partial(on_heartbeat, group, beat), partial(_refuse, beat.waiter)))
+            return
+        waiting = self._upgrades.get(group)
+        if waiting is not None:
+            waiting.append(beat)
+            return
+        self._upgrades[group] = [beat]
+        self.machine.track(self._upgrade(group))
 
     def without_news(
         self, group_id: str, member_id: str, epoch: int, instance_id: str | None, client_id: str, client_host: str
@@ -133,8 +153,9 @@ class ConsumerGroups:
         self._runner.arm(group, MemberTimer(TimerKind.SESSION, member_id), times.session_timeout_ms)
         return interval_ms(times, settings, self.machine.members)
 
-    def _group_of(self, group_id: str, beat: Beat) -> ConsumerGroup:
-        """The group of a heartbeat; the first member makes it. Raises Refused."""
+    def _group_of(self, group_id: str, beat: Beat) -> ConsumerGroup | ClassicGroup:
+        """The group of a heartbeat; the first member makes it. It may be a classic group with members that is to be converted. Raises
+        Refused."""
         error, group = self._groups.find(group_id)
         if error:
             raise Refused(error, error.message)
@@ -149,18 +170,45 @@ class ConsumerGroups:
             if not self._groups.make(made, f"{beat.client_id} ({beat.client_host})"):
                 raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)
             return made
-        return self._converted(group)
-
-    def _converted(self, group: Group) -> ConsumerGroup:
-        """A group of the new protocol in the place of another one. Raises Refused."""
-        group_id = group.group_id
         if isinstance(group, AssignedGroup):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.state is GroupState.EMPTY:
             made = ConsumerGroup(group_id)
-        elif isinstance(group, ClassicGroup) and may_upgrade(group, self.settings):
+            self._replace(group, made)
+            return made
+        if not isinstance(group, ClassicGroup) or not may_upgrade(group, self.settings):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return group
+
+    def _replace(self, group: Group, made: ConsumerGroup) -> None:
+        """Put a group of the new protocol in the place of another one, until the next event is written."""
+        made.replaced = group
+        self._groups.replace(group, made)
+        self._runner.cancel_timers(group)
+
+    async def _upgrade(self, group: ClassicGroup) -> None:
+        """Convert a classic group with members, then hand over the heartbeats that wait."""
+        refused: Refused | None = None
+        try:
+            await self._upgrade_in_thread(group)
+        except Refused as error:
+            refused = error
+        except Exception:
+            logger.exception("group %s: it cannot be converted to the new protocol", group.group_id)
+            refused = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+        for beat in self._upgrades.pop(group):
+            if refused is None:
+                self._enter(group.group_id, beat)
+            else:
+                beat.waiter(refused.result)
+
+    async def _upgrade_in_thread(self, group: ClassicGroup) -> None:
+        """Replace a classic group unless it is another one already. The caller hands over an event in the same turn. Raises Refused."""
+        group_id = group.group_id
+        for _ in range(MOST_UPGRADES):
+            before = before_upgrade(group)
             try:
-                made, made.creation = upgraded(group, self._cluster.topics)
+                made, creation = await self.machine.in_thread(partial(upgraded, before, self._cluster.topics))
             except CustomAssignorError:
                 message = (
                     f"Cannot upgrade classic group {group_id} to consumer group because an unsupported custom assignor is in use. Please "
@@ -174,14 +222,15 @@ class ConsumerGroups:
                 )
                 logger.warning("group %s: it cannot be converted to the new protocol: %s", group_id, error)
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
-            logger.info("group %s: it is converted to the new protocol, with %d classic members", group_id, len(group.members))
-            self._runner.run(group, send_away(group))
-        else:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        made.replaced = group
-        self._groups.replace(group, made)
-        self._runner.cancel_timers(group)
-        return made
+            if self._groups.served(group_id) is not group or group.state is GroupState.EMPTY or not may_upgrade(group, self.settings):
+                return
+            if before_upgrade(group) == before:
+                made.creation = creation
+                logger.info("group %s: it is converted to the new protocol, with %d classic members", group_id, len(group.members))
+                self._runner.run(group, send_away(group))
+                self._replace(group, made)
+                return
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"The members of the classic group {group_id} change all the time.")
 
     def become_classic(self, group: ConsumerGroup) -> ClassicGroup | None:
         """The classic group that a group without members becomes; its offsets stay. None if its records cannot be removed."""

@@ -117,7 +117,7 @@ class AssignedGroup:
         """The topics of the cluster at the last evaluation."""
         self.replaced: Group | None = None
         """The group of another type that this one replaces, until the first records are in the log."""
-        self.creation: Sequence[Record] = ()
+        self.creation: Sequence[Pair] = ()
         """The records of what this group has of the group that it replaces; they are written with the first others."""
         self.offsets = GroupOffsets()
         self.timers: dict[Hashable, TimerTask] = {}

@@ -1,8 +1,8 @@
 """Runs the state machines of consumer groups: one event of a group after the other, and each to its end.
 
-An event is complete when its records are in the log and applied to the group. Some events need work that takes long: a target, or the check
-of a regular expression. A thread does it; the next events of the same group wait meanwhile, and those of other groups do not. The answer is
-sent when all in-sync replicas have the records, also those of earlier events of the group.
+An event is complete when its records are in the log and applied to the group. Some events need work that takes long: a target, the check
+of a regular expression, or the conversion of the group. A thread does it; the next events of the same group wait meanwhile, and those of
+other groups do not. The answer is sent when all in-sync replicas have the records, also those of earlier events of the group.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from ottla.coordination.groups.coordinated import CoordinatedGroups
 from ottla.coordination.groups.group import Group, GroupState
 from ottla.coordination.groups.membership import on_loaded
 from ottla.coordination.groups.rebalance import maybe_prepare_rebalance
-from ottla.coordination.groups.records import group_key, group_value
 from ottla.coordination.partitions.effects import Arm, Reply
 from ottla.coordination.partitions.runner import EffectRunner
 from ottla.coordination.partitions.topic_log import GROUP_STORE_ERRORS, NOT_APPENDED, Then, TopicLog, encode_pairs
@@ -42,10 +41,6 @@ from ottla.replication.ports.cluster import MetadataCache
 from ottla.storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-
-AFTER_WRITES = (ResolveRegexes, Convert)
-"""Effects that the runner does not know."""
 
 
 class Event(NamedTuple):
@@ -128,7 +123,7 @@ class ConsumerMachine:
         is_first = True
         while queue:
             if not is_first and is_over():
-                self._track(self._go_on_later(group, queue))
+                self.track(self._go_on_later(group, queue))
                 return
             is_first = False
             event = queue.popleft()
@@ -138,7 +133,8 @@ class ConsumerMachine:
             try:
                 decision = event.decide(self.context_of(group))
                 if isinstance(decision, list):
-                    self._carry_out(group, event, decision)
+                    if not self._carry_out(group, event, decision):
+                        return
                 elif not self._advance(group, event, decision, None):
                     return
             except Exception:  # a fault of this broker: the next events would wait forever
@@ -155,7 +151,8 @@ class ConsumerMachine:
         await pause()
         self._go_on(group, queue)
 
-    def _track(self, work: Coroutine[Any, Any, None]) -> None:
+    def track(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine, which `stop` waits for."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -176,12 +173,11 @@ class ConsumerMachine:
         try:
             work = decision.send(result)
         except StopIteration as end:
-            self._carry_out(group, event, end.value)
-            return True
+            return self._carry_out(group, event, end.value)
         except Exception:
             self._failed(group, event)
             return True
-        self._track(self._work(group, event, decision, work))
+        self.track(self._work(group, event, decision, work))
         return False
 
     async def _work(self, group: AssignedGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
@@ -191,7 +187,7 @@ class ConsumerMachine:
             if isinstance(work, CheckRegex):
                 result = await self.regex_threads.run(reason_against, work.regex)
             else:
-                result = await asyncio.get_running_loop().run_in_executor(self._workers, compute, work)
+                result = await self.in_thread(partial(compute, work))
             await pause()  # the targets of many groups may be ready in one turn of the loop
             if group.is_dead:
                 decision.close()
@@ -202,6 +198,10 @@ class ConsumerMachine:
             self._failed(group, event)
         if is_done:
             self._go_on(group, self._queues[group])
+
+    def in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """The result of work that takes too long for the event loop."""
+        return asyncio.get_running_loop().run_in_executor(self._workers, work)
 
     def _failed(self, group: AssignedGroup, event: Event) -> None:
         logger.exception("group %s: an event could not be decided", group.group_id)
@@ -215,23 +215,33 @@ class ConsumerMachine:
 
     # -- effects -----------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, group: AssignedGroup, event: Event, effects: list[ConsumerEffect]) -> None:
-        """Write first: if that fails, nothing else happens."""
+    def _carry_out(self, group: AssignedGroup, event: Event, effects: list[ConsumerEffect]) -> bool:
+        """Write first: if that fails, nothing else happens. Returns False if a thread converts the group."""
         others: list[Any] = []
-        later: list[ResolveRegexes | Convert] = []
+        convert: Convert | None = None
         for effect in effects:
             if isinstance(effect, Write):
                 if not self._write(group, event, effect):
-                    return
-            elif isinstance(effect, AFTER_WRITES):
-                later.append(effect)
+                    return True
+            elif isinstance(effect, Convert):
+                convert = effect
             else:
                 others.append(effect)
-        for effect in later:
-            if isinstance(effect, Convert):
-                self._convert(group, event, effect)
-            else:
+        if convert is not None:
+            assert isinstance(group, ConsumerGroup)  # no other group has classic members
+            self.track(self._convert_in_thread(group, event, convert, others))
+            return False
+        self._run_others(group, event, others)
+        return True
+
+    def _run_others(self, group: AssignedGroup, event: Event, effects: list[Any]) -> None:
+        """Carry out effects that follow what was written."""
+        others = []
+        for effect in effects:
+            if isinstance(effect, ResolveRegexes):
                 self._resolve(group, effect)
+            else:
+                others.append(effect)
         waiting = self._waiting.get(group)
         if waiting is not None:
             replies = [effect for effect in others if isinstance(effect, Reply)]
@@ -259,7 +269,7 @@ class ConsumerMachine:
         old = group.replaced
         pairs = group.pairs_of(write.records)
         if old is not None:
-            pairs = [*[(key, None) for key in old.tombstones()], *group.pairs_of(group.creation), *pairs]
+            pairs = [*[(key, None) for key in old.tombstones()], *group.creation, *pairs]
         if not self._append(group, pairs, stored):
             self._runner.run(group, write.otherwise)
             return False
@@ -283,12 +293,24 @@ class ConsumerMachine:
             return False
         return self._log.append(owned.index, encode_pairs(pairs), len(pairs), stored) != NOT_APPENDED
 
-    def _convert(self, group: AssignedGroup, event: Event, convert: Convert) -> bool:
-        """Replace the group by a classic one; False if that cannot be written."""
+    async def _convert_in_thread(self, group: ConsumerGroup, event: Event, convert: Convert, others: list[Any]) -> None:
+        """Replace the group by a classic one, unless that cannot be written. The next events of the group wait."""
         now_ms = self._clock.now_ms()
-        assert isinstance(group, ConsumerGroup)  # no other group has classic members
+        try:
+            work = partial(downgraded, group, convert.without, self._groups.settings, self._cluster.names_by_id, now_ms)
+            classic, pairs = await self.in_thread(work)
+            await pause()
+            if not group.is_dead:
+                self._convert(group, event, convert, classic, pairs)
+            elif convert.replies:
+                event.refuse(ErrorCode.NOT_COORDINATOR)
+            self._run_others(group, event, others)
+        except Exception:
+            self._failed(group, event)
+        self._go_on(group, self._queues[group])
+
+    def _convert(self, group: ConsumerGroup, event: Event, convert: Convert, classic: ClassicGroup, pairs: list[Pair]) -> None:
         is_settled = not convert.without and group.state is GroupState.STABLE
-        classic = downgraded(group, convert.without, self._groups.settings, self._cluster.names_by_id, now_ms)
 
         def stored(error: ErrorCode, _: int) -> None:
             if not error:
@@ -296,21 +318,18 @@ class ConsumerMachine:
             elif convert.replies:  # otherwise the records that were written before answer the event
                 event.refuse(GROUP_STORE_ERRORS.get(error, error))
 
-        assignment = {member_id: member.assignment for member_id, member in classic.members.items()}
-        pairs: list[Pair] = [(key, None) for key in group.tombstones()]
-        pairs.append((group_key(group.group_id), group_value(classic, assignment)))
         if not self._append(group, pairs, stored):
             self._runner.run(group, convert.otherwise)
-            return False
+            return
         logger.info("group %s: its members all have the classic protocol now, generation %d", group.group_id, classic.generation_id)
         self._groups.replace(group, classic)
         self._end(group)
         self._runner.cancel_timers(group)
+        now_ms = self._clock.now_ms()
         effects = on_loaded(classic, now_ms)
         if not is_settled:  # there may be partitions that no member has
             maybe_prepare_rebalance(classic, "it is a classic group again", now_ms, effects)
         self._runner.run(classic, effects)
-        return True
 
     def bury(self, group: AssignedGroup) -> bool:
         """Write the tombstones of a group, and end it; False if they cannot be written."""
@@ -333,7 +352,7 @@ class ConsumerMachine:
 
     def _resolve(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         group.is_resolving = True
-        self._track(self._resolve_in_thread(group, work))
+        self.track(self._resolve_in_thread(group, work))
 
     async def _resolve_in_thread(self, group: AssignedGroup, work: ResolveRegexes) -> None:
         topics = self._cluster.topics
