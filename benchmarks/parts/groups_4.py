@@ -23,6 +23,7 @@ from benchmarks.report.lines import Line, Value, cpu_of, latency_of, number, rat
 from benchmarks.turns.sizes import Pace, Size
 from benchmarks.turns.turn import Bench, Plan, Turn
 from ottla.coordination.groups.consumer.effects import ComputeTarget
+from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.members import Member
 from ottla.coordination.groups.consumer.targets import compute
 from ottla.protocol.messages.update_metadata import UpdateMetadataPartitionState
@@ -124,7 +125,7 @@ async def _time_target() -> tuple[float, float]:
     """(s, ms): how long a thread computes a target, and the longest time for which the event loop does not run meanwhile."""
     topic = TopicImage("t", bytes(15) + b"t", {i: UpdateMetadataPartitionState(partition_index=i) for i in range(_TARGET_PARTITIONS)})
     members = {f"member-{i:016}": Member(f"member-{i:016}", topics=("t",)) for i in range(_TARGET_MEMBERS)}
-    work = ComputeTarget(2, "uniform", members, {}, {}, {"t": topic})
+    work = ComputeTarget(2, "uniform", members, {}, {}, {"t": topic}, ConsumerGroup("g").pairs_of)
     before = compute(work)
     gone = dict(list(members.items())[1:])
     work = work._replace(members=gone, target={each: target for each, target in before.changed.items() if each in gone})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.coordination.groups.consumer.assignors import Assignment
@@ -62,8 +62,6 @@ class Write(NamedTuple):
     replies: tuple[Reply, ...] = ()
     """Answers when all in-sync replicas have the records."""
     otherwise: tuple[Arm, ...] = ()
-    pairs: tuple[Pair, ...] | None = None
-    """The records in bytes, if they are encoded already."""
 
 
 class ResolveRegexes(NamedTuple):
@@ -108,6 +106,8 @@ class ComputeTarget(NamedTuple):
     """The target before this one, by member."""
     regexes: Mapping[str, Resolved]
     topics: Topics
+    pairs_of: Callable[[Iterable[Record]], list[Pair]]
+    """Encodes records of the group."""
 
 
 Decision: TypeAlias = Generator[CheckRegex | ComputeTarget, Any, list[ConsumerEffect]]

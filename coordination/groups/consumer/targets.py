@@ -18,12 +18,13 @@ from ottla.coordination.groups.consumer.records import Record, Resolved, TargetE
 from ottla.coordination.groups.consumer.settings import Context
 from ottla.coordination.groups.consumer.subscriptions import counts_after, preferred
 from ottla.coordination.groups.consumer.topics import counts_of, ids_of
+from ottla.storage.disk.yielding import PacedYield
 
 logger = logging.getLogger(__name__)
 
 
 class Computed(NamedTuple):
-    """The records of a target, and the part of each member whose part changed."""
+    """The records of a target, which are encoded already, and the part of each member whose part changed."""
 
     records: tuple[Record, ...]
     changed: Mapping[str, Assignment]
@@ -46,7 +47,7 @@ def next_goal(
     members[new.member_id] = new
     assignors = counts_after(group.assignors, _named(old), _named(new))
     assignor = preferred(assignors, context.settings.assignors[0])
-    computed = yield ComputeTarget(epoch, assignor, members, target, dict(group.regexes), context.topics)
+    computed = yield ComputeTarget(epoch, assignor, members, target, dict(group.regexes), context.topics, group.pairs_of)
     records += computed.records
     records.append(TargetEpoch(epoch, context.now_ms))
     logger.info("group %s: target of epoch %d by %r, %d members get another part", group.group_id, epoch, assignor, len(computed.changed))
@@ -87,4 +88,11 @@ def compute(work: ComputeTarget) -> Computed:
         subscribers[member_id] = Subscriber(topics, work.target.get(member_id, {}), member.instance_id)
     assigned = ALL_ASSIGNORS[work.assignor](subscribers, counts_of(names, work.topics))
     changed = {member_id: each for member_id, each in assigned.items() if member_id not in work.target or each != work.target[member_id]}
-    return Computed(tuple([TargetMember(member_id, each) for member_id, each in changed.items()]), changed)
+    maybe_yield = PacedYield()
+    records: list[Record] = []
+    for member_id, each in changed.items():
+        record = TargetMember(member_id, each)
+        (pair,) = work.pairs_of((record,))
+        records.append(record._replace(pair=pair))
+        maybe_yield()
+    return Computed(tuple(records), changed)

@@ -20,6 +20,7 @@ from ottla.coordination.groups.consumer.records import (
     StatePartitions,
     TargetEpoch,
     TargetMember,
+    encoded,
 )
 from ottla.coordination.groups.offset_records import version_of
 from ottla.protocol.messages.share_group_records import (
@@ -47,7 +48,7 @@ _VERSION = Struct(">h")
 
 def pairs_of(group_id: str, records: Iterable[Record]) -> list[Pair]:
     """The keys and values of records."""
-    return [(_key_of(group_id, record), _value_of(record)) for record in records]
+    return [encoded(record) or (_key_of(group_id, record), _value_of(record)) for record in records]
 
 
 def _key_of(group_id: str, record: Record) -> bytes:
