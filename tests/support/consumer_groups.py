@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from ottla.coordination.groups.consumer.effects import Beat, BeatResult, CheckRegex, ConsumerEffect, Decision, ResolveRegexes, Write
+from ottla.coordination.groups.consumer.effects import (
+    Beat,
+    BeatResult,
+    CheckRegex,
+    ComputeTarget,
+    ConsumerEffect,
+    Decision,
+    ResolveRegexes,
+    Write,
+)
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.heartbeats import Refused, check, has_no_news, on_heartbeat
 from ottla.coordination.groups.consumer.records import Record, key_of, pairs_of, read
@@ -165,7 +174,7 @@ class ConsumerDriver:
             if isinstance(work, CheckRegex):
                 result = None if work.regex in self.regex_topics else "no such expression"
             else:
-                result = compute(work)
+                result = compute(work) if isinstance(work, ComputeTarget) else work.run()
 
     def _write(self, write: Write) -> None:
         self.written.append(list(write.records))

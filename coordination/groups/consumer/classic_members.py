@@ -8,10 +8,12 @@ members are followers. Part of the state machine of a consumer group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
+from typing import Final
 
 from ottla.coordination.groups.classic_group import CONSUMER_PROTOCOL_TYPE, NO_MEMBER_ID
-from ottla.coordination.groups.consumer.effects import ConsumerEffect, Convert, Decision, Write
+from ottla.coordination.groups.consumer.effects import Compute, ConsumerEffect, Convert, Decision, Write
 from ottla.coordination.groups.consumer.embedded import Subscription, assignment_bytes, read_subscription, version_of
 from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.heartbeats import replacing
@@ -23,6 +25,7 @@ from ottla.coordination.groups.consumer.settings import Context
 from ottla.coordination.groups.consumer.subscriptions import Sender, change_subscription, is_refused
 from ottla.coordination.groups.consumer.targets import may_compute, next_goal
 from ottla.coordination.groups.consumer.timers import MemberTimer, TimerKind
+from ottla.coordination.groups.consumer.topics import Topics
 from ottla.coordination.groups.effects import JoinResult, LeaveReply, LeaveResult, SyncResult
 from ottla.coordination.groups.membership import Leaving
 from ottla.coordination.groups.rebalance import Join
@@ -33,6 +36,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
+
+READ_AT_ONCE: Final = 8 * 1024
+"""Bytes of a subscription that is read on the event loop, at most two milliseconds. One of a megabyte takes 40."""
 
 
 class Refused(Exception):
@@ -61,13 +67,31 @@ def on_classic_join(group: ConsumerGroup, join: Join, context: Context) -> Decis
         if join.requires_known_member_id and not join.member_id:
             return [Reply(join.waiter, JoinResult(member_id, ErrorCode.MEMBER_ID_REQUIRED))]
         sender = _sender(group, join, member_id)
-        subscription = read_subscription(join.protocols[0][1], context.topics)
+        subscription = yield from _subscription_of(join, context)
         return (yield from _join(group, join, sender, subscription, context))
     except Refused as refused:
         return [Reply(join.waiter, JoinResult(NO_MEMBER_ID, refused.error))]
     except (ProtocolError, UnknownMemberState) as error:
         logger.warning("group %s: the JoinGroup of %s cannot be served: %s", group.group_id, member_id, error)
         return [Reply(join.waiter, JoinResult(join.member_id, ErrorCode.UNKNOWN_SERVER_ERROR))]
+
+
+def _subscription_of(join: Join, context: Context) -> Generator[Compute, Subscription | ProtocolError, Subscription]:
+    """What the member subscribes to and has. Raises ProtocolError."""
+    data = join.protocols[0][1]
+    if len(data) <= READ_AT_ONCE:
+        return read_subscription(data, context.topics)
+    found = yield Compute(partial(_read, data, context.topics))
+    if isinstance(found, ProtocolError):
+        raise found
+    return found
+
+
+def _read(data: bytes, topics: Topics) -> Subscription | ProtocolError:
+    try:
+        return read_subscription(data, topics)
+    except ProtocolError as error:
+        return error
 
 
 def _is_full(group: ConsumerGroup, join: Join, context: Context) -> bool:
@@ -124,7 +148,7 @@ def _join(group: ConsumerGroup, join: Join, sender: Sender, subscription: Subscr
         timers += [Disarm(MemberTimer(kind, old.member_id)) for kind in TimerKind]
     if old is None or member != sender.member:
         records.append(MemberMetadata(member.member_id, member))
-    epoch = change_subscription(group, old, member, context, records)
+    epoch = yield from change_subscription(group, old, member, context, records)
     goal = yield from next_goal(group, old, member, epoch, context, records)
     if is_refused(group, old, member):  # others took the room while a thread computed
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -229,7 +253,7 @@ def _demand_join(group: ConsumerGroup, member: Member) -> list[ConsumerEffect]:
 # -- LeaveGroup --------------------------------------------------------------------------------------------------------------
 
 
-def on_leave(group: ConsumerGroup, leaving: Iterable[Leaving], waiter: LeaveReply, context: Context) -> list[ConsumerEffect]:
+def on_leave(group: ConsumerGroup, leaving: Iterable[Leaving], waiter: LeaveReply, context: Context) -> Decision:
     """Classic members leave. Also members of the new protocol may be named: operators remove them by LeaveGroup."""
     errors = []
     found: dict[str, Member] = {}
@@ -243,4 +267,4 @@ def on_leave(group: ConsumerGroup, leaving: Iterable[Leaving], waiter: LeaveRepl
         except Refused as refused:
             errors.append(refused.error)
     reply = Reply(waiter, LeaveResult(ErrorCode.NONE, errors))
-    return remove(group, list(found.values()), f"{len(found)} members left", context, (reply,)) if found else [reply]
+    return (yield from remove(group, list(found.values()), f"{len(found)} members left", context, (reply,))) if found else [reply]

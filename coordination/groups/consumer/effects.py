@@ -110,6 +110,12 @@ class ComputeTarget(NamedTuple):
     """Encodes records of the group."""
 
 
-Decision: TypeAlias = Generator[CheckRegex | ComputeTarget, Any, list[ConsumerEffect]]
+class Compute(NamedTuple):
+    """Work for a thread: a pure function without errors."""
+
+    run: Callable[[], Any]
+
+
+Decision: TypeAlias = Generator[CheckRegex | ComputeTarget | Compute, Any, list[ConsumerEffect]]
 """A decision of the state machine. It yields work that takes long, and continues with the result. Meanwhile no other event changes the
 group."""

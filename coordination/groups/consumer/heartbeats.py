@@ -114,17 +114,17 @@ def on_heartbeat(group: ConsumerGroup, beat: Beat, context: Context) -> Decision
     """Decide on a heartbeat that `check` accepted."""
     try:
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
-            return _leave(group, beat, context)
+            return (yield from _leave(group, beat, context))
         return (yield from _stay(group, beat, context))
     except Refused as refused:
         return [Reply(beat.waiter, refused.result)]
 
 
-def _leave(group: ConsumerGroup, beat: Beat, context: Context) -> list[ConsumerEffect]:
+def _leave(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
     member = _known_member(group, beat)
     reply = Reply(beat.waiter, BeatResult(member_id=member.member_id, epoch=beat.epoch))
     if beat.epoch == LEAVING:
-        return remove(group, [member], f"{member.member_id} left", context, (reply,))
+        return (yield from remove(group, [member], f"{member.member_id} left", context, (reply,)))
     away = member.at_epoch(LEAVING_FOR_A_WHILE)._replace(revoking=NOTHING)
     return [Write((CurrentAssignment(member.member_id, away),), (reply,)), Disarm(MemberTimer(TimerKind.REBALANCE, member.member_id))]
 
@@ -168,7 +168,7 @@ def _stay(group: ConsumerGroup, beat: Beat, context: Context) -> Decision:
         out += [Disarm(MemberTimer(kind, old.member_id)) for kind in TimerKind]
     if old is None or member != sender.member:
         records.append(MemberMetadata(member.member_id, member))
-    epoch = change_subscription(group, old, member, context, records)
+    epoch = yield from change_subscription(group, old, member, context, records)
     goal = yield from next_goal(group, old, member, epoch, context, records)
     if is_refused(group, old, member):  # others took the room while a thread computed
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_ROOM)

@@ -17,7 +17,16 @@ from typing import Any, NamedTuple
 
 from ottla.coordination.groups.classic_group import ClassicGroup
 from ottla.coordination.groups.consumer.conversion import downgraded, on_reverted
-from ottla.coordination.groups.consumer.effects import CheckRegex, ComputeTarget, ConsumerEffect, Convert, Decision, ResolveRegexes, Write
+from ottla.coordination.groups.consumer.effects import (
+    CheckRegex,
+    Compute,
+    ComputeTarget,
+    ConsumerEffect,
+    Convert,
+    Decision,
+    ResolveRegexes,
+    Write,
+)
 from ottla.coordination.groups.consumer.group import AssignedGroup, ConsumerGroup
 from ottla.coordination.groups.consumer.heartbeats import interval_ms
 from ottla.coordination.groups.consumer.members import MemberState
@@ -180,14 +189,14 @@ class ConsumerMachine:
         self.track(self._work(group, event, decision, work))
         return False
 
-    async def _work(self, group: AssignedGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget) -> None:
+    async def _work(self, group: AssignedGroup, event: Event, decision: Decision, work: CheckRegex | ComputeTarget | Compute) -> None:
         is_done = True
         try:
             result: object
             if isinstance(work, CheckRegex):
                 result = await self.regex_threads.run(reason_against, work.regex)
             else:
-                result = await self.in_thread(partial(compute, work))
+                result = await self.in_thread(partial(compute, work) if isinstance(work, ComputeTarget) else work.run)
             await pause()  # the targets of many groups may be ready in one turn of the loop
             if group.is_dead:
                 decision.close()
@@ -410,11 +419,11 @@ class ConsumerMachine:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
+def _on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> Decision | list[ConsumerEffect]:
     if key in group.timers:
         return []  # an earlier event, which the timer had to wait for, has armed it again
     return on_timer(group, key, context)
 
 
-def _on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], topics: Any, context: Context) -> list[ConsumerEffect]:
+def _on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], topics: Any, context: Context) -> Decision:
     return on_resolved(group, found, context._replace(topics=topics))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ottla.coordination.groups.consumer.effects import ConsumerEffect, Convert, Write
+from ottla.coordination.groups.consumer.effects import ConsumerEffect, Convert, Decision, Write
 from ottla.coordination.groups.consumer.group import AssignedGroup
 from ottla.coordination.groups.consumer.members import Member
 from ottla.coordination.groups.consumer.records import CurrentAssignment, MemberMetadata, Record, ResolvedRegex, TargetEpoch, TargetMember
@@ -27,7 +27,7 @@ REASONS = {
 }
 
 
-def on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> list[ConsumerEffect]:
+def on_timer(group: AssignedGroup, key: MemberTimer, context: Context) -> Decision | list[ConsumerEffect]:
     """A timer is due: its member is removed."""
     member = group.members.get(key.member_id)
     if member is None:
@@ -42,7 +42,7 @@ def remove(
     context: Context,
     replies: tuple[Reply, ...] = (),
     otherwise: tuple[Arm, ...] = (),
-) -> list[ConsumerEffect]:
+) -> Decision:
     """Remove members, whose partitions are free from now on. A group of classic members alone becomes a classic group."""
     logger.info("group %s: %s", group.group_id, reason)
     gone = frozenset(member.member_id for member in members)
@@ -57,7 +57,7 @@ def remove(
         regexes = counts_after(regexes, (member.regex,) if member.regex else (), ())
     records += [ResolvedRegex(regex, None) for regex in group.regexes if regex not in regexes]
     subscribed = set(names).union(*[group.regexes[regex].topics for regex in regexes if regex in group.regexes])
-    epoch = raise_epoch(group, subscribed, context, records, is_other=True)
+    epoch = yield from raise_epoch(group, subscribed, context, records, is_other=True)
     if len(gone) == len(group.members):
         records.append(TargetEpoch(epoch))  # nothing is to be assigned, and the next member does not wait for its target
     timers = [Disarm(MemberTimer(kind, member_id)) for member_id in gone for kind in TimerKind]

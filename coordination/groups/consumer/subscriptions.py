@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
-from ottla.coordination.groups.consumer.effects import CheckRegex, ConsumerEffect, ResolveRegexes, Write
+from ottla.coordination.groups.consumer.effects import CheckRegex, Compute, ConsumerEffect, Decision, ResolveRegexes, Write
 from ottla.coordination.groups.consumer.group import AssignedGroup
 from ottla.coordination.groups.consumer.members import Member
 from ottla.coordination.groups.consumer.records import GroupEpoch, Record, Resolved, ResolvedRegex
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 LEAST_PAUSE_MS: Final = 10_000
 """Shortest time between two evaluations of regular expressions that were evaluated already, as in Apache Kafka."""
 
+
+HASHED_AT_ONCE: Final = 500
+"""Names of topics that are hashed on the event loop, a millisecond. A group may have 200,000."""
 
 FIRST_EPOCH: Final = 1
 """The epoch of a group without subscriptions."""
@@ -55,7 +59,9 @@ def _same_names(old: Member, new: Member) -> bool:
     return (old.client_id, old.member_id, old.instance_id, old.rack_id) == (new.client_id, new.member_id, new.instance_id, new.rack_id)
 
 
-def change_subscription(group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]) -> int:
+def change_subscription(
+    group: AssignedGroup, old: Member | None, new: Member, context: Context, records: list[Record]
+) -> Generator[Compute, int, int]:
     """Add the records of a subscription that may have changed, and return the epoch of the group, which they may raise."""
     if old is not None and group.known_topics is context.topics and _same_subscription(old, new):
         return group.epoch
@@ -69,16 +75,21 @@ def change_subscription(group: AssignedGroup, old: Member | None, new: Member, c
     left = old.regex if old is not None and old.regex and old.regex != new.regex else None
     if left and group.regex_users.get(left) == 1 and left in group.regexes:
         records.append(ResolvedRegex(left, None))
-    return raise_epoch(group, topics_after(group, old, new), context, records, is_other=is_other)
+    return (yield from raise_epoch(group, topics_after(group, old, new), context, records, is_other=is_other))
 
 
 def _same_subscription(old: Member, new: Member) -> bool:
     return old.topics is new.topics and old.regex == new.regex and old.assignor == new.assignor
 
 
-def raise_epoch(group: AssignedGroup, names: Collection[str], context: Context, records: list[Record], *, is_other: bool) -> int:
+def raise_epoch(
+    group: AssignedGroup, names: Collection[str], context: Context, records: list[Record], *, is_other: bool
+) -> Generator[Compute, int, int]:
     """Add the next epoch if members are others, or if the subscribed topics have changed. Returns the epoch of the group."""
-    metadata_hash = hash_of(names, context.topics)
+    if len(names) > HASHED_AT_ONCE:
+        metadata_hash = yield Compute(partial(hash_of, names, context.topics))
+    else:
+        metadata_hash = hash_of(names, context.topics)
     is_other = is_other or metadata_hash != group.metadata_hash
     if not is_other and group.epoch:
         group.known_topics = context.topics
@@ -144,7 +155,7 @@ def resolution(
     return [ResolveRegexes(regexes, may_describe)]
 
 
-def on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], context: Context) -> list[ConsumerEffect]:
+def on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], context: Context) -> Decision:
     """The topics of regular expressions are known; they were evaluated for `context.topics`."""
     group.resolved_ms, group.resolved_topics = context.now_ms, context.topics
     records: list[Record] = []
@@ -164,5 +175,5 @@ def on_resolved(group: AssignedGroup, found: Mapping[str, frozenset[str]], conte
     for regex in group.regex_users:
         if regex in known:
             names |= known[regex].topics
-    raise_epoch(group, names, context, records, is_other=is_other)
+    yield from raise_epoch(group, names, context, records, is_other=is_other)
     return [Write(tuple(records))]

@@ -46,7 +46,7 @@ def on_heartbeat(group: ShareGroup, beat: Beat, context: Context) -> Decision:
         if beat.epoch == LEAVING:
             member = _known_member(group, beat)
             reply = Reply(beat.waiter, BeatResult(member_id=member.member_id, epoch=LEAVING))
-            return remove(group, [member], f"{member.member_id} left", context, (reply,))
+            return (yield from remove(group, [member], f"{member.member_id} left", context, (reply,)))
         return (yield from _stay(group, beat, context))
     except Refused as refused:
         return [Reply(beat.waiter, refused.result)]
@@ -75,7 +75,7 @@ def _stay(group: ShareGroup, beat: Beat, context: Context) -> Decision:
         logger.info("group %s: member %s joins by the share protocol", group.group_id, member.member_id)
     if member != old:
         records.append(MemberMetadata(member.member_id, member))
-    epoch = change_subscription(group, old, member, context, records)
+    epoch = yield from change_subscription(group, old, member, context, records)
     if epoch == group.epoch <= group.target_epoch and group.has_unassigned(context.topics):
         epoch += 1
         records.append(GroupEpoch(epoch, group.metadata_hash))
