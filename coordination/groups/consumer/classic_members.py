@@ -77,7 +77,7 @@ def on_classic_join(group: ConsumerGroup, join: Join, context: Context) -> Decis
 
 
 def _subscription_of(join: Join, context: Context) -> Generator[Compute, Subscription | ProtocolError, Subscription]:
-    """What the member subscribes to and has. Raises ProtocolError."""
+    """The subscription of the member. Raises ProtocolError."""
     data = join.protocols[0][1]
     if len(data) <= READ_AT_ONCE:
         return read_subscription(data, context.topics)

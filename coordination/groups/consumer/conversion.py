@@ -53,7 +53,7 @@ class CustomAssignorError(Exception):
 
 
 class MemberBefore(NamedTuple):
-    """What an upgrade takes from a classic member."""
+    """The facts of a classic member for an upgrade."""
 
     member_id: str
     instance_id: str | None
@@ -66,7 +66,7 @@ class MemberBefore(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What an upgrade depends on. As long as it stays equal, the result of a thread may replace the group."""
+    """The facts of a classic group for an upgrade. As long as they stay equal, the result of a thread may replace the group."""
 
     group_id: str
     generation_id: int
