@@ -484,7 +484,8 @@ class Segment:
         builder = rebuild.builder
         self.offset_index.fill(builder.offset_index)
         self.time_index.fill(builder.time_index)
-        self.note_max_timestamp(*builder.largest)
+        timestamp, offset = builder.largest
+        self.note_max_timestamp(timestamp, offset)
         self.finish_rebuild()
         if has_room:
             self.become_active()
