@@ -49,12 +49,11 @@ def remove(
     if may_convert(group, members, context):
         return [Convert(gone, replies, otherwise)]
     records: list[Record] = []
-    names, regexes = dict(group.names), dict(group.regex_users)
     for member in members:
         member_id = member.member_id
         records += (CurrentAssignment(member_id, None), TargetMember(member_id, None), MemberMetadata(member_id, None))
-        names = counts_after(names, member.topics, ())
-        regexes = counts_after(regexes, (member.regex,) if member.regex else (), ())
+    names = counts_after(group.names, [name for member in members for name in member.topics], ())
+    regexes = counts_after(group.regex_users, [member.regex for member in members if member.regex], ())
     records += [ResolvedRegex(regex, None) for regex in group.regexes if regex not in regexes]
     subscribed = set(names).union(*[group.regexes[regex].topics for regex in regexes if regex in group.regexes])
     epoch = yield from raise_epoch(group, subscribed, context, records, is_other=True)
