@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.config.errors import ConfigError
 from ottla.config.remote_store import AZURE, GCS, S3, StoreSettings
-from ottla.storage.remote.ports import RemoteObjectDamaged, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoredObject
+from ottla.storage.remote.ports import (
+    RemoteObjectDamaged,
+    RemoteObjectMissing,
+    RemoteStoreAbsent,
+    RemoteStoreDenied,
+    RemoteStoreError,
+    StoredObject,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as AnyStore
@@ -38,6 +45,8 @@ _DENIED: Final = re.compile(
     r"status code: 40[13]\b|\b(?:AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AuthenticationFailed)\b"
 )
 """Finds refused credentials in errors that obstore takes for others, such as those of a listing."""
+_ABSENT: Final = re.compile(r"status code: (?:301|404)\b")
+"""Finds a bucket that is not there, or in another region, in errors of a listing."""
 _SHORT: Final = re.compile(r"status code: 416\b")
 """Finds that an object ends before a range begins. Of a range that begins earlier, stores send what there is."""
 _DOCUMENT: Final = re.compile(r":? *<[?!a-zA-Z]")
@@ -162,14 +171,15 @@ class Objects:
             if asks_bucket:
                 await self.probe()
                 raise RemoteObjectMissing(f"{where} is missing") from None
-            raise RemoteStoreError(f"{where}: {_reason(error)}") from None
+            raise RemoteStoreAbsent(f"{where}: {_reason(error)}") from None
         except self._exists:
             raise _Exists(where) from None
         except self._denied as error:
             raise RemoteStoreDenied(f"{where}: {_reason(error)}") from None
         except self._errors as error:
             text = str(error)
-            kind = RemoteStoreDenied if _DENIED.search(text) else RemoteObjectDamaged if _SHORT.search(text) else RemoteStoreError
+            kinds = {_DENIED: RemoteStoreDenied, _SHORT: RemoteObjectDamaged, _ABSENT: RemoteStoreAbsent}
+            kind = next((kind for pattern, kind in kinds.items() if pattern.search(text)), RemoteStoreError)
             raise kind(f"{where}: {_reason(error)}") from None
         finally:
             if is_outer:

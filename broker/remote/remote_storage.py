@@ -1,7 +1,7 @@
 """Opens the remote store of a broker with tiered storage, and what reads from it (KIP-405).
 
-The start asks the store before anything is written. A store that cannot be reached, or refuses the broker, ends the start: later such a
-fault leaves the topics writable.
+The start asks the store before anything is written. A store that refuses the broker ends the start. So does one that cannot be reached,
+unless this broker has had a store: then it starts degraded. Later such a fault leaves the topics writable, too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ottla.config.remote_store import StoreSettings, store_settings
 from ottla.config.validation import log_dirs
 from ottla.replication.reading.remote_read import RemoteReads
 from ottla.replication.remote.byte_quota import FETCH, ByteQuota
+from ottla.replication.remote.claimed_store import ClaimedStore, OtherOwner, check_owner
 from ottla.replication.remote.counters import RemoteCounters
 from ottla.storage.disk.clock import Clock, elapsed_ms
 from ottla.storage.disk.filesystem import FileSystem
@@ -43,7 +44,7 @@ from ottla.storage.remote.held_chunks import LocalChunks
 from ottla.storage.remote.index_cache import IndexCache, was_used_in
 from ottla.storage.remote.lineage import is_in_lineage, with_records
 from ottla.storage.remote.memory_budget import MemoryBudget
-from ottla.storage.remote.ports import OWNER_NAME, UNREADABLE, RemoteStore, RemoteStoreError
+from ottla.storage.remote.ports import ANSWERS, UNREADABLE, RemoteStore, RemoteStoreError
 from ottla.storage.remote.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class RemoteStorage:
         self.quota = ByteQuota(config, FETCH, clock)
         self.counters = RemoteCounters()
         self._store_threads = StoreThreads()
-        self.store = access(StoreProcess(self.settings) if is_apart else self._open_store(self.settings))
+        self.store = self._opened = access(StoreProcess(self.settings) if is_apart else self._open_store(self.settings))
+        self._was_used = self._may_be_away = False
         self.watch = StoreWatch(self.store)
         self.indexes: IndexCache | None = None
         self.chunks: ChunkCache | None = None
@@ -93,49 +95,61 @@ class RemoteStorage:
         self._segments: SegmentReader | None = None
         self._yielding: asyncio.Task[None] | None = None
 
-    async def probe(self, *, prepares: bool = True) -> None:
+    async def probe(self, *, starts: bool = True) -> None:
         """Asks the store whether it is there and accepts this broker. Raises ConfigError with a line for the operator.
 
-        With `prepares` it makes the folder of a store in a directory, unless this broker has had a store: then the folder is missing
-        because the directory is not mounted, and copies would go below the mount point.
+        With `starts` a broker that has had a store goes on if that does not answer. The first start makes the folder of a store in a
+        directory. Later it is missing because the directory is not mounted, and copies would go below the mount point.
         """
-        was_used = await self.in_thread(partial(was_used_in, self._file_system, log_dirs(self._config[LOG_DIRS])))
-        prepares &= not was_used
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                if prepares and isinstance(self.store, StoreProcess):
-                    await self.store.prepare()
-                elif prepares and isinstance(self.store, DirectoryStore):
-                    await self._store_threads(self.store.prepare)
-                await self.store.probe()
-        except SettingsRefused as error:
-            await self.store.close()
-            raise ConfigError(str(error)) from None
-        except (RemoteStoreError, TimeoutError) as error:
-            await self.store.close()
-            reason = str(error) or f"no answer within {PROBE_SECONDS:.0f} s"
-            prefix = self._config[REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX]
-            if was_used and self.settings.directory is not None:
-                reason += "; mount it, or make this folder if it is to be another store than before"
-            raise ConfigError(f"the remote store cannot be used: {reason}; check it, and the keys {prefix}*") from None
+        self._was_used = await self.in_thread(partial(was_used_in, self._file_system, log_dirs(self._config[LOG_DIRS])))
+        self._may_be_away = starts and self._was_used
+        await self._ask(self._first_answer(prepares=starts and not self._was_used))
         if self.settings.ignored:
             logger.warning("these keys of the remote store have no effect: %s", ", ".join(self.settings.ignored))
 
     async def claim(self, cluster_id: str) -> None:
-        """Makes the store that of this cluster, if it has no owner. Raises ConfigError if it belongs to another one."""
-        await self.check_owner(cluster_id, claim=cluster_id)
+        """Makes the store that of this cluster, if it has no owner. Raises ConfigError if it belongs to another one.
 
-    async def check_owner(self, cluster_id: str, claim: str | None = None) -> None:
+        If it does not answer, that is done later, before the first write.
+        """
+        if not self.watch.trouble:
+            await self._ask(check_owner(self.store, cluster_id, cluster_id))
+        self.store = self.watch.store = ClaimedStore(self._opened, cluster_id, is_ours=not self.watch.trouble)
+
+    async def check_owner(self, cluster_id: str) -> None:
         """Raises ConfigError if the store belongs to another cluster: its segments would be mixed with those of this one."""
+        await self._ask(check_owner(self.store, cluster_id))
+
+    async def _first_answer(self, *, prepares: bool) -> None:
+        if prepares and isinstance(self._opened, StoreProcess):
+            await self._opened.prepare()
+        elif prepares and isinstance(self._opened, DirectoryStore):
+            await self._store_threads(self._opened.prepare)
+        await self.store.probe()
+
+    async def _ask(self, question: Awaitable[None]) -> None:
+        """Raises ConfigError if the store is not one to start with. If it only does not answer, a broker that has had one goes on."""
         try:
-            owner = await self.store.owner(claim)
-        except RemoteStoreError as error:
-            raise ConfigError(f"the remote store cannot be used: {error}") from None
-        if owner not in (None, cluster_id):
-            raise ConfigError(
-                f"the remote store belongs to the cluster {owner}, as its object {OWNER_NAME} says, and this is the cluster {cluster_id}: "
-                "give each cluster a bucket, a directory or a key.prefix of its own"
+            async with asyncio.timeout(PROBE_SECONDS):
+                await question
+                return
+        except (RemoteStoreError, TimeoutError) as error:
+            failure = error
+        reason = str(failure) or f"no answer within {PROBE_SECONDS:.0f} s"
+        is_open = not isinstance(self._opened, StoreProcess) or self._opened.was_open
+        if self._may_be_away and is_open and not isinstance(failure, (*ANSWERS, OtherOwner)):
+            logger.warning(
+                "the remote store does not answer; local records are served, and copies, removals and old records wait for it: %s", reason
             )
+            self.watch.begin_degraded(reason)
+            return
+        await self.store.close()
+        if isinstance(failure, SettingsRefused | OtherOwner):
+            raise ConfigError(reason)
+        if self._was_used and self.settings.directory is not None:
+            reason += "; mount it, or make this folder if it is to be another store than before"
+        prefix = self._config[REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX]
+        raise ConfigError(f"the remote store cannot be used: {reason}; check it, and the keys {prefix}*")
 
     async def open_reads(self, log_dir: str) -> RemoteReads:
         """Opens the caches in the first log directory. Raises ConfigError if the disk refuses them."""
@@ -160,7 +174,7 @@ class RemoteStorage:
             raise ConfigError(f"{error.filename or log_dir}: {error.strerror or error}; the caches of remote segments are there") from None
         config.on_change(self._on_change, (REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES,))
         self.loads = ChunkLoads(
-            self.store if isinstance(self.store, StoreProcess) else LocalChunks(self.store, self._file_system, self.in_thread),
+            self._opened if isinstance(self._opened, StoreProcess) else LocalChunks(self.store, self._file_system, self.in_thread),
             self.chunks,
             self.budget,
             self.quota,

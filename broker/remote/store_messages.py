@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.config.errors import ConfigError
 from ottla.storage.remote.batch_checks import CorruptChunk
-from ottla.storage.remote.ports import RemoteObjectDamaged, RemoteObjectMissing, RemoteStoreDenied, RemoteStoreError, StoreClockApart
+from ottla.storage.remote.ports import ANSWERS, RemoteStoreError, StoreClockApart
 
 MAX_MESSAGE_BYTES: Final = 1025 * 1024 * 1024
 """A message is no longer: a chunk of the largest `chunk.size`, and what is around it."""
@@ -100,17 +100,7 @@ class LogLine(NamedTuple):
 
 
 _ERRORS: Final[Mapping[str, type[Exception]]] = {
-    each.__name__: each
-    for each in (
-        RemoteStoreError,
-        RemoteObjectMissing,
-        RemoteObjectDamaged,
-        StoreClockApart,
-        RemoteStoreDenied,
-        CorruptChunk,
-        ConfigError,
-        OSError,
-    )
+    each.__name__: each for each in (RemoteStoreError, *ANSWERS, StoreClockApart, CorruptChunk, ConfigError, OSError)
 }
 """The errors that callers distinguish. All others arrive as RemoteStoreError."""
 

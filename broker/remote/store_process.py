@@ -87,7 +87,9 @@ class StoreProcess:
         """All of which something may be left."""
         self._opening: asyncio.Task[StoreChild] | None = None
         self._next_start = float("-inf")
-        self._was_open = self._is_closed = False
+        self._is_closed = False
+        self.was_open = False
+        """Whether a process has opened the store."""
         self._lines = _PassedOnLines()
         self._reports: set[asyncio.Task[None]] = set()
         self._said: dict[str, float] = {}
@@ -228,7 +230,7 @@ class StoreProcess:
         except RemoteStoreError as error:
             self._say(str(error))
             raise
-        self._was_open = True
+        self.was_open = True
         return child
 
     def _on_opened(self, opening: asyncio.Task[StoreChild]) -> None:
@@ -247,7 +249,7 @@ class StoreProcess:
     def _say(self, reason: str) -> None:
         """Writes one line, unless it was written a minute ago. The caller of the first start reports its failure itself."""
         now = asyncio.get_running_loop().time()
-        if not self._was_open or now - self._said.get(reason, float("-inf")) < _MINUTE:
+        if not self.was_open or now - self._said.get(reason, float("-inf")) < _MINUTE:
             return
         self._said = {each: when for each, when in self._said.items() if now - when < _MINUTE} | {reason: now}
         logger.warning("%s; calls to the remote store fail until another one has started, which the next call tries", reason)

@@ -23,13 +23,18 @@ ANSWER_SECONDS: Final = 15.0
 
 
 class StoreWatch:
-    """See the module. `trouble` says why the store is of no use now; it is empty while the store answers."""
+    """See the module. `store` is asked. `trouble` says why the store is of no use now; it is empty while the store answers."""
 
     def __init__(self, store: RemoteStore) -> None:
-        self._store = store
+        self.store = store
         self._failures = 0
         self._asking: asyncio.Task[None] | None = None
         self.trouble = ""
+
+    def begin_degraded(self, reason: str) -> None:
+        """Notes that the broker starts without the store."""
+        self._failures = 1
+        self.trouble = reason
 
     def start(self) -> None:
         """Asks from now on."""
@@ -46,7 +51,7 @@ class StoreWatch:
             await asyncio.sleep(RETRY_SECONDS if self._failures else ASK_SECONDS)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._store.probe()
+                    await self.store.probe()
             except TimeoutError:
                 self._on_failure(f"no answer within {ANSWER_SECONDS:.0f} s", at_once=False)
             except RemoteStoreError as error:

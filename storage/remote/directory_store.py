@@ -23,6 +23,7 @@ from ottla.storage.remote.ports import (
     OWNER_NAME,
     IndexKind,
     RemoteObjectMissing,
+    RemoteStoreAbsent,
     RemoteStoreDenied,
     RemoteStoreError,
     SegmentFiles,
@@ -125,7 +126,7 @@ class DirectoryStore:
         """See RemoteStore."""
         await self._run(self._root, partial(self._filesystem.list_directory, self._base))
         if not await self._run(self._root, partial(self._filesystem.is_directory, self._root)):
-            raise RemoteStoreError(f"{self._root} is no directory")
+            raise RemoteStoreAbsent(f"{self._root} is no directory")
 
     async def now_ms(self) -> int | None:
         """Returns None: the times of files do not tell whose clock they are from."""
@@ -303,4 +304,6 @@ def _translated(path: str, error: OSError) -> RemoteStoreError:
         return RemoteObjectMissing(reason)
     if isinstance(error, PermissionError):
         return RemoteStoreDenied(reason)
+    if isinstance(error, NotADirectoryError):
+        return RemoteStoreAbsent(reason)
     return RemoteStoreError(reason)

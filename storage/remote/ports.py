@@ -38,10 +38,16 @@ class RemoteStoreDenied(RemoteStoreError):
     """The store refuses these credentials: a retry is of no use before they change."""
 
 
+class RemoteStoreAbsent(RemoteStoreError):
+    """There is an answer, and it says that the bucket or the directory is not there."""
+
+
 MAX_INDEX_BYTES: Final = 2048 * 1024 * 1024
 """Largest index that is read, bytes: no segment is larger."""
 UNREADABLE: Final = (RemoteObjectMissing, RemoteObjectDamaged)
 """The errors that tell of a copy, and not of the store: they last until its objects are restored."""
+ANSWERS: Final = (*UNREADABLE, RemoteStoreDenied, RemoteStoreAbsent)
+"""The errors that tell of a store that was reached. The others may pass without a change by the operator."""
 OWNER_NAME: Final = ".ottla-cluster-id"
 """The object that names the cluster to which a store belongs."""
 

@@ -156,7 +156,7 @@ async def _probe(config: BrokerConfig) -> None:
 
     with ThreadPoolExecutor(1) as threads:
         storage = RemoteStorage(config, RealFileSystem(), threads, SystemClock())
-        await storage.probe(prepares=False)
+        await storage.probe(starts=False)
         await storage.close()
 
 

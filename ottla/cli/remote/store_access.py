@@ -35,7 +35,7 @@ async def the_store(config_file: Path, cluster_id: str | None = None) -> AsyncIt
     with ThreadPoolExecutor(2) as threads:
         storage = RemoteStorage(BrokerConfig(load_properties(config_file, os.environ)), RealFileSystem(), threads, SystemClock())
         try:
-            await storage.probe(prepares=False)
+            await storage.probe(starts=False)
             if cluster_id is not None:
                 await storage.check_owner(cluster_id)
             yield storage
