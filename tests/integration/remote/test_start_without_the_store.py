@@ -7,8 +7,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from ottla.broker.remote import remote_storage
+from ottla.broker.remote import remote_storage, store_child
 from ottla.broker.server import CannotStart
+from ottla.cli.doctor.remote_checks import check_remote_store
+from ottla.config.broker import BrokerConfig
 from ottla.storage.remote.ports import OWNER_NAME
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.fault_proxy import Fault, FaultProxy, a_fault_proxy, always
@@ -35,6 +37,10 @@ class Stage(NamedTuple):
         with urlopen(f"http://{self.broker.config['ottla.metrics.listener']}/health") as answer:
             text: str = answer.read().decode()
             return text
+
+    def keys(self) -> dict[str, str]:
+        """The configuration for a broker in the process of the test, on the same directory."""
+        return {name: value for name, value in self.broker.config.items() if name != "log.dirs"}
 
     def log(self) -> str:
         """All that the broker has logged."""
@@ -93,6 +99,7 @@ def test_local_records_are_served_and_copies_go_on_when_the_store_is_back(stage:
 def test_a_broker_that_has_had_a_store_starts_where_no_server_listens(stage: Stage) -> None:
     stage.broker.config[ENDPOINT] = CLOSED
     start_and_fill(stage)
+    assert [each.kind.id for each in check_remote_store(BrokerConfig(stage.broker.config))] == ["remote-store-unusable"]
     assert stage.broker.stop() == 0
     stage.broker.config[ENDPOINT] = stage.proxy.url
     stage.broker.start()
@@ -123,7 +130,7 @@ def test_a_store_that_comes_back_as_that_of_another_cluster_is_not_written(stage
 
 @pytest.mark.parametrize("fault", [Fault.FORBIDDEN, None])
 def test_a_store_that_refuses_a_broker_that_has_had_it_ends_the_start(stage: Stage, fault: Fault | None) -> None:
-    keys = {name: value for name, value in stage.broker.config.items() if name != "log.dirs"}
+    keys = stage.keys()
     reason = "403 Forbidden"
     if fault is None:
         keys["rsm.config.storage.s3.bucket.name"] = "another"
@@ -136,10 +143,22 @@ def test_a_store_that_refuses_a_broker_that_has_had_it_ends_the_start(stage: Sta
 
 def test_a_store_that_never_answers_holds_the_start_for_a_limited_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_storage, "PROBE_SECONDS", 3.0)
-    keys = {name: value for name, value in stage.broker.config.items() if name != "log.dirs"}
+    keys = stage.keys()
     stage.proxy.choose = always(Fault.BLACK_HOLE)
     with a_broker_in_process(stage.broker.data, **keys):
         assert stage.health() == "degraded\nthe remote store does not answer: no answer within 3 s\n"
+
+
+def test_a_store_that_goes_before_it_has_named_its_owner_is_asked_later(stage: Stage) -> None:
+    stage.proxy.choose = always(Fault.REFUSED, lambda method, path: path.endswith(OWNER_NAME))
+    with a_broker_in_process(stage.broker.data, **stage.keys()):
+        assert stage.health().startswith("degraded\n")
+
+
+def test_a_store_process_that_does_not_start_ends_the_start(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_child, "command_of", lambda descriptor: ["/bin/false"])
+    with pytest.raises(CannotStart, match="the store process does not start"), a_broker_in_process(stage.broker.data, **stage.keys()):
+        pass
 
 
 def test_the_first_start_needs_a_store_that_is_reached(tmp_path: Path) -> None:
