@@ -119,10 +119,11 @@ class FileSystem(Protocol):
     def is_short_of_files(self) -> bool:
         """Whether most of the files that this process may open were open at some time since the last call."""
 
-    def relieve_with(self, close_some: Callable[[], None]) -> None:
+    def relieve_with(self, close_some: Callable[[], None] | None) -> None:
         """Sets a callback for each open of a file while most permitted files are open, and opens a reserve of descriptors.
 
-        The callback runs in the thread that opens the file."""
+        The callback runs in the thread that opens the file. None ends that, and closes the reserve.
+        """
 
     def is_scarce(self, file: File) -> bool:
         """Whether the file was one of the last that this process may open, so that no answer may hold it while it waits for its client."""
@@ -195,8 +196,8 @@ class RealFileSystem:
         self._many = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 3 // 4
         self._last = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 13 // 16
         self._has_many = False
-        self._close_some: Callable[[], None] = lambda: None
-        self._reserve: list[int] = []
+        self._close_some: Callable[[], None] | None = None
+        self._reserve: list[RealFile] = []
         self._reserved = 0
         """Size of a full reserve."""
 
@@ -207,7 +208,8 @@ class RealFileSystem:
         fd = self._with_descriptor(os.open, path, flags, FILE_MODE)
         if fd > self._many:  # the system assigns the lowest free number
             self._has_many = True
-            self._close_some()
+            if self._close_some is not None:
+                self._close_some()
         return RealFile(path, fd)
 
     def _with_descriptor(self, call: Callable[..., T], *arguments: str | int) -> T:
@@ -218,16 +220,17 @@ class RealFileSystem:
             if error.errno not in SHORTAGES:
                 raise
         self._has_many = True
-        self._close_some()
+        if self._close_some is not None:
+            self._close_some()
         with suppress(IndexError):
-            os.close(self._reserve.pop())
+            self._reserve.pop().close()
         return call(*arguments)
 
     def _fill_reserve(self) -> None:
         """Opens the missing descriptors of the reserve, while the process has others."""
         with suppress(OSError):
             while len(self._reserve) < self._reserved:
-                self._reserve.append(os.open(os.devnull, _OPEN_READ))
+                self._reserve.append(RealFile(os.devnull, os.open(os.devnull, _OPEN_READ)))
 
     def open_unnamed(self, directory: str) -> RealFile | None:
         try:
@@ -251,9 +254,10 @@ class RealFileSystem:
         found, self._has_many = self._has_many, False
         return found
 
-    def relieve_with(self, close_some: Callable[[], None]) -> None:
+    def relieve_with(self, close_some: Callable[[], None] | None) -> None:
         self._close_some = close_some
-        self._reserved = _RESERVE
+        self._reserved = 0 if close_some is None else _RESERVE
+        self._reserve.clear()
         self._fill_reserve()
 
     def is_scarce(self, file: File) -> bool:

@@ -35,7 +35,7 @@ class TranslatedPaths:
     def is_short_of_files(self) -> bool:
         return self._filesystem.is_short_of_files()
 
-    def relieve_with(self, close_some: Callable[[], None]) -> None:
+    def relieve_with(self, close_some: Callable[[], None] | None) -> None:
         self._filesystem.relieve_with(close_some)
 
     def is_scarce(self, file: File) -> bool:

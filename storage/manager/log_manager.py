@@ -258,6 +258,7 @@ class LogManager:
         self._current.clear()
         self.future_logs.logs.clear()
         self.directories.unlock()
+        self._fs.relieve_with(None)
 
     # ---- the logs
 

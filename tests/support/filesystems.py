@@ -148,7 +148,7 @@ class MemoryFileSystem:
     def is_scarce(self, file: File) -> bool:
         return self.has_few_files
 
-    def relieve_with(self, close_some: Callable[[], None]) -> None:
+    def relieve_with(self, close_some: Callable[[], None] | None) -> None:
         """There is no such limit in memory."""
 
     def exists(self, path: str) -> bool:
@@ -294,7 +294,7 @@ class FaultyFileSystem:
     def is_scarce(self, file: File) -> bool:
         return self._inner.is_scarce(file)
 
-    def relieve_with(self, close_some: Callable[[], None]) -> None:
+    def relieve_with(self, close_some: Callable[[], None] | None) -> None:
         self._inner.relieve_with(close_some)
 
     def is_due(self, name: str, path: str) -> bool:

@@ -226,6 +226,20 @@ def test_a_call_finds_a_descriptor_of_the_reserve_when_no_other_is_free(tmp_path
         filesystem.open(path)
 
 
+def test_the_reserve_ends_with_the_manager_of_its_logs(tmp_path: Path) -> None:
+    """Or else with the last reference to the file system: a process may have one broker after the other."""
+    before = os.listdir("/proc/self/fd")
+    manager, _ = a_manager(tmp_path)
+    manager.start()
+    assert len(os.listdir("/proc/self/fd")) > len(before) + 4
+    manager.shutdown()
+    assert os.listdir("/proc/self/fd") == before
+    filesystem = RealFileSystem()
+    filesystem.relieve_with(lambda: None)
+    del filesystem
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_a_shortage_of_descriptors_takes_no_directory_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manager, _ = a_manager(tmp_path)
     for number in (errno.EMFILE, errno.ENFILE):
